@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The packages beside the core.
+PACKAGES := -e ./importers
 # More workers than that wait for each other: each one collects all tests.
 PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 
@@ -13,9 +15,9 @@ PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml importers/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]' $(PACKAGES)
 	@touch $@
 
 .PHONY: setup
@@ -94,7 +96,6 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 .PHONY: regenerate
 regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
 	$(BIN)/python tools/regenerate.py
-	$(BIN)/python -m pytest -q --regenerate tests/manifests tests/cli/test_program_goldens.py
 
 .PHONY: schemas
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)

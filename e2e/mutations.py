@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from e2e.inputs import DOCUMENTS
-from tests.importers import documents, kserve_documents
+from importers.tests import documents, kserve_documents
 
 Manifest = dict[str, Any]
 Place = tuple[str | int, ...]

@@ -11,8 +11,8 @@ from e2e.test_manifests import assert_accepted, room
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
-from tests.importers.documents import DOCUMENTS
-from tests.importers.kserve_documents import acceptable, edited
+from importers.tests.documents import DOCUMENTS
+from importers.tests.kserve_documents import acceptable, edited
 
 __all__ = ["room"]
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi import loads
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
-from tests.importers import kthena_samples as samples
+from importers.tests import kthena_samples as samples
 
 __all__ = ["room"]
 

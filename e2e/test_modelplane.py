@@ -9,10 +9,11 @@ from e2e.devices import devices
 from e2e.harness import Cluster, Object
 from e2e.test_manifests import assert_accepted, room
 from e2e.volumes import bound_claim
+from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
-from tests.importers.modelplane_samples import (
+from importers.tests.modelplane_samples import (
     cache,
     cached,
     engine,
@@ -56,7 +57,7 @@ FORMS = {
 
 
 def objects_of(*documents: Object) -> list[Object]:
-    given = [(str(number), document) for number, document in enumerate(documents)]
+    given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
     (read,) = [each for each in read_all(given) if each.document is not None]
     assert read.document is not None
     assert read.document.args is not None, read.findings

@@ -17,7 +17,7 @@ from e2e.dry_runs import DryRuns, Refusal
 from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
 from fusioninfer_pulumi.cli.sources import Source, plan_all
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Origin, Severity
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.pods import validation
 
@@ -57,7 +57,7 @@ def own_rules() -> frozenset[str]:
 def read(documents: Sequence[Any]) -> Source:
     """An input as `check` reads it."""
     source = Source("f")
-    named = [(f"f#{number}", each) for number, each in enumerate(documents, start=1)]
+    named = [(Origin("f", number), each) for number, each in enumerate(documents, start=1)]
     plan_all(source, read_all(named, allow_lossy=True))
     return source
 
@@ -73,7 +73,7 @@ def refused_by_pods_alone(source: Source) -> bool:
 
     Not of a service without pods: nothing of a parked role is rendered.
     """
-    planned = {finding for plan in source.plans for finding in plan.findings}
+    planned = {finding for document in source.planned for _, finding in document.findings}
     wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
     return running and wrong <= planned and {finding.rule for finding in wrong} <= own_rules()

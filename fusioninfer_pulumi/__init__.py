@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
-    from fusioninfer_pulumi.api.dicts import *  # noqa: F403  # their dictionaries
     from fusioninfer_pulumi.component import Gateway as Gateway
     from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
     from fusioninfer_pulumi.component import InferencePool as InferencePool
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.findings import Finding as Finding
     from fusioninfer_pulumi.findings import InvalidServiceError as InvalidServiceError
     from fusioninfer_pulumi.findings import Severity as Severity
+    from fusioninfer_pulumi.generated.dicts import *  # noqa: F403  # their dictionaries
     from fusioninfer_pulumi.loading import load as load
     from fusioninfer_pulumi.loading import load_inventory as load_inventory
     from fusioninfer_pulumi.loading import loads as loads
@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
         return _public_names()
     package = next((package for package, names in _PACKAGES.items() if name in names), None)
     if package is None:
-        package = "api.dicts" if name.endswith("ArgsDict") else "api"
+        package = "generated.dicts" if name.endswith("ArgsDict") else "api"
         if name.startswith("_") or name not in _public_names():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{package}"), name)

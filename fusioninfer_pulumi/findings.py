@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -21,8 +21,77 @@ class Severity(str, enum.Enum):
     INFO = "info"  #: a default or an automatic change that users should know
 
 
+Level = Literal["error", "warning", "info"]
+
+#: Every rule that was declared, by its id.
+_DECLARED: dict[str, Rule] = {}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds for an input. It is declared once, beside the check that holds it.
+
+    Attributes:
+        id: Id in words, which findings carry: `accelerators-too-few`.
+        severity: How severe its findings are; where it depends on the case, the usual one first.
+        sentence: What holds.
+        remedy: What to do about a finding.
+        source: Where the rule is known from, if messages and docs do not say it.
+    """
+
+    id: str
+    severity: Level | tuple[Level, ...]
+    sentence: str
+    remedy: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.id in _DECLARED:
+            message = f"two rules have the id {self.id}"
+            raise ValueError(message)
+        _DECLARED[self.id] = self
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """How severe its findings are, the usual severity first."""
+        levels = (self.severity,) if isinstance(self.severity, str) else self.severity
+        return tuple(map(Severity, levels))
+
+
+def declared_rules() -> Mapping[str, Rule]:
+    """The rules of the modules that are imported by now; `rules.catalog.all_rules` has all."""
+    return _DECLARED
+
+
 #: Keys and list indexes of a field: `("roles", 1, "port")` is `roles[1].port`.
 Location = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a document stands; its text is how messages name it.
+
+    `service.yaml`, `service.yaml#2` for the second document, `service.yaml#items[0]` for an item of
+    a `List`, `service.yaml#2.items[0]` for both; `service.yaml:12` where the line is known.
+
+    Attributes:
+        file: Path of a file, of a folder or of a project, as the user gave it; `<stdin>`.
+        document: Number of the document in the file.
+        item: Index among the items of a `List`, None for a document of its own.
+        line: Line in the file, None where it is not known.
+    """
+
+    file: str
+    document: int = 1
+    item: int | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is not None:
+            return f"{self.file}:{self.line}"
+        parts = [str(self.document)] if self.document > 1 else []
+        parts += [] if self.item is None else [f"items[{self.item}]"]
+        return f"{self.file}#{'.'.join(parts)}" if parts else self.file
 
 
 @dataclass(frozen=True)
@@ -88,19 +157,19 @@ def one_line(text: str) -> str:
     )
 
 
-def error(rule: str, location: Location, message: str) -> Finding:
+def error(rule: Rule, location: Location, message: str) -> Finding:
     """A finding that rejects the input."""
-    return Finding(rule, Severity.ERROR, location, message)
+    return Finding(rule.id, Severity.ERROR, location, message)
 
 
-def warning(rule: str, location: Location, message: str) -> Finding:
+def warning(rule: Rule, location: Location, message: str) -> Finding:
     """A finding about something valid that is probably wrong."""
-    return Finding(rule, Severity.WARNING, location, message)
+    return Finding(rule.id, Severity.WARNING, location, message)
 
 
-def info(rule: str, location: Location, message: str) -> Finding:
+def info(rule: Rule, location: Location, message: str) -> Finding:
     """A finding about a default or an automatic change that users should know."""
-    return Finding(rule, Severity.INFO, location, message)
+    return Finding(rule.id, Severity.INFO, location, message)
 
 
 class InvalidServiceError(ValueError):

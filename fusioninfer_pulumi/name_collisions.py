@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.api.role import SubdomainPolicy
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.name_checks import groups_of
 from fusioninfer_pulumi.topology.role import RolePlan
+
+NAME_COLLISION = Rule(
+    "name-collision",
+    "error",
+    "Two objects do not have one kind, namespace and name.",
+    remedy="Rename a service or role.",
+)
 
 #: Kind that stands for all objects that have the service's own name.
 _SERVICE = "InferenceService"
@@ -35,7 +42,7 @@ class Owners:
             first = self._names.setdefault(key, own)
             if first != own and (first, owner) not in reported:
                 reported.add((first, owner))
-                found.append(error("name-collision", at, _text(kind, name, first[1])))
+                found.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
                 if kind == _SERVICE:
                     # Two services of one name: all collisions of their roles follow from it.
                     return found

@@ -40,13 +40,24 @@ def objects_findings(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _at_field(found: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
-    field, below, written = _origin(found.location, manifest, plan)
-    kept = _kept(below, written)
-    if len(kept) == len(below) and written is not None:
-        return found.at(*field, *kept)
+    at, exact = user_field(found.location, manifest, plan)
+    if exact:
+        return found.at(*at)
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
     message = f"{name}: {path_text(found.location)}: {found.message}"
-    return replace(found, location=(*field, *kept), message=message)
+    return replace(found, location=at, message=message)
+
+
+def user_field(
+    location: Location, manifest: Mapping[str, Any], plan: ServicePlan
+) -> tuple[Location, bool]:
+    """The user's field that a part of an object comes from, and whether it is that very part.
+
+    Otherwise it is the next field around it that the user wrote.
+    """
+    field, below, written = _origin(location, manifest, plan)
+    kept = _kept(below, written)
+    return (*field, *kept), len(kept) == len(below) and written is not None
 
 
 def _origin(

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
-from fusioninfer_pulumi.findings import Finding, Severity, error, errors, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.name_collisions import Owners
@@ -53,6 +53,38 @@ from fusioninfer_pulumi.topology.role import RolePlan, role_plan
 if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
     from fusioninfer_pulumi.fit.memory import Fit
 
+SERVICE_PARKED = Rule(
+    "service-parked",
+    "info",
+    "The service has groups.",
+    remedy="Raise `groups` to start it.",
+)
+PREFILL_DECODE_WITHOUT_ROUTER = Rule(
+    "prefill-decode-without-router",
+    "warning",
+    "Something pairs prefill with decode.",
+    remedy="Add a role of type router.",
+)
+SERVING_PORTS_DIFFER = Rule(
+    "serving-ports-differ",
+    "warning",
+    "The roles behind one Service serve on one port.",
+    remedy="Give them one port.",
+)
+PLACEMENT_NOT_APPLIED = Rule(
+    "placement-not-applied",
+    "warning",
+    "`placement` is carried out by `place` or `--inventory`.",
+    remedy="Give `--inventory`, or call `place` in the program.",
+)
+SERVICE_NAME_INVALID = Rule(
+    "service-name-invalid",
+    "error",
+    "A service's name is a DNS-1035 label.",
+    remedy="Use lower-case letters, digits and hyphens; start with a letter.",
+    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+)
+
 
 @dataclass(frozen=True)
 class Routing:
@@ -82,7 +114,7 @@ def planned_pods(
         findings += unplanned_findings(position, args.roles[position])
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
-        findings.append(info("service-parked", ("groups",), message))
+        findings.append(info(SERVICE_PARKED, ("groups",), message))
     findings += argument_findings(built)
     findings += agreement_findings(built)
     findings += pair_findings(built)
@@ -152,7 +184,7 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     """Yields what a missing router means for clients."""
     if is_prefill_decode(serving(declared)):
         yield warning(
-            "prefill-decode-without-router",
+            PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
             "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
             "a role of componentType router",
@@ -162,15 +194,13 @@ def _entry_findings(declared: Sequence[RoleArgs], roles: Sequence[RolePlan]) -> 
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
         yield warning(
-            "serving-ports-differ",
+            SERVING_PORTS_DIFFER,
             ("roles",),
             f"the roles serve on different ports ({listed}): the Service reaches only "
             f"{entry[0].serving.port}; give them one port",
         )
 
 
-#: Rule of these warnings; left out where pools are chosen.
-NOT_APPLIED = "placement-not-applied"
 _MESSAGE = (
     "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` on the "
     "command line"
@@ -180,10 +210,10 @@ _MESSAGE = (
 def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     """Yields a warning for each `placement` not carried out; `place` removes those that are."""
     if args.placement.colocate is not None:
-        yield warning(NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
+        yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), _MESSAGE)
     for index, role in enumerate(args.roles):
         if role.placement is not None:
-            yield warning(NOT_APPLIED, ("roles", index, "placement"), _MESSAGE)
+            yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), _MESSAGE)
 
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -324,7 +354,7 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 def _service_findings(service: str) -> Iterator[Finding]:
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
-            "service-name-invalid",
+            SERVICE_NAME_INVALID,
             ("metadata", "name"),
             f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",

@@ -39,13 +39,28 @@ class _NoAliases(yaml.SafeDumper):
         return True
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--regenerate`, runs the tests that write a golden file, and no others."""
+    if not config.getoption("--regenerate"):
+        return
+    writers = [item for item in items if "regenerate" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in writers])
+    items[:] = writers
+
+
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, Sequence[dict[str, Any]]], None]:
+def regenerate(request: pytest.FixtureRequest) -> bool:
+    """Whether a test writes its golden file instead of comparing it."""
+    return bool(request.config.getoption("--regenerate"))
+
+
+@pytest.fixture
+def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
     """Compares objects with `fixtures/golden/NAME.yaml` as a whole."""
 
     def compare(name: str, objects: Sequence[dict[str, Any]]) -> None:
         path = FIXTURES / "golden" / f"{name}.yaml"
-        if request.config.getoption("--regenerate"):
+        if regenerate:
             text = yaml.dump_all(
                 objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
             )

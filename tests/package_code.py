@@ -6,12 +6,22 @@ import ast
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "fusioninfer_pulumi"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "fusioninfer_pulumi"
 FILES = sorted(PACKAGE.rglob("*.py"))
+#: Packages beside the core, each a distribution of its own.
+PLUGINS = [
+    path
+    for name in ("importers", "capacity")
+    if (path := ROOT / name / f"fusioninfer_{name}").is_dir()
+]
+PLUGIN_FILES = sorted(file for path in PLUGINS for file in path.rglob("*.py"))
 
 
 def name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+    """The path in the core, or in the folder of a package beside it."""
+    home = PACKAGE if PACKAGE in path.parents else ROOT / path.relative_to(ROOT).parts[0]
+    return path.relative_to(home).as_posix()
 
 
 @cache
@@ -22,3 +32,15 @@ def tree(path: Path) -> ast.Module:
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree(path)))
+
+
+@cache
+def imported(path: Path, start: str) -> frozenset[str]:
+    """What a file imports whose name has that start; `from a import b` is `a.b`."""
+    names: set[str] = set()
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(module for module in names if module.startswith(start))

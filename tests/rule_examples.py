@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import read_all
 from fusioninfer_pulumi.loading.file_set import Text, parse, read_set
-from fusioninfer_pulumi.rules.registry import Rule
+from fusioninfer_pulumi.rules.catalog import documents
 
 
-def found_by(rule: Rule) -> set[tuple[str, str]]:
+def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Rule and severity of everything that is found in a rule's example."""
-    assert rule.example is not None
-    if "text" in rule.example:
+    if "text" in example:
         source = Source("example")
-        plan_all(source, read_set([parse(Text("example", rule.example["text"]))]))
+        plan_all(source, read_set([parse(Text("example", example["text"]))]))
         return _found(source)
-    return found_in(rule.documents or ())
+    return found_in(documents(example))
 
 
 def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
     """The same of the documents of one input."""
     source = Source("example")
-    plan_all(source, read_all([(f"example#{i}", raw) for i, raw in enumerate(documents, start=1)]))
+    plan_all(
+        source, read_all([(Origin("example", i), raw) for i, raw in enumerate(documents, start=1)])
+    )
     return _found(source)
 
 

@@ -13,7 +13,7 @@ import pytest
 from fusioninfer_pulumi.engines.arguments import argument_table
 
 TOOLS = Path(__file__).parents[1] / "tools"
-TABLES = TOOLS.parent / "fusioninfer_pulumi" / "engines"
+TABLES = TOOLS.parent / "fusioninfer_pulumi" / "generated"
 
 VLLM = {
     "vllm/config/__init__.py": """

@@ -1,17 +1,15 @@
-"""Every finding has a rule id, and no code depends on the text of a message."""
+"""Findings are made from rules, and no code depends on the text of a message."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-from package_code import name, nodes
-from rules_in_code import FILES, FINDINGS, RULE_ID, positions
+from package_code import FILES, PLUGIN_FILES, name, nodes
 
-#: Arguments of each constructor without which a finding has no rule.
-CONSTRUCTORS = {"error": 3, "warning": 3, "info": 3, "Finding": 4}
+ALL_FILES = [*FILES, *PLUGIN_FILES]
+FINDINGS = ("fusioninfer_pulumi.findings", "fusioninfer_pulumi.plugins.importers")
 #: Methods of strings and of compiled patterns that search a text.
 SEARCHES = {
     "count", "endswith", "find", "findall", "finditer", "fullmatch", "index", "match",
@@ -20,76 +18,26 @@ SEARCHES = {
 }  # fmt: skip
 
 
-@cache
-def imported(path: Path) -> dict[str, str]:
-    """Names from `findings` by the names that a file uses for them, conditional aliases too."""
-    found = {
-        alias.asname or alias.name: alias.name
+def imported(path: Path) -> set[str]:
+    """Names that a file imports from `findings`."""
+    return {
+        alias.name
         for node in nodes(path)
-        if isinstance(node, ast.ImportFrom) and node.module == FINDINGS
+        if isinstance(node, ast.ImportFrom) and node.module in FINDINGS
         for alias in node.names
     }
-    for node in nodes(path):
-        # `make = warning if certain else info`
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
-            chosen = [node.value.body, node.value.orelse]
-            names = {each.id for each in chosen if isinstance(each, ast.Name)}
-            if len(names) == len(chosen) and names <= found.keys() & CONSTRUCTORS.keys():
-                targets = [each.id for each in node.targets if isinstance(each, ast.Name)]
-                found |= dict.fromkeys(targets, "/".join(sorted(names)))
-    return found
 
 
-def calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
-    """Calls that create findings, each with the names of what it calls, joined by slashes."""
-    names = imported(path)
-    for node in nodes(path):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            called = names.get(node.func.id, "")
-            if set(called.split("/")) <= CONSTRUCTORS.keys():
-                yield node, called
-
-
-def rule_of(call: ast.Call, called: str) -> ast.expr | None:
-    """The expression of the rule, None without one."""
-    for keyword in call.keywords:
-        if keyword.arg == "rule":
-            return keyword.value
-    needed = CONSTRUCTORS[called.partition("/")[0]]
-    return call.args[0] if len(call.args) + len(call.keywords) >= needed else None
-
-
-def test_the_calls_are_found() -> None:
-    assert sum(1 for path in FILES for _ in calls(path)) > 300
-
-
-def test_every_finding_has_a_rule() -> None:
-    without = [
-        f"{name(path)}:{call.lineno}"
-        for path in FILES
-        for call, called in calls(path)
-        if not isinstance(rule_of(call, called), (ast.Constant, ast.Name, ast.Attribute))
+def test_findings_are_made_from_rules() -> None:
+    """`Finding` itself takes any text for a rule: it gets that of a rule or of another finding."""
+    made = [
+        (f"{name(path)}:{node.lineno}", ast.unparse(node.args[0]))
+        for path in ALL_FILES
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding" and node.args
     ]
-    assert without == []
-
-
-def test_rule_ids_are_lower_case_words_with_hyphens() -> None:
-    given: dict[str, str] = {}
-    taking = positions()
-    for path in FILES:
-        rules = [rule_of(call, called) for call, called in calls(path)]
-        for node in nodes(path):
-            if isinstance(node, ast.Call):
-                called = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-                position = taking.get(called or "", len(node.args))
-                rules += node.args[position : position + 1]
-        for rule in rules:
-            if isinstance(rule, ast.Constant) and isinstance(rule.value, str):
-                given[rule.value] = f"{name(path)}:{rule.lineno}"
-    assert len(given) > 200
-    # An empty rule is a finding without one: the test above.
-    wrong = {rule: at for rule, at in given.items() if not RULE_ID.fullmatch(rule)}
-    assert wrong == {}
+    assert len(made) > 5
+    assert [at for at, rule in made if rule.rpartition(".")[2] not in ("id", "rule")] == []
 
 
 def is_message(node: ast.expr, attributes: set[str]) -> bool:
@@ -99,9 +47,7 @@ def is_message(node: ast.expr, attributes: set[str]) -> bool:
 def dependence_on_messages(path: Path) -> Iterator[int]:
     """Lines that compare a message or search in it."""
     # Shell words, YAML nodes and blocks of output have a `text` too.
-    attributes = (
-        {"message", "text"} if {"Finding", "errors"} & imported(path).keys() else {"message"}
-    )
+    attributes = {"message", "text"} if {"Finding", "errors"} & imported(path) else {"message"}
     for node in nodes(path):
         parts: list[ast.expr] = []
         if isinstance(node, ast.Compare):
@@ -119,5 +65,7 @@ def dependence_on_messages(path: Path) -> Iterator[int]:
 
 
 def test_no_code_depends_on_the_text_of_a_message() -> None:
-    dependent = [f"{name(path)}:{line}" for path in FILES for line in dependence_on_messages(path)]
+    dependent = [
+        f"{name(path)}:{line}" for path in ALL_FILES for line in dependence_on_messages(path)
+    ]
     assert dependent == []

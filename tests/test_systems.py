@@ -29,7 +29,7 @@ def rows() -> list[list[str]]:
 def test_every_row_names_tests_that_there_are() -> None:
     defined = {
         name
-        for folder in ("tests", "e2e")
+        for folder in ("tests", "e2e", "importers/tests")
         for path in (ROOT / folder).rglob("test_*.py")
         for name in DEFINED.findall(path.read_text(encoding="utf-8"))
     }

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from importers.kserve_samples import llm
+
+from importers.tests.kserve_samples import llm
 
 TOOL = Path(__file__).parents[1] / "tools" / "upstream_samples.py"
 FIXTURES = """

@@ -1,4 +1,4 @@
-"""Writes `fusioninfer_pulumi/api/dicts.py`: the types of what the models' constructors take.
+"""Writes `fusioninfer_pulumi/generated/dicts.py`: the types of what the models' constructors take.
 
 A model's field has the type of the validated value; this file has the types of what may be written
 for it: words for enums, numbers for quantities, mappings for models, Outputs where they are passed
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 
-TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "api" / "dicts.py"
+TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "generated" / "dicts.py"
 
 ROOTS = (InferenceServiceArgs, InventoryArgs)
 

@@ -1,7 +1,8 @@
 """Builds the packages and checks them as users get them.
 
-The sdist builds the wheel and passes a part of its own tests; `twine check` finds nothing; no link
-of the description is relative; the wheel runs on every supported Python of this machine.
+Each sdist builds its wheel, and the core's sdist passes a part of its own tests; `twine check`
+finds nothing; links of descriptions are absolute; the core's wheel runs alone on every supported
+Python of this machine, and with the wheels of the packages beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from test_pythons import candidates, works
+from test_pythons import PACKAGES, candidates, works
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -25,10 +26,14 @@ TESTS = ("tests/test_public_api.py", "tests/test_json_schema.py", "tests/test_ar
          "tests/test_architecture.py", "tests/provider")  # fmt: skip
 
 
+#: A manifest that an importer reads.
+FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
+
+
 def run(*command: str | Path, cwd: Path) -> str:
     """Output of a command, which must succeed."""
     done = subprocess.run(
-        [str(each) for each in command],
+        [str(word) for word in command],
         cwd=cwd,
         check=False,
         text=True,
@@ -40,49 +45,60 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def build(folder: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel that was built from it."""
-    run(sys.executable, "-m", "build", "--outdir", folder, cwd=ROOT)
+def build(source: Path, folder: Path) -> tuple[Path, Path]:
+    """The sdist of a package, and the wheel that was built from it."""
+    run(sys.executable, "-m", "build", "--outdir", folder, cwd=source)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
 
 def check_description(wheel: Path) -> None:
     """Fails where a link or picture of the description works in the repository alone."""
-    with zipfile.ZipFile(wheel) as held:
-        (name,) = (each for each in held.namelist() if each.endswith(".dist-info/METADATA"))
-        description = email.message_from_bytes(held.read(name)).get_payload()
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (path for path in files.namelist() if path.endswith(".dist-info/METADATA"))
+        description = email.message_from_bytes(files.read(name)).get_payload()
     links = re.findall(r"\]\(([^)]+)\)", str(description))
-    relative = [each for each in links if not each.startswith(("https://", "#"))]
+    relative = [link for link in links if not link.startswith(("https://", "#"))]
     if relative or not links:
         raise SystemExit(f"links of the description that no index can follow: {relative}")
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:
-    """Runs tests of the unpacked sdist, on its own package."""
-    with tarfile.open(sdist) as held:
-        held.extractall(folder, filter="data")
-    (source,) = (each for each in folder.iterdir() if each.is_dir())
+    """Runs tests of the core's unpacked sdist, on its own packages."""
+    with tarfile.open(sdist) as files:
+        files.extractall(folder, filter="data")
+    (source,) = (path for path in folder.iterdir() if path.is_dir())
     home = folder / "venv"
     run(sys.executable, "-m", "venv", home, cwd=folder)
     pip = (home / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile")
-    run(*pip, "-c", "constraints.txt", ".[dev]", cwd=source)
+    beside = [f"./{name}" for name in PACKAGES]
+    run(*pip, "-c", "constraints.txt", ".[dev]", *beside, cwd=source)
     print(run(home / "bin" / "python", "-m", "pytest", "-q", *TESTS, cwd=source).splitlines()[-1])
 
 
-def run_wheel(wheel: Path, python: str, folder: Path) -> None:
-    """Installs the wheel alone, and runs both of its programs."""
+def run_wheels(wheel: Path, beside: list[Path], python: str, folder: Path) -> None:
+    """Installs the core's wheel alone and runs both of its programs, then those beside it."""
     run(python, "-m", "venv", folder, cwd=ROOT)
-    own = folder / "bin"
-    pip = (own / "python", "-m", "pip", "install", "-q", "--no-compile")
+    programs = folder / "bin"
+    pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
     run(*pip, "-c", ROOT / "constraints.txt", wheel, cwd=folder)
     manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
-    run(own / "fusioninfer-pulumi", "check", manifest, cwd=folder)
+    run(programs / "fusioninfer-pulumi", "check", manifest, cwd=folder)
+    refused = subprocess.run(
+        [programs / "fusioninfer-pulumi", "check", FOREIGN],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "pip install" not in refused.stderr or refused.returncode != 2:
+        raise SystemExit(f"{python}: a foreign manifest without its importer: {refused.stderr}")
     program = ROOT / "tests" / "typed_programs" / "accepted.py"
     loop = "import asyncio; asyncio.set_event_loop(asyncio.new_event_loop())"
-    run(own / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
+    run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
     plugin = subprocess.Popen(
-        [own / "pulumi-resource-fusioninfer", "127.0.0.1:1"], stdout=subprocess.PIPE, text=True
+        [programs / "pulumi-resource-fusioninfer", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         port = plugin.stdout.readline() if plugin.stdout else ""
@@ -91,24 +107,30 @@ def run_wheel(wheel: Path, python: str, folder: Path) -> None:
         plugin.wait()
     if not port.strip().isdecimal():
         raise SystemExit(f"{python}: the plugin serves no port")
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, *beside, cwd=folder)
+    run(programs / "fusioninfer-pulumi", "check", FOREIGN, cwd=folder)
 
 
 def main() -> int:
     """Checks everything, and says what it saw."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        sdist, wheel = build(folder / "dist")
-        print(f"built {sdist.name} and {wheel.name}")
-        run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel, cwd=ROOT)
-        check_description(wheel)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        sdist, wheel = build(ROOT, folder / "dist")
+        packages = [build(ROOT / name, folder / "dist" / name) for name in PACKAGES]
+        beside = [built for _, built in packages]
+        files = [sdist, wheel, *(file for pair in packages for file in pair)]
+        print(f"built {', '.join(file.name for file in files)}")
+        run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=ROOT)
+        for built in (wheel, *beside):
+            check_description(built)
         test_sdist(sdist, folder / "sdist")
         for version in VERSIONS:
-            python = next((each for each in candidates(version) if works(each, version)), None)
+            python = next((path for path in candidates(version) if works(path, version)), None)
             if python is None:
                 print(f"skipped: no Python {version} on this machine")
                 continue
-            run_wheel(wheel, python, folder / version)
-            print(f"the wheel runs on Python {version}")
+            run_wheels(wheel, beside, python, folder / version)
+            print(f"the wheels run on Python {version}")
     return 0
 
 

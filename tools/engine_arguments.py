@@ -1,7 +1,7 @@
 """Writes the tables of vLLM's and SGLang's server arguments, release by release.
 
 `python tools/engine_arguments.py vllm 0.34.0` reads a release and adds it to
-`fusioninfer_pulumi/engines/vllm_arguments.jsonl`; without releases all those in the file are read
+`fusioninfer_pulumi/generated/vllm_arguments.jsonl`; without releases all those in the file are read
 again. It needs the downloader `unearth` (`pip install unearth`), which takes the source
 distribution from the package index, or a wheel where a release has none. Sources are read by their
 syntax alone, never imported or run.
@@ -52,7 +52,7 @@ from _static_python import (
     iterate,
 )
 
-TABLES = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "engines"
+TABLES = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "generated"
 Specs = dict[str, dict[str, Any]]
 
 

@@ -1,10 +1,11 @@
-"""Regenerates committed files: dictionaries, schemas, pages, pictures, expected.yaml."""
+"""Writes the committed files that follow from the code: `make regenerate`."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import args_dicts
@@ -13,9 +14,17 @@ import reference
 
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
 from fusioninfer_pulumi.cli import rule_texts
+from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.provider import schema as package_schema
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+#: Every file in these is written by a test that has the fixture `regenerate`.
+GOLDENS = (
+    TESTS / "fixtures" / "golden",
+    TESTS / "cli" / "transcripts",
+    TESTS / "cli" / "test_diff_expected",
+)
 
 
 def main() -> int:
@@ -23,11 +32,10 @@ def main() -> int:
     if os.environ.get("CI"):
         print("not in CI: tests compare the committed files")
         return 1
-    (ROOT / "fusioninfer_pulumi" / PACKAGED).write_text(schema_text(), encoding="utf-8")
+    (FOLDER / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
-    package = ROOT / "fusioninfer_pulumi" / package_schema.PACKAGED
-    package.write_text(package_schema.schema_text(), encoding="utf-8")
+    (FOLDER / package_schema.PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
@@ -39,7 +47,21 @@ def main() -> int:
             [*command, str(project.parent)], capture_output=True, text=True, check=True
         )
         (project.parent / "expected.yaml").write_text(done.stdout, encoding="utf-8")
-    return 0
+    return regenerate_goldens()
+
+
+def regenerate_goldens() -> int:
+    """Runs the tests that write golden files; names the files that none of them wrote."""
+    start = time.time_ns()
+    command = [sys.executable, "-m", "pytest", "-q", "--regenerate"]
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    files = [path for folder in GOLDENS for path in folder.rglob("*") if path.is_file()]
+    missed = [path for path in files if path.stat().st_mtime_ns < start]
+    for path in missed:
+        print(
+            f"no test writes {path.relative_to(ROOT)}: remove it, or use `regenerate` in its test"
+        )
+    return status or bool(missed)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ Schema = dict[str, Any]
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ROOT / "e2e" / "tools"
-DATA = ROOT / "fusioninfer_pulumi" / "schemas" / "data"
+DATA = ROOT / "fusioninfer_pulumi" / "generated" / "kubernetes"
 VERSIONS = "versions.json"
 
 #: Folder of `e2e/tools`, module, file in it, version of the API.

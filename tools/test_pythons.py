@@ -18,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+#: Packages beside the core.
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/pyproject.toml"))
 PART = (
     "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
     "tests/test_public_api.py",
@@ -59,8 +61,9 @@ def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
     own = home / "bin" / "python"
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip.append("--no-compile")  # modules are compiled on import, and most are never imported
+    editable = [word for name in PACKAGES for word in ("-e", f"./{name}")]
     steps = [
-        [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]"],
+        [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]", *editable],
         [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", *part],
     ]
     if not own.exists():

@@ -23,7 +23,7 @@ from unittest.mock import MagicMock, patch
 import yaml
 
 from fusioninfer_pulumi.cli.sources import Source, plan_all
-from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.findings import Finding, Origin, Severity
 from fusioninfer_pulumi.loading.documents import read_all
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -78,7 +78,7 @@ def _said(sample: Sample, severity: Severity, *, lossy: bool) -> list[Finding]:
 
 
 def _findings(sample: Sample, *, lossy: bool) -> list[Finding]:
-    labelled = [(f"#{number}", each) for number, each in enumerate(sample.documents, 1)]
+    labelled = [(Origin("", number), each) for number, each in enumerate(sample.documents, 1)]
     source = Source(sample.name)
     plan_all(source, read_all(labelled, allow_lossy=lossy))
     return [finding for _, finding in source.findings]

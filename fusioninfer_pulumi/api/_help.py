@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from fusioninfer_pulumi.api import dicts
 from fusioninfer_pulumi.api.schema import class_docstring, field_docstrings
+from fusioninfer_pulumi.generated import dicts
 
 
 def signature(model: type[BaseModel]) -> inspect.Signature:

@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class UnhealthyPods(str, enum.Enum):
@@ -46,7 +47,7 @@ class DisruptionBudgetArgs(SpecModel):
     def _one_of_both(self) -> DisruptionBudgetArgs:
         if self.max_unavailable is not None and self.min_available is not None:
             raise rule_error(
-                "fields-exclude-each-other",
+                FIELDS_EXCLUDE_EACH_OTHER,
                 "maxUnavailable and minAvailable say the same; give one of them",
             )
         return self

@@ -35,10 +35,166 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.rules import LISTENER_WITHOUT_CERTIFICATE
 from fusioninfer_pulumi.api.types import label_key_finding
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.kube.outputs import is_output
+
+ROUTE_MATCHES_TOO_MANY = Rule(
+    "route-matches-too-many",
+    "error",
+    "A route has at most 128 matches.",
+    remedy="Split the route.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+DUPLICATE_RULE_NAME = Rule(
+    "duplicate-rule-name",
+    "error",
+    "Rules of a route have different names.",
+    remedy="Rename one of them.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+GATEWAY_PARENT_AMBIGUOUS = Rule(
+    "gateway-parent-ambiguous",
+    "error",
+    "References to one Gateway differ in section or port.",
+    remedy="Give each a `sectionName` or a `port`.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+REDIRECT_WITH_BACKENDS = Rule(
+    "redirect-with-backends",
+    "error",
+    "A rule that redirects has no `backendRefs`.",
+    remedy="Remove one of the two.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+TIMEOUT_ABOVE_REQUEST = Rule(
+    "timeout-above-request",
+    "error",
+    "`timeouts.backendRequest` is at most `timeouts.request`.",
+    remedy="Lower it, or raise the other.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+INVALID_ROUTE_PATH = Rule(
+    "invalid-route-path",
+    "error",
+    "The path of a match is absolute and plain.",
+    remedy="Write, for example, `/v1/models`.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+BACKEND_WITHOUT_PORT = Rule(
+    "backend-without-port",
+    "error",
+    "A backend that is a Service has a port.",
+    remedy="Add `port`.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+REDIRECT_WITH_REWRITE = Rule(
+    "redirect-with-rewrite",
+    "error",
+    "A rule either redirects or rewrites.",
+    remedy="Remove one of the filters.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+FILTER_REPEATED = Rule(
+    "filter-repeated",
+    "error",
+    "A rule has each type of filter once, where the Gateway API says so.",
+    remedy="Write them as one filter.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+FILTER_TYPE_MISMATCH = Rule(
+    "filter-type-mismatch",
+    "error",
+    "A filter has the field of its `type`.",
+    remedy="Correct `type` or the field.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+MIRROR_SHARE_AMBIGUOUS = Rule(
+    "mirror-share-ambiguous",
+    "error",
+    "A mirror takes a percent or a fraction.",
+    remedy="Remove one of them.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+MIRROR_SHARE_ABOVE_ONE = Rule(
+    "mirror-share-above-one",
+    "error",
+    "The fraction of a mirror is at most 1.",
+    remedy="Lower the numerator.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+WILDCARD_BESIDE_OTHERS = Rule(
+    "wildcard-beside-others",
+    "error",
+    "Lists of `cors` hold * alone, or no *.",
+    remedy="Remove one of them.",
+    source="Gateway API 1.4.1, HTTPCORSFilter",
+)
+AUTH_PROTOCOL_MISMATCH = Rule(
+    "auth-protocol-mismatch",
+    "error",
+    "The field of an `externalAuth` is that of its protocol.",
+    remedy="Use `grpc` with GRPC, `http` with HTTP.",
+    source="Gateway API 1.4.1, HTTPExternalAuthFilter",
+)
+SESSION_WITHOUT_END = Rule(
+    "session-without-end",
+    "error",
+    "A session with a permanent cookie has an `absoluteTimeout`.",
+    remedy="Add it.",
+    source="Gateway API 1.4.1, SessionPersistence",
+)
+PATH_MODIFIER_MISMATCH = Rule(
+    "path-modifier-mismatch",
+    "error",
+    "A path modifier has the field of its `type`.",
+    remedy="Correct `type` or the field.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+PREFIX_REPLACED_WITHOUT_PREFIX = Rule(
+    "prefix-replaced-without-prefix",
+    "error",
+    "A rule that replaces a prefix has one match, of a PathPrefix.",
+    remedy="Match by one PathPrefix.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+INVALID_GATEWAY_ADDRESS = Rule(
+    "invalid-gateway-address",
+    "error",
+    "The address of a Gateway has the form of its type.",
+    remedy="Correct it.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+DUPLICATE_GATEWAY_ADDRESS = Rule(
+    "duplicate-gateway-address",
+    "error",
+    "A Gateway has each address once.",
+    remedy="Remove the second one.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+LISTENER_HOSTNAME_MISMATCH = Rule(
+    "listener-hostname-mismatch",
+    "error",
+    "Listeners of TCP and UDP have no host name.",
+    remedy="Remove it.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+LISTENER_TLS_MISMATCH = Rule(
+    "listener-tls-mismatch",
+    "error",
+    "The TLS mode of a listener fits its protocol.",
+    remedy="Correct `tls.mode`.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+DUPLICATE_LISTENER = Rule(
+    "duplicate-listener",
+    "error",
+    "Listeners differ in port, protocol or host name.",
+    remedy="Change one of them.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
 
 Manifest = Mapping[str, Any]
 
@@ -68,13 +224,13 @@ def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
     matches = sum(len(rule.get("matches") or (None,)) for rule in rules)
     if matches > _MOST_MATCHES:
         message = f"have {matches} matches, of at most {_MOST_MATCHES}"
-        yield error("route-matches-too-many", (*at, "rules"), message)
+        yield error(ROUTE_MATCHES_TOO_MANY, (*at, "rules"), message)
     names: set[str] = set()
     for index, rule in enumerate(rules):
         here = (*at, "rules", index)
         if rule.get("name") in names:
             message = f"{shown(rule['name'])} names two rules"
-            yield error("duplicate-rule-name", (*here, "name"), message)
+            yield error(DUPLICATE_RULE_NAME, (*here, "name"), message)
         names |= {rule["name"]} if rule.get("name") else set()
         yield from _rule(here, rule)
 
@@ -94,7 +250,7 @@ def parent_findings(at: Location, parents: Sequence[Manifest]) -> Iterator[Findi
         )
         if not differs:
             yield error(
-                "gateway-parent-ambiguous",
+                GATEWAY_PARENT_AMBIGUOUS,
                 (*at, index),
                 f"names {shown(parent.get('name'))} again; give each a sectionName or a port of "
                 "its own",
@@ -111,7 +267,7 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
     yield from _filters((*at, "filters"), filters, matches)
     if backends and any(each.get("requestRedirect") is not None for each in filters):
         message = "cannot be beside a requestRedirect, which answers by itself; remove one of them"
-        yield error("redirect-with-backends", (*at, "backendRefs"), message)
+        yield error(REDIRECT_WITH_BACKENDS, (*at, "backendRefs"), message)
     for index, backend in enumerate(backends):
         here = (*at, "backendRefs", index)
         yield from _filters((*here, "filters"), backend.get("filters") or (), matches)
@@ -121,7 +277,7 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
     part = durations.seconds(timeouts.get("backendRequest") or "")
     if whole and part is not None and part > whole:
         yield error(
-            "timeout-above-request",
+            TIMEOUT_ABOVE_REQUEST,
             (*at, "timeouts", "backendRequest"),
             f"must be at most timeouts.request ({timeouts['request']}), got "
             f"{timeouts['backendRequest']}",
@@ -134,7 +290,7 @@ def _path(at: Location, path: Manifest) -> Iterator[Finding]:
         return
     if not value.startswith("/") or _NOT_IN_PATHS.search(value) or not _PATH.fullmatch(value):
         yield error(
-            "invalid-route-path",
+            INVALID_ROUTE_PATH,
             (*at, "value"),
             "must be an absolute path such as /v1/models, without //, /./ or #, got "
             f"{shown(value)}",
@@ -145,7 +301,7 @@ def backend_findings(at: Location, backend: Manifest) -> Iterator[Finding]:
     """Checks a backend of a route or mirror, once it is known that it is not the pool."""
     service = not backend.get("group") and backend.get("kind") in (None, "Service")
     if service and backend.get("port") is None:
-        yield error("backend-without-port", (*at, "port"), "is required for a Service")
+        yield error(BACKEND_WITHOUT_PORT, (*at, "port"), "is required for a Service")
 
 
 def _filters(
@@ -154,11 +310,11 @@ def _filters(
     kinds = [each["type"] for each in filters]
     if "RequestRedirect" in kinds and "URLRewrite" in kinds:
         message = "takes RequestRedirect or URLRewrite, not both; remove one of them"
-        yield error("redirect-with-rewrite", at, message)
+        yield error(REDIRECT_WITH_REWRITE, at, message)
     for index, each in enumerate(filters):
         here = (*at, index)
         if each["type"] in _ONCE and each["type"] in kinds[:index]:
-            yield error("filter-repeated", here, f"repeats {each['type']}; write them as one")
+            yield error(FILTER_REPEATED, here, f"repeats {each['type']}; write them as one")
         yield from _filter(here, each)
         for name in ("requestRedirect", "urlRewrite"):
             path = (each.get(name) or {}).get("path")
@@ -171,7 +327,7 @@ def _filter(at: Location, each: Manifest) -> Iterator[Finding]:
     for field in _FILTERS.values():
         if (field == wanted) != (each.get(field) is not None):
             word = "is required for" if field == wanted else "does not belong to"
-            yield error("filter-type-mismatch", (*at, field), f"{word} a filter of {each['type']}")
+            yield error(FILTER_TYPE_MISMATCH, (*at, field), f"{word} a filter of {each['type']}")
     yield from _cors((*at, "cors"), each.get("cors") or {})
     if each.get("externalAuth") is not None:
         yield from _auth((*at, "externalAuth"), each["externalAuth"])
@@ -184,9 +340,9 @@ def _filter(at: Location, each: Manifest) -> Iterator[Finding]:
     if share is None:
         return
     if mirror.get("percent") is not None:
-        yield error("mirror-share-ambiguous", at, "takes percent or fraction, not both")
+        yield error(MIRROR_SHARE_AMBIGUOUS, at, "takes percent or fraction, not both")
     if share["numerator"] > (share.get("denominator") or 100):
-        yield error("mirror-share-above-one", (*at, "fraction"), "is above 1")
+        yield error(MIRROR_SHARE_ABOVE_ONE, (*at, "fraction"), "is above 1")
 
 
 def _cors(at: Location, cors: Manifest) -> Iterator[Finding]:
@@ -194,7 +350,7 @@ def _cors(at: Location, cors: Manifest) -> Iterator[Finding]:
         values = cors.get(field) or ()
         if "*" in values and len(values) > 1:
             message = "takes * alone or a list without it; remove one of them"
-            yield error("wildcard-beside-others", (*at, field), message)
+            yield error(WILDCARD_BESIDE_OTHERS, (*at, field), message)
 
 
 def _auth(at: Location, auth: Manifest) -> Iterator[Finding]:
@@ -203,14 +359,14 @@ def _auth(at: Location, auth: Manifest) -> Iterator[Finding]:
         if (protocol == kind) != (auth.get(field) is not None):
             word = "is required for" if protocol == kind else "does not belong to"
             message = f"{word} protocol {protocol}"
-            yield error("auth-protocol-mismatch", (*at, field), message)
+            yield error(AUTH_PROTOCOL_MISMATCH, (*at, field), message)
 
 
 def _session(at: Location, session: Manifest) -> Iterator[Finding]:
     cookie = session.get("cookieConfig") or {}
     if cookie.get("lifetimeType") == "Permanent" and session.get("absoluteTimeout") is None:
         message = "is required with a cookie of lifetimeType Permanent"
-        yield error("session-without-end", (*at, "absoluteTimeout"), message)
+        yield error(SESSION_WITHOUT_END, (*at, "absoluteTimeout"), message)
 
 
 def _modifier(at: Location, path: Manifest, matches: Sequence[Manifest]) -> Iterator[Finding]:
@@ -218,7 +374,7 @@ def _modifier(at: Location, path: Manifest, matches: Sequence[Manifest]) -> Iter
         if (path["type"] == kind) != (path.get(field) is not None):
             word = "is required for" if path["type"] == kind else "does not belong to"
             message = f"{word} a path of {path['type']}"
-            yield error("path-modifier-mismatch", (*at, field), message)
+            yield error(PATH_MODIFIER_MISMATCH, (*at, field), message)
     if path.get("replacePrefixMatch") is None:
         return
     # By default a rule matches the prefix /, and so does a match without a path.
@@ -228,7 +384,7 @@ def _modifier(at: Location, path: Manifest, matches: Sequence[Manifest]) -> Iter
     ]
     if prefixes != [True]:
         yield error(
-            "prefix-replaced-without-prefix",
+            PREFIX_REPLACED_WITHOUT_PREFIX,
             at,
             "replaces a prefix: the rule needs exactly one match, of a PathPrefix",
         )
@@ -244,9 +400,9 @@ def gateway_rule_findings(at: Location, gateway: Manifest) -> Iterator[Finding]:
         if value is None or kind not in ("IPAddress", "Hostname"):
             continue
         if not _is_address(kind, value):
-            yield error("invalid-gateway-address", here, f"must be an {kind}, got {shown(value)}")
+            yield error(INVALID_GATEWAY_ADDRESS, here, f"must be an {kind}, got {shown(value)}")
         if (kind, value) in seen:
-            yield error("duplicate-gateway-address", here, f"{shown(value)} is given twice")
+            yield error(DUPLICATE_GATEWAY_ADDRESS, here, f"{shown(value)} is given twice")
         seen.add((kind, value))
     infrastructure = gateway.get("infrastructure") or {}
     for field in ("labels", "annotations"):
@@ -276,10 +432,10 @@ def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Itera
         host = listener.get("hostname")
         if protocol in ("TCP", "UDP") and host:
             message = f"does not belong to a listener of {protocol}; remove it"
-            yield error("listener-hostname-mismatch", (*here, "hostname"), message)
+            yield error(LISTENER_HOSTNAME_MISMATCH, (*here, "hostname"), message)
         if protocol in ("HTTP", "TCP", "UDP") and tls is not None:
             message = f"does not belong to a listener of {protocol}; remove it, or say HTTPS"
-            yield error("listener-tls-mismatch", (*here, "tls"), message)
+            yield error(LISTENER_TLS_MISMATCH, (*here, "tls"), message)
         elif tls is not None:
             yield from _tls((*here, "tls"), tls, protocol)
         if is_output(host):
@@ -287,7 +443,7 @@ def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Itera
         key = (listener["port"], protocol, host)
         if key in seen:
             message = f"port {listener['port']}, {protocol} and host name are those of another"
-            yield error("duplicate-listener", here, message)
+            yield error(DUPLICATE_LISTENER, here, message)
         seen.add(key)
 
 
@@ -295,7 +451,7 @@ def _tls(at: Location, tls: Manifest, protocol: str) -> Iterator[Finding]:
     mode = tls.get("mode") or "Terminate"
     if protocol == "HTTPS" and mode != "Terminate":
         message = f"must be Terminate for HTTPS, got {mode}"
-        yield error("listener-tls-mismatch", (*at, "mode"), message)
+        yield error(LISTENER_TLS_MISMATCH, (*at, "mode"), message)
     if mode == "Terminate" and not tls.get("certificateRefs") and not tls.get("options"):
         message = "must name a Secret with the certificate that TLS is terminated with"
-        yield error("listener-without-certificate", (*at, "certificateRefs"), message)
+        yield error(LISTENER_WITHOUT_CERTIFICATE, (*at, "certificateRefs"), message)

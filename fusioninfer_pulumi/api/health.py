@@ -9,12 +9,13 @@ from pydantic import model_validator
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.rollout import Duration
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import Bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class StartupArgs(SpecModel):
@@ -37,5 +38,5 @@ class StartupArgs(SpecModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> StartupArgs:
         if self.timeout is not None and self.model_size is not None:
-            raise rule_error("fields-exclude-each-other", "give timeout or modelSize, not both")
+            raise rule_error(FIELDS_EXCLUDE_EACH_OTHER, "give timeout or modelSize, not both")
         return self

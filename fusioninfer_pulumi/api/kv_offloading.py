@@ -10,15 +10,36 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.rules import ONE_CLAIM_SOURCE, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, fits, json_findings
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 from fusioninfer_pulumi.schemas.kind import CLAIM
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
+
+ONE_OFFLOADING_TIER = Rule(
+    "one-offloading-tier",
+    "error",
+    "A tier of KV cache offloading is either the node's disk or a claim.",
+    remedy="Give either `emptyDir` or `pvc`.",
+)
+PATH_LEAVES_VOLUME = Rule(
+    "path-leaves-volume",
+    "error",
+    "A path in a volume does not leave the volume.",
+    remedy="Remove `..` from the path.",
+)
+CLAIM_SIZE_MISSING = Rule(
+    "claim-size-missing",
+    "error",
+    "A claim for KV cache offloading states its size.",
+    remedy="Set `resources.requests.storage`.",
+)
 
 _Folder = Annotated[
     str,
@@ -129,7 +150,7 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
         system = tier.file_system
         if (system.empty_dir is None) == (system.pvc is None):
             yield error(
-                "one-offloading-tier",
+                ONE_OFFLOADING_TIER,
                 here,
                 "needs either emptyDir (the node's disk) or pvc (a claim)",
             )
@@ -140,13 +161,13 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
 def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     if (claim.spec is None) == (claim.ref is None):
         yield error(
-            "one-claim-source",
+            ONE_CLAIM_SOURCE,
             at,
             "needs either spec (a claim for each pod) or ref (an existing claim)",
         )
     if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
         yield error(
-            "path-leaves-volume",
+            PATH_LEAVES_VOLUME,
             (*at, "ref", "path"),
             f"must not hold .., got {shown(claim.ref.path)}",
         )
@@ -154,20 +175,20 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
         return
     at = (*at, "spec")
     if contains_output(claim.spec):
-        yield error("output-not-allowed", at, LIFT)
+        yield error(OUTPUT_NOT_ALLOWED, at, LIFT)
         return
     yield from json_findings(at, claim.spec)
     modes = claim.spec.get("accessModes")
     if not isinstance(modes, list) or not modes:
         yield error(
-            "field-required", (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]"
+            FIELD_REQUIRED, (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]"
         )
     resources = claim.spec.get("resources")
     requests = resources.get("requests") if isinstance(resources, dict) else None
     storage = requests.get("storage") if isinstance(requests, dict) else None
     if storage is None:
         yield error(
-            "claim-size-missing",
+            CLAIM_SIZE_MISSING,
             (*at, "resources"),
             "must hold requests.storage: the size of each claim",
         )

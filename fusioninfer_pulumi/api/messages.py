@@ -13,8 +13,28 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.alias_generators import to_snake
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown, similar
+from fusioninfer_pulumi.api.rules import KEY_NOT_A_STRING, NUMBER_NOT_FINITE, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.findings import (
+    LIFT,
+    Finding,
+    Location,
+    Rule,
+    declared_rules,
+    error,
+    shown,
+    similar,
+)
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
+    OUT_OF_RANGE,
+    TOO_LONG,
+    UNKNOWN_KEY,
+    UNKNOWN_VALUE,
+    VALUE_EMPTY,
+    WRONG_TYPE,
+)
 
 _TYPES = {
     "int_type": "an integer",
@@ -48,27 +68,32 @@ def format_description(pattern: str) -> str:
     return _DESCRIPTIONS[pattern]
 
 
-def rule_error(rule: str, message: str) -> PydanticCustomError:
+def rule_error(rule: Rule, message: str) -> PydanticCustomError:
     """The error of a rule, to be raised inside of a model's validators."""
-    return PydanticCustomError(rule, "{message}", {"message": message})
+    return PydanticCustomError(rule.id, "{message}", {"message": message})
+
+
+def finding_error(finding: Finding) -> PydanticCustomError:
+    """The same of a finding."""
+    return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
     """Raises findings inside of a model's validators, where there are any."""
     details = [
-        InitErrorDetails(type=rule_error(each.rule, each.message), loc=each.location, input=None)
+        InitErrorDetails(type=finding_error(each), loc=each.location, input=None)
         for each in findings
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
 
 
-def mismatch(at: Location, value: Any, kind: str, rule: str = "wrong-type") -> Finding:
+def mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
     """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
     if value is None:
-        return error("field-required", at, f"is required: {kind}")
+        return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
-        return error("output-not-allowed", at, LIFT)
+        return error(OUTPUT_NOT_ALLOWED, at, LIFT)
     return error(rule, at, f"must be {kind}, got {shown(value)}")
 
 
@@ -91,42 +116,38 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     at = field_of(item["loc"])
     at = at[1:] if len(at) > 1 and at[0] == "spec" else at
     if kind == "missing":
-        return error("field-required", at, "is required")
+        return error(FIELD_REQUIRED, at, "is required")
     if kind == "extra_forbidden":
-        return error("unknown-key", at, _unknown_key(item["loc"], root))
+        return error(UNKNOWN_KEY, at, _unknown_key(item["loc"], root))
     if is_output(value):
-        return error("output-not-allowed", at, LIFT)
+        return error(OUTPUT_NOT_ALLOWED, at, LIFT)
     if kind in _TYPES:
-        return error("wrong-type", at, f"must be {_TYPES[kind]}, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
     if kind == "finite_number":
-        return error("number-not-finite", at, f"must be a finite number, got {shown(value)}")
+        return error(NUMBER_NOT_FINITE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
         limit = int(limit) if limit == int(limit) else limit
-        return error("out-of-range", at, f"must be {words} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {shown(value)}")
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        return error("unknown-value", at, f"must be {choice}, got {shown(value)}")
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}")
     if kind == "string_pattern_mismatch":
         description = format_description(context["pattern"])
-        return error("invalid-format", at, f"must be {description}, got {shown(value)}")
+        return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
     if kind == "string_too_long":
         longest = context["max_length"]
-        return error(
-            "too-long", at, f"must have at most {longest} characters, got {len(str(value))}"
-        )
+        return error(TOO_LONG, at, f"must have at most {longest} characters, got {len(str(value))}")
     if kind == "string_too_short":
-        return error("value-empty", at, "must not be empty")
+        return error(VALUE_EMPTY, at, "must not be empty")
     if kind == "too_short":
-        return error(
-            "value-empty", at, f"must hold at least {context['min_length']} item, got none"
-        )
+        return error(VALUE_EMPTY, at, f"must hold at least {context['min_length']} item, got none")
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
-        return error("key-not-a-string", at, f"keys must be strings, got {shown(value)}")
-    rule = kind.replace("_", "-")
-    return error(rule, at, item["msg"])
+        return error(KEY_NOT_A_STRING, at, f"keys must be strings, got {shown(value)}")
+    # The type of an error of ours is the rule's id.
+    return error(declared_rules().get(kind, WRONG_TYPE), at, item["msg"])
 
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:

@@ -13,6 +13,7 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
+from fusioninfer_pulumi.api.rules import FIELD_WITHOUT_EFFECT, INVALID_DURATION
 from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
@@ -25,7 +26,7 @@ from fusioninfer_pulumi.api.types import (
     fits,
     json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
@@ -33,7 +34,69 @@ from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
+
+INVALID_MODEL_URI = Rule(
+    "invalid-model-uri",
+    "error",
+    "`model.uri` has a scheme that is supported, and its parts.",
+    remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
+)
+FIELD_OF_OTHER_URI_SCHEME = Rule(
+    "field-of-other-uri-scheme",
+    "error",
+    "A field of the model belongs to the scheme of its `uri`.",
+    remedy="Remove the field, or change the `uri`.",
+)
+INVALID_ENDPOINT_URL = Rule(
+    "invalid-endpoint-url",
+    "error",
+    "The endpoint of a store is a URL.",
+    remedy="Write it with `https://`.",
+)
+DUPLICATE_MODEL_NAME = Rule(
+    "duplicate-model-name",
+    "error",
+    "The names of the model and its adapters differ.",
+    remedy="Rename one of them.",
+)
+INVALID_ADAPTER_NAME = Rule(
+    "invalid-adapter-name",
+    "error",
+    "The name of a LoRA adapter holds neither `=` nor `/`.",
+    remedy="Rename the adapter.",
+    source="vLLM's `--lora-modules name=path`",
+)
+ONE_CACHE_VOLUME = Rule(
+    "one-cache-volume",
+    "error",
+    "A model cache has one volume: an existing claim or one that is created.",
+    remedy="Give either `claimName` or `storage`.",
+)
+CACHE_WITHOUT_USE = Rule(
+    "cache-without-use",
+    "error",
+    "A model source that is mounted as it is has no cache.",
+    remedy="Remove `model.cache`.",
+)
+WARM_UP_REQUIRED = Rule(
+    "warm-up-required",
+    "error",
+    "A cache that several pods share is filled by a Job, not by each pod.",
+    remedy="Set `warmUp: true`.",
+)
+CACHE_NOT_WRITABLE = Rule(
+    "cache-not-writable",
+    "error",
+    "A cache that is filled here has an access mode for writing.",
+    remedy="Add ReadWriteOnce or ReadWriteMany.",
+)
+OVERLAPPING_MOUNT_PATHS = Rule(
+    "overlapping-mount-paths",
+    "error",
+    "The mount paths of model and cache do not overlap.",
+    remedy="Change one of the paths.",
+)
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
@@ -373,7 +436,7 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
     source = read_source(model.uri)
     if source is None:
         yield error(
-            "invalid-model-uri", (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
+            INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
         )
     else:
         yield from _foreign(at, model, source)
@@ -388,31 +451,31 @@ def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Fi
     schemes = {source.scheme, *(each.scheme for each in others if each is not None)}
     if model.path is not None and source.scheme != "oci":
         yield error(
-            "field-of-other-uri-scheme",
+            FIELD_OF_OTHER_URI_SCHEME,
             (*at, "path"),
             f"belongs to oci:// (this model is {source.scheme}://)",
         )
     if model.fetch is not None and source.scheme != "hf":
         yield error(
-            "field-of-other-uri-scheme",
+            FIELD_OF_OTHER_URI_SCHEME,
             (*at, "fetch"),
             f"belongs to hf:// (this model is {source.scheme}://)",
         )
     if model.token_secret is not None and "hf" not in schemes:
         yield error(
-            "field-without-effect",
+            FIELD_WITHOUT_EFFECT,
             (*at, "tokenSecret"),
             "has no effect: nothing comes from hf://; remove it",
         )
     if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
         yield error(
-            "invalid-endpoint-url",
+            INVALID_ENDPOINT_URL,
             (*at, "s3", "endpoint"),
             f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
         )
     if model.s3 != S3Args() and "s3" not in schemes:
         yield error(
-            "field-without-effect",
+            FIELD_WITHOUT_EFFECT,
             (*at, "s3"),
             "has no effect: nothing comes from s3://; remove it",
         )
@@ -424,21 +487,21 @@ def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
         here = (*at, "lora", "adapters", index)
         if adapter.name in taken:
             yield error(
-                "duplicate-model-name",
+                DUPLICATE_MODEL_NAME,
                 (*here, "name"),
                 f'"{adapter.name}" is also the name of {taken[adapter.name]}',
             )
         elif "=" in adapter.name or "/" in adapter.name or adapter.name in (".", ".."):
             # It stands before `=` in an argument, and names a folder.
             yield error(
-                "invalid-adapter-name",
+                INVALID_ADAPTER_NAME,
                 (*here, "name"),
                 f"must hold neither = nor /, got {shown(adapter.name)}",
             )
         taken.setdefault(adapter.name, f"adapters[{index}]")
         if read_source(adapter.uri) is None:
             yield error(
-                "invalid-model-uri",
+                INVALID_MODEL_URI,
                 (*here, "uri"),
                 f"must be {URI_FORMATS}, got {shown(adapter.uri)}",
             )
@@ -461,51 +524,51 @@ def _cache(
 ) -> Iterator[Finding]:
     if (cache.claim_name is None) == (cache.storage is None):
         yield error(
-            "one-cache-volume",
+            ONE_CACHE_VOLUME,
             at,
             "needs either claimName (an existing claim) or storage (one of ours)",
         )
     if source is not None and source.scheme in ("pvc", "oci"):
         yield error(
-            "cache-without-use",
+            CACHE_WITHOUT_USE,
             at,
             f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it",
         )
     elif not cache.warm_up:
         if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
             yield error(
-                "warm-up-required",
+                WARM_UP_REQUIRED,
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
         for field, key in _WARMED.items():
             if field in cache.model_fields_set:
                 yield error(
-                    "field-without-effect", (*at, key), "has no effect without warmUp; remove it"
+                    FIELD_WITHOUT_EFFECT, (*at, key), "has no effect without warmUp; remove it"
                 )
     elif model.fetch is not None:
         yield error(
-            "field-without-effect",
+            FIELD_WITHOUT_EFFECT,
             (*at[:-1], "fetch"),
             "has no effect: the warm-up fetches the model; remove it",
         )
     if durations.seconds(cache.job.timeout) is None:
         yield error(
-            "invalid-duration",
+            INVALID_DURATION,
             (*at, "job", "timeout"),
             f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
         )
     modes = set(cache.storage.access_modes) if cache.storage is not None else set()
     if modes == {AccessMode.READ_ONLY_MANY}:
         yield error(
-            "cache-not-writable",
+            CACHE_NOT_WRITABLE,
             (*at, "storage", "accessModes"),
             "must hold a mode that somebody can write with",
         )
     inside = (cache.mount_path + "/").startswith(model.mount_path + "/")
     if inside or (model.mount_path + "/").startswith(cache.mount_path + "/"):
         yield error(
-            "overlapping-mount-paths",
+            OVERLAPPING_MOUNT_PATHS,
             (*at, "mountPath"),
             f"must not overlap model.mountPath {model.mount_path}",
         )

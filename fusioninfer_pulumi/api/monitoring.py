@@ -9,6 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
+from fusioninfer_pulumi.api.rules import INVALID_DURATION, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.types import LabelMap, PassedText
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -16,7 +17,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
@@ -24,11 +25,11 @@ _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms
 
 def _interval(value: Any) -> Any:
     if is_output(value):
-        raise rule_error("output-not-allowed", LIFT)
+        raise rule_error(OUTPUT_NOT_ALLOWED, LIFT)
     if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
         return value
     raise rule_error(
-        "invalid-duration", f"must be a duration such as 15s or 1m30s, got {shown(value)}"
+        INVALID_DURATION, f"must be a duration such as 15s or 1m30s, got {shown(value)}"
     )
 
 

@@ -8,13 +8,45 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.rules import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.api.types import Port, PositiveCount
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
+
+DATA_LOCAL_WITHOUT_DATA = Rule(
+    "data-local-without-data",
+    "error",
+    "`dataLocal` stands beside `data`.",
+    remedy="Set `data`.",
+)
+DATA_LOCAL_NOT_A_DIVISOR = Rule(
+    "data-local-not-a-divisor",
+    "error",
+    "`dataLocal` divides `data`.",
+    remedy="Choose a divisor.",
+)
+PODS_PER_REPLICA_UNKNOWN = Rule(
+    "pods-per-replica-unknown",
+    "error",
+    "The number of pods of a replica follows from its fields.",
+    remedy="Set `multinode.nodeCount`.",
+)
+DATA_LOCAL_CONTRADICTS_NODE_COUNT = Rule(
+    "data-local-contradicts-node-count",
+    "error",
+    "`data / dataLocal` is the number of pods of a replica.",
+    remedy="Remove `multinode.nodeCount`, or correct it.",
+)
+PARALLELISM_NOT_DIVISIBLE = Rule(
+    "parallelism-not-divisible",
+    "error",
+    "The ranks of a replica can be divided among its pods.",
+    remedy="Change the parallel sizes or `multinode.nodeCount`.",
+)
 
 
 class ParallelismArgs(SpecModel):
@@ -76,7 +108,7 @@ def parallelism_findings(
     yield from size_findings(at, sizes, node_count)
     if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
         yield error(
-            "field-without-effect", (*at, "dataRPCPort"), "has no effect without data; remove it"
+            FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), "has no effect without data; remove it"
         )
 
 
@@ -87,21 +119,21 @@ def size_findings(
     data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
     if local is not None and data is None:
         yield error(
-            "data-local-without-data",
+            DATA_LOCAL_WITHOUT_DATA,
             (*at, "dataLocal"),
             "needs data: the copies over all pods of a replica",
         )
         return
     if data is not None and local is not None and data % local:
         yield error(
-            "data-local-not-a-divisor",
+            DATA_LOCAL_NOT_A_DIVISOR,
             (*at, "dataLocal"),
             f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
         )
         return
     if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
         yield error(
-            "pods-per-replica-unknown",
+            PODS_PER_REPLICA_UNKNOWN,
             (*at, "pipeline"),
             f"together with data ({data}) does not say how many pods a replica has; state "
             "multinode.nodeCount",
@@ -114,7 +146,7 @@ def size_findings(
 def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
     if sizes.data_local is not None and sizes.pods != nodes:
         yield error(
-            "data-local-contradicts-node-count",
+            DATA_LOCAL_CONTRADICTS_NODE_COUNT,
             (*at, "dataLocal"),
             f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
             f"pods, multinode.nodeCount says {nodes}; remove one",
@@ -123,7 +155,7 @@ def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Fi
         named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
         stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
         yield error(
-            "parallelism-not-divisible",
+            PARALLELISM_NOT_DIVISIBLE,
             at,
             f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
             f"{nodes}: {sizes.ranks % nodes} would be left",

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.types import Bytes, Text
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 def _listed(value: Any) -> Any:

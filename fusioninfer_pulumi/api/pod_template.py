@@ -9,12 +9,32 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.messages import mismatch
+from fusioninfer_pulumi.api.rules import (
+    FIELD_WITHOUT_EFFECT,
+    INVALID_IMAGE,
+    LABEL_RESERVED,
+    OUTPUT_NOT_ALLOWED,
+)
 from fusioninfer_pulumi.api.types import json_findings, known_json_findings, label_key_finding
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output, output_paths
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE, Part
+
+NO_CONTAINER = Rule(
+    "no-container",
+    "error",
+    "A pod template has a container.",
+    remedy="Add a container.",
+)
+CONTAINER_NOT_FOUND = Rule(
+    "container-not-found",
+    "error",
+    "`container` names a container of the pod template.",
+    remedy="Use the name of one of its containers.",
+)
 
 Check = Callable[[Location, Any], Iterator[Finding]]
 
@@ -27,7 +47,7 @@ def pod_template_findings(
     yield from json_findings(at, template)
     for place in output_paths(template):
         if not _may_be_output(place):
-            yield error("output-not-allowed", (*at, *place), LIFT)
+            yield error(OUTPUT_NOT_ALLOWED, (*at, *place), LIFT)
     spec = template.get("spec")
     if not isinstance(spec, Mapping):
         if spec is None:
@@ -49,7 +69,7 @@ def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
     """Checks the reference of an image, which may be an Output."""
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
-        yield mismatch(at, image, "an image reference", "invalid-image")
+        yield mismatch(at, image, "an image reference", INVALID_IMAGE)
 
 
 def _nodes(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
@@ -76,21 +96,21 @@ def _label_key(at: Location, value: Any) -> Iterator[Finding]:
 
 def _scheduler(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and any(each.isspace() for each in value):
-        yield mismatch(at, value, "the name of a scheduler", "invalid-format")
+        yield mismatch(at, value, "the name of a scheduler", INVALID_FORMAT)
 
 
 def _metadata(at: Location, metadata: Any) -> Iterator[Finding]:
     for key in _mapping(metadata):
         if key in ("finalizers", "name", "namespace"):
             message = "has no effect on pods; allowed: labels, annotations"
-            yield error("field-without-effect", (*at, key), message)
+            yield error(FIELD_WITHOUT_EFFECT, (*at, key), message)
 
 
 def _labels(at: Location, value: Any) -> Iterator[Finding]:
     for key in _mapping(value):
         if key in labels.OWNED_LABELS or key in labels.LWS_OWNED_LABELS:
             owner = "fusioninfer-pulumi" if key in labels.OWNED_LABELS else "LeaderWorkerSet"
-            yield error("label-reserved", (*at, str(key)), f"is set by {owner}; remove it")
+            yield error(LABEL_RESERVED, (*at, str(key)), f"is set by {owner}; remove it")
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -102,12 +122,12 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
     if not isinstance(listed, list):
         return
     if not listed:
-        yield error("no-container", (*at, "containers"), "must hold at least one container")
+        yield error(NO_CONTAINER, (*at, "containers"), "must hold at least one container")
     names = [each.get("name") for each in listed if isinstance(each, Mapping)]
     if serving is not None and names and serving not in names:
         listed_names = ", ".join(str(name) for name in names)
         yield error(
-            "container-not-found",
+            CONTAINER_NOT_FOUND,
             (*at[:2], "container"),
             f"no container of that name in {at[2]}; allowed: {listed_names}",
         )

@@ -32,14 +32,48 @@ from fusioninfer_pulumi.api.router import (
     network_policy_findings,
     picker_findings,
 )
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
+
+SUB_GROUP_ABOVE_NODE_COUNT = Rule(
+    "sub-group-above-node-count",
+    "error",
+    "A subgroup is not larger than the replica.",
+    remedy="Lower `subGroupSize`.",
+)
+SUB_GROUP_NOT_A_DIVISOR = Rule(
+    "sub-group-not-a-divisor",
+    "error",
+    "Subgroups divide the pods of a replica evenly.",
+    remedy="Choose a divisor of `nodeCount` (of `nodeCount - 1` without the leader).",
+    source="LeaderWorkerSet's webhook",
+)
+GATEWAY_WITHOUT_ROUTE = Rule(
+    "gateway-without-route",
+    "error",
+    "A Gateway of the service's own has a route.",
+    remedy="Remove `gateway`, or let the service have a route.",
+)
+FIELD_OF_OTHER_COMPONENT_TYPE = Rule(
+    "field-of-other-component-type",
+    "error",
+    "A field of a role belongs to the role's `componentType`.",
+    remedy="Remove the field, or correct `componentType`.",
+)
+TEMPLATE_NEEDS_SEVERAL_NODES = Rule(
+    "template-needs-several-nodes",
+    "error",
+    "`leaderTemplate` and `workerTemplate` belong to replicas of several nodes.",
+    remedy="Use `template`, or set `multinode.nodeCount`.",
+)
 
 
 class ComponentType(str, enum.Enum):
@@ -337,21 +371,21 @@ def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
         where = (*at, "subGroupPolicy", "subGroupSize")
         if size > nodes:
             yield error(
-                "sub-group-above-node-count",
+                SUB_GROUP_ABOVE_NODE_COUNT,
                 where,
                 f"must be at most nodeCount ({nodes}), got {size}",
             )
         elif role.sub_group_policy.sub_group_policy_type is SubGroupPolicyType.LEADER_EXCLUDED:
             if (nodes - 1) % size:
                 yield error(
-                    "sub-group-not-a-divisor",
+                    SUB_GROUP_NOT_A_DIVISOR,
                     where,
                     f"must divide nodeCount - 1 ({nodes - 1}) when the leader is excluded, "
                     f"got {size}",
                 )
         elif nodes % size and (nodes - 1) % size:
             yield error(
-                "sub-group-not-a-divisor",
+                SUB_GROUP_NOT_A_DIVISOR,
                 where,
                 f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}",
             )
@@ -361,10 +395,10 @@ def _multinode(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if role.counted:
         return
     if role.parallelism is None:
-        yield error("field-required", (*at, "nodeCount"), "is required")
+        yield error(FIELD_REQUIRED, (*at, "nodeCount"), "is required")
     else:
         yield error(
-            "field-required",
+            FIELD_REQUIRED,
             (*at, "nodeCount"),
             "is required: parallelism does not say how many pods a replica has (pipeline would, or "
             "data with dataLocal)",
@@ -376,7 +410,7 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         for key, value in (("strategy", role.strategy), ("scorers", role.scorers)):
             if value is not None:
                 yield error(
-                    "fields-exclude-each-other",
+                    FIELDS_EXCLUDE_EACH_OTHER,
                     (*at, key),
                     "endpointPickerConfig stands in its place; give one or the other",
                 )
@@ -398,14 +432,14 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
             and role.gateway.model_fields_set != {"implementation"}
         ):
             yield error(
-                "gateway-without-route",
+                GATEWAY_WITHOUT_ROUTE,
                 (*at, "gateway"),
                 f"would be a Gateway without a route (httproute.{role.httproute.external_field}); "
                 "remove it, or leave implementation alone, or give refs",
             )
         if role.gateway.refs and role.httproute is not None and role.httproute.parent_refs:
             yield error(
-                "fields-exclude-each-other",
+                FIELDS_EXCLUDE_EACH_OTHER,
                 (*at, "httproute", "parentRefs"),
                 "follow from gateway.refs; give one or the other",
             )
@@ -418,7 +452,7 @@ def _foreign(at: Location, role: RoleArgs, fields: Sequence[str], why: str) -> I
         if field in role.model_fields_set and getattr(role, field) is not None:
             alias = RoleArgs.model_fields[field].alias or field
             yield error(
-                "field-of-other-component-type",
+                FIELD_OF_OTHER_COMPONENT_TYPE,
                 (*at, alias),
                 f"{why} (this role is a {role.component_type.value})",
             )
@@ -430,24 +464,22 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
     if role.template is not None:
         for name in present:
             yield error(
-                "fields-exclude-each-other",
+                FIELDS_EXCLUDE_EACH_OTHER,
                 (*at, name),
                 "stands in place of template; give one or the other",
             )
     elif not present:
-        yield error(
-            "field-required", (*at, "template"), "is required: the pods that serve the model"
-        )
+        yield error(FIELD_REQUIRED, (*at, "template"), "is required: the pods that serve the model")
     elif role.nodes == 1 and role.counted:
         for name in present:
             yield error(
-                "template-needs-several-nodes",
+                TEMPLATE_NEEDS_SEVERAL_NODES,
                 (*at, name),
                 "needs multinode.nodeCount of at least 2; use template",
             )
     else:
         for name in sorted(set(separate) - set(present)):
-            yield error("field-required", (*at, name), f"is required beside {present[0]}")
+            yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             yield from pod_template_findings((*at, name), template, role.container)
@@ -460,7 +492,7 @@ def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
     at = (*at, "kvTransfer")
     if role.component_type is ComponentType.WORKER:
         yield error(
-            "field-of-other-component-type",
+            FIELD_OF_OTHER_COMPONENT_TYPE,
             at,
             "belongs to a prefiller or a decoder (this role is a worker)",
         )
@@ -469,7 +501,7 @@ def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
         for field, alias in (("engine_port", "enginePort"), ("sidecar", "sidecar")):
             if field in transfer.model_fields_set and getattr(transfer, field) is not None:
                 yield error(
-                    "field-of-other-component-type",
+                    FIELD_OF_OTHER_COMPONENT_TYPE,
                     (*at, alias),
                     "belongs to a decoder: only decode pods have a sidecar",
                 )

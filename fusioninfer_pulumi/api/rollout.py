@@ -9,6 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.rules import INVALID_DURATION, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.types import Count, CountOrPercentage
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube import durations, labels
@@ -17,7 +18,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"
@@ -73,11 +74,11 @@ class WaitLevel(str, enum.Enum):
 
 def _duration(value: Any) -> Any:
     if is_output(value):
-        raise rule_error("output-not-allowed", LIFT)
+        raise rule_error(OUTPUT_NOT_ALLOWED, LIFT)
     length = durations.seconds(value) if isinstance(value, str) else None
     if not length:
         raise rule_error(
-            "invalid-duration",
+            INVALID_DURATION,
             f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
         )
     return value

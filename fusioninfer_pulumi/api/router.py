@@ -14,6 +14,11 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
+from fusioninfer_pulumi.api.rules import (
+    FIELD_WITHOUT_EFFECT,
+    LABEL_RESERVED,
+    THRESHOLD_WITHOUT_DISAGGREGATION,
+)
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -22,15 +27,29 @@ from fusioninfer_pulumi.api.types import (
     PositiveCount,
     known_json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
+
+FIELD_SET_ELSEWHERE = Rule(
+    "field-set-elsewhere",
+    "error",
+    "A container of the endpoint picker does not set what a field of the router sets.",
+    remedy="Use the field that the message names.",
+)
+NETWORK_POLICY_PEER_EMPTY = Rule(
+    "network-policy-peer-empty",
+    "error",
+    "A peer of the network policy names who it is.",
+    remedy="Give a selector or an IP block.",
+)
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -171,13 +190,13 @@ def picker_findings(
         yield from image_findings((*at, "image"), picker.image)
     if picker.threshold is not None and not disaggregated:
         yield error(
-            "threshold-without-disaggregation",
+            THRESHOLD_WITHOUT_DISAGGREGATION,
             (*at, "threshold"),
             "is the threshold of pd-disaggregation; remove it, or choose that",
         )
     if picker.tls.secret_name is not None and not picker.tls.enabled:
         yield error(
-            "field-without-effect",
+            FIELD_WITHOUT_EFFECT,
             (*at, "tls", "secretName"),
             "has no effect without TLS; remove it",
         )
@@ -192,12 +211,12 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     for index, container in _own_containers(template):
         for key, why in _FIELDS_OF_PICKER.items():
             if key in container:
-                yield error("field-set-elsewhere", (*at, "spec", "containers", index, key), why)
+                yield error(FIELD_SET_ELSEWHERE, (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")
     own = metadata.get("labels") if isinstance(metadata, Mapping) else None
     if isinstance(own, Mapping) and labels.APP in own:
         yield error(
-            "label-reserved",
+            LABEL_RESERVED,
             (*at, "metadata", "labels", labels.APP),
             "is set by fusioninfer-pulumi; remove it",
         )
@@ -209,7 +228,7 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
         if generated and "containers" in finding.location:
             continue
         # The generated template may hold what an override of an item leaves out.
-        if finding.rule == "field-required" and finding.location[-1] not in ("name", "image"):
+        if finding.rule == FIELD_REQUIRED.id and finding.location[-1] not in ("name", "image"):
             continue
         yield finding
 
@@ -250,7 +269,7 @@ def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator
             if not peer:
                 # An empty peer is refused by the API server; an empty list would match everybody.
                 yield error(
-                    "network-policy-peer-empty",
+                    NETWORK_POLICY_PEER_EMPTY,
                     here,
                     "must hold one of podSelector, namespaceSelector, ipBlock",
                 )

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, S
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 
 class GangMode(str, enum.Enum):

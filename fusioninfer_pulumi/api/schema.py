@@ -8,7 +8,6 @@ import inspect
 import itertools
 import json
 import sys
-from importlib import resources
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,9 +15,10 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from fusioninfer_pulumi.api.service import InferenceServiceManifest
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.generated import FOLDER
 
-#: Where the package holds the schema.
-PACKAGED = "schema/inference-service.schema.json"
+#: Its file in `generated`.
+PACKAGED = "inference-service.schema.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -111,4 +111,4 @@ def schema_text() -> str:
 
 def packaged_schema() -> str:
     """The text of the schema in the installed package."""
-    return resources.files("fusioninfer_pulumi").joinpath(PACKAGED).read_text(encoding="utf-8")
+    return (FOLDER / PACKAGED).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.messages import string_format
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fusioninfer_pulumi.api import dicts
+    from fusioninfer_pulumi.generated import dicts
 
 _Collector = Annotated[
     str,

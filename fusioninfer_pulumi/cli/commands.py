@@ -12,19 +12,44 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import (
     has_colour,
-    print_findings,
     print_json,
     print_objects,
     terminal_width,
 )
-from fusioninfer_pulumi.cli.sources import Source, place, read_apart, read_compared, read_sources
-from fusioninfer_pulumi.findings import Finding, Severity, error, errors, shown, similar
+from fusioninfer_pulumi.cli.report import print_findings, report
+from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.placement.result import Placement
     from fusioninfer_pulumi.service_plan import ServicePlan
+
+PROJECT_NOT_CONVERTIBLE = Rule(
+    "project-not-convertible",
+    "error",
+    "`convert` reads manifests, not programs.",
+    remedy="Give it the manifests.",
+)
+UNREADABLE_REVISION = Rule(
+    "unreadable-revision",
+    "error",
+    "The git revision of `--base` can be read.",
+    remedy="Check the name of the revision, and fetch it.",
+)
+PREVIOUS_WITHOUT_INVENTORY = Rule(
+    "previous-without-inventory",
+    "error",
+    "`--previous` stands beside `--inventory`.",
+    remedy="Add `--inventory`.",
+)
+STACK_WITHOUT_PROJECT = Rule(
+    "stack-without-project",
+    "error",
+    "`--stack` is used with a Pulumi project.",
+    remedy="Remove `--stack`.",
+)
 
 
 def render(options: argparse.Namespace) -> int:
@@ -51,16 +76,17 @@ def plan(options: argparse.Namespace) -> int:
     status = 2 if _refused(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
         return status
+    documents = [(source, document) for source in sources for document in source.planned]
     rows = [
         (
-            _shown(options, item),
+            _shown(options, document),
             [capacity_on(item, options.nodes)]
             if options.nodes
             else capacity_for_gpus(item, options.gpus),
-            _objects(source, item),
+            _objects(source, document),
         )
-        for source in sources
-        for item in source.plans
+        for source, document in documents
+        if (item := document.plan) is not None
     ]
     records = placement.placed if placement is not None else (None,) * len(rows)
     both = list(zip(rows, records, strict=True))
@@ -82,9 +108,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        providers = [
-            name for source in sources for name in source.providers or [""] * len(source.plans)
-        ]
+        providers = [document.provider for _, document in documents]
         sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
         return status
     from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
@@ -102,9 +126,9 @@ def convert(options: argparse.Namespace) -> int:
     """Prints the services of the sources as manifests of ours, or as a Pulumi program."""
     sources = read_sources(options.sources, options)
     for source in sources:
-        if source.project and not source.has(Severity.ERROR):
+        if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
-            source.add(source.label, error("project-not-convertible", (), message))
+            source.add(source.name, error(PROJECT_NOT_CONVERTIBLE, (), message))
         # What cannot be built is no service of ours either.
         source.rendered()
     if _refused(options, sources):
@@ -113,10 +137,9 @@ def convert(options: argparse.Namespace) -> int:
     if options.output == "python":
         from fusioninfer_pulumi.cli.python_program import python_program
 
-        read = [each.document for each in source.readings or () if each.document is not None]
-        sys.stdout.write(python_program([each.args for each in read if each.args is not None]))
+        sys.stdout.write(python_program([document.args for document in source.planned]))
         return 0
-    print_objects([dict(each) for each in source.manifests or ()], options.output)
+    print_objects([dict(document.manifest) for document in source.planned], options.output)
     return 0
 
 
@@ -134,28 +157,29 @@ def check(options: argparse.Namespace) -> int:
     else:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
+    if options.server or options.context is not None:
+        from fusioninfer_pulumi.cli.server import ask_server  # the client takes long to import
+
+        ask_server(sources, options.context)
     if options.output == "text":
         return 2 if _refused(options, sources) else 0
-    from fusioninfer_pulumi.cli.report import report
-
     refused = _judged(options, sources)
-    texts = _texts(sources)
-    report(_to_tell(options, sources), texts, options.output)
+    report(_visible(options, sources), _texts(sources), options.output)
     return 2 if refused else 0
 
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
     from fusioninfer_pulumi.cli.rule_texts import full, table
-    from fusioninfer_pulumi.rules import registry
+    from fusioninfer_pulumi.rules.catalog import all_rules
 
     color = has_colour(sys.stdout)
     if options.rule is None:
-        sys.stdout.write(table(registry.rules().values(), color=color))
+        sys.stdout.write(table(all_rules().values(), color=color))
         return 0
-    rule = registry.rules().get(options.rule)
+    rule = all_rules().get(options.rule)
     if rule is None:
-        near = similar(options.rule, registry.rules())
+        near = similar(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
@@ -166,6 +190,7 @@ def rules(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
+    from fusioninfer_pulumi.cli.compared import read_compared
     from fusioninfer_pulumi.cli.revision import RevisionError
 
     if (options.base is None) == (options.new is None):
@@ -174,8 +199,8 @@ def diff(options: argparse.Namespace) -> int:
     try:
         both = read_compared(options)
     except RevisionError as problem:
-        found = error("unreadable-revision", (), str(problem))
-        print_findings([(f"{options.base}:{options.old}", found)])
+        found = error(UNREADABLE_REVISION, (), str(problem))
+        print_findings([(Origin(f"{options.base}:{options.old}"), found)])
         return 2
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
@@ -183,7 +208,7 @@ def diff(options: argparse.Namespace) -> int:
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
     difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
-    if both.old.project or both.new.project:
+    if both.old.is_project or both.new.is_project:
         from fusioninfer_pulumi.cli.program import unmarked
 
         difference = unmarked(difference)
@@ -223,10 +248,12 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
 
 def _place(options: argparse.Namespace, source: Source) -> Placement | None:
     if options.inventory is not None:
+        from fusioninfer_pulumi.cli.placed import place
+
         return place(source, options.inventory, options.previous)
     if options.previous is not None:
         message = "has no effect without --inventory"
-        source.add(options.previous, error("previous-without-inventory", (), message))
+        source.add(options.previous, error(PREVIOUS_WITHOUT_INVENTORY, (), message))
     return None
 
 
@@ -240,30 +267,13 @@ def _refused(
     """Prints findings, unless nothing stops the command and `quiet` says not to; see `_judged`."""
     refused = _judged(options, sources, judged)
     if refused or not quiet:
-        print_findings(_at_lines(_to_tell(options, sources), sources))
+        report(_visible(options, sources), _texts(sources))
     return refused
 
 
 def _texts(sources: Sequence[Source]) -> dict[str, str]:
-    """The texts that were read, by their labels."""
-    return {label: text for source in sources for label, text in source.texts.items()}
-
-
-def _at_lines(
-    found: Sequence[tuple[str, Finding]], sources: Sequence[Source]
-) -> Iterator[tuple[str, Finding]]:
-    """Findings with `FILE:LINE` in place of the label of a document, where the line is known."""
-    texts = _texts(sources)
-    if not found or not texts:
-        yield from found
-        return
-    from fusioninfer_pulumi.cli.lines import Lines  # reads the texts once more
-
-    lines = Lines(texts)
-    for label, finding in found:
-        file, line = lines.place(label, finding.location)
-        known = line is not None and finding.location
-        yield (f"{file}:{line}" if known else label), finding
+    """The texts that were read, by their files."""
+    return {file: text for source in sources for file, text in source.texts.items()}
 
 
 def _judged(
@@ -271,9 +281,9 @@ def _judged(
 ) -> bool:
     """Leaves ignored warnings out of all sources, and returns whether those of the judged stop."""
     held = sources if judged is None else judged
-    if options.stack is not None and not any(source.project for source in sources):
+    if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].label, error("stack-without-project", (), message))
+        held[-1].add(held[-1].name, error(STACK_WITHOUT_PROJECT, (), message))
     ignored = frozenset(options.ignore)
     found = [finding for source in held for _, finding in source.findings]
     held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))
@@ -283,48 +293,60 @@ def _judged(
     return strict or any(source.has(Severity.ERROR) for source in held)
 
 
-def _to_tell(options: argparse.Namespace, sources: Sequence[Source]) -> list[tuple[str, Finding]]:
-    """Findings with the labels of their documents; what is only worth knowing with `--verbose`."""
-    found = [each for source in sources for each in source.findings]
-    return [each for each in found if options.verbose or each[1].severity is not Severity.INFO]
+def _visible(
+    options: argparse.Namespace, sources: Sequence[Source]
+) -> list[tuple[Origin, Finding]]:
+    """Findings that are printed: infos only with `--verbose`."""
+    return [
+        (origin, finding)
+        for source in sources
+        for origin, finding in source.findings
+        if options.verbose or finding.severity is not Severity.INFO
+    ]
 
 
-def _shown(options: argparse.Namespace, plan: ServicePlan) -> ServicePlan:
-    """The plan with the findings that its text shows."""
-    if options.verbose or options.output != "text":
-        return plan
-    visible = tuple(each for each in plan.findings if each.severity is not Severity.INFO)
-    return replace(plan, findings=visible)
+def _shown(options: argparse.Namespace, document: PlannedDocument) -> ServicePlan:
+    """The plan with the findings that are printed with it, at the fields that the user wrote."""
+    assert document.plan is not None, "the caller asked"
+    all_shown = options.verbose or options.output != "text"
+    findings = tuple(
+        finding
+        for _, finding in document.findings
+        if all_shown or finding.severity is not Severity.INFO
+    )
+    return replace(document.plan, findings=findings)
 
 
-def _objects(source: Source, item: ServicePlan) -> list[Mapping[str, Any]]:
+def _objects(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
     """Objects of one service: those that a program registered, else those of its plan."""
     from fusioninfer_pulumi.objects import render as render_plan  # of another render
 
-    planned: list[Mapping[str, Any]] = [] if errors(item.findings) else list(render_plan(item))
+    plan = document.plan
+    assert plan is not None, "the caller asked"
+    rendered: list[Mapping[str, Any]] = [] if document.refused else list(render_plan(plan))
     if source.objects is None:
-        return planned
-    own: list[Mapping[str, Any]] = [
-        held
-        for held in source.objects
-        if ((held.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE) == item.service
+        return rendered
+    registered: list[Mapping[str, Any]] = [
+        item
+        for item in source.objects
+        if ((item.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE) == plan.service
     ]
-    same_name = [plan for plan in source.plans if plan.service == item.service]
+    same_name = [other for other in source.plans if other.service == plan.service]
     if len(same_name) == 1:
-        return own
+        return registered
     # One of another namespace has other objects. One of another cluster has the same again.
-    before = [plan.namespace for plan in takewhile(lambda plan: plan is not item, same_name)]
-    wanted, turn = {_identity(each) for each in planned}, before.count(item.namespace)
-    found: list[Mapping[str, Any]] = []
-    seen: Counter[tuple[str, str, str]] = Counter()
-    for held in own:
-        key = _identity(held)
-        if key in wanted and seen[key] == turn:
-            found.append(held)
-        seen[key] += 1
-    return found
+    before = [other.namespace for other in takewhile(lambda other: other is not plan, same_name)]
+    wanted, turn = {_identity(item) for item in rendered}, before.count(plan.namespace)
+    objects: list[Mapping[str, Any]] = []
+    times: Counter[tuple[str, str, str]] = Counter()
+    for item in registered:
+        key = _identity(item)
+        if key in wanted and times[key] == turn:
+            objects.append(item)
+        times[key] += 1
+    return objects
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    held = item["metadata"]
-    return str(item["kind"]), str(held.get("namespace")), str(held.get("name"))
+    metadata = item["metadata"]
+    return str(item["kind"]), str(metadata.get("namespace")), str(metadata.get("name"))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.findings import Location, Origin
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: What follows the name of a text in a label: `#2`, `#items[1]`, `#2.items[1]`.
-_REST = re.compile(r"(?:#(\d+))?(?:[#.]items\[(\d+)\])?")
 
 
 class TextLines:
@@ -62,16 +60,14 @@ def _below(node: Any, part: str | int) -> tuple[Any, Any] | None:
 
 
 class Lines:
-    """Files and lines of findings."""
+    """Lines of findings in the texts that were read."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = {label: TextLines(text) for label, text in texts.items()}
+        self._texts = {file: TextLines(text) for file, text in texts.items()}
 
-    def place(self, label: str, location: Location) -> tuple[str, int | None]:
-        """The file of a document, and the line of a field in it, None where it is not known."""
-        for name, text in self._texts.items():
-            rest = _REST.fullmatch(label, len(name)) if label.startswith(name) else None
-            if rest is not None:
-                number, item = rest.groups()
-                return name, text.line(int(number or 1), int(item) if item else None, location)
-        return label.partition("#")[0], None
+    def place(self, origin: Origin, location: Location) -> Origin:
+        """The origin with the line of a field, None where it is not known."""
+        text = self._texts.get(origin.file)
+        if text is None:
+            return origin
+        return replace(origin, line=text.line(origin.document, origin.item, location))

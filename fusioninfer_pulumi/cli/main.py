@@ -31,7 +31,8 @@ _EXAMPLES = {
     "plan": "  fusioninfer-pulumi plan service.yaml --gpus 80,64,48\n"
     "  fusioninfer-pulumi plan my-project services/ --output json",
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
-    "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif",
+    "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
+    "  fusioninfer-pulumi check services/ --server --context staging",
     "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
@@ -161,6 +162,14 @@ def command_line() -> argparse.ArgumentParser:
         choices=("text", "json", "github", "sarif"),
         default="text",
         help="text on standard error, or findings on standard output; default: text",
+    )
+    check.add_argument(
+        "--server",
+        action="store_true",
+        help="ask the cluster's API server, too, by a dry run of the objects and of their pods",
+    )
+    check.add_argument(
+        "--context", metavar="NAME", help="context of the kubeconfig to ask; implies --server"
     )
     _placing(check)
 

@@ -1,4 +1,4 @@
-"""What the command line writes: lines of findings, colour, YAML and JSON."""
+"""What the command line writes: colour, width, progress, YAML and JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from typing import Any, TextIO
 
 import yaml
 
-from fusioninfer_pulumi.findings import Finding, one_line
-
 _USUAL_WIDTH = 80
 _NARROWEST = 40
-_HARD_SPACE = "\xa0"
 #: Seconds after which work that goes on is named, and named again.
 _FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
@@ -61,27 +58,6 @@ def wrapped(text: str, width: int | None, indent: str = "") -> str:
         replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return "\n".join(lines)
-
-
-def finding_line(
-    label: str, finding: Finding, *, color: bool = False, width: int | None = None
-) -> str:
-    """`FILE: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # The name of a file is one word, with all its characters.
-    place = one_line(label).replace(" ", _HARD_SPACE)
-    first, *frames = f"{place}: {finding}".split("\n")
-    rule = f" [{finding.rule}]" if finding.rule else ""
-    first = wrapped(f"{first}{rule}", width, "    ").replace(_HARD_SPACE, " ")
-    if rule:
-        first = first.removesuffix(rule[1:]) + styled(rule[1:], "dim", color=color)
-    return "\n".join([first, *frames])
-
-
-def print_findings(findings: Iterable[tuple[str, Finding]]) -> None:
-    """Writes findings to standard error, each with the label of its document."""
-    color, width = has_colour(sys.stderr), terminal_width(sys.stderr)
-    for label, finding in findings:
-        sys.stderr.write(f"{finding_line(label, finding, color=color, width=width)}\n")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.cli.report import finding_json
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
@@ -64,7 +64,7 @@ def plan_json(
         ],
         "objects": [_reference(item) for item in objects],
         **({"placement": placed} if placed is not None else {}),
-        "findings": [_finding(finding) for finding in plan.findings],
+        "findings": [finding_json(finding) for finding in plan.findings],
     }
 
 
@@ -108,15 +108,6 @@ def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
         "minTaskMember": spec.get("minTaskMember"),
         "subGroupPolicy": spec.get("subGroupPolicy"),
         "minimumGpus": gang.min_accelerators,
-    }
-
-
-def _finding(finding: Finding) -> dict[str, str]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "path": finding.path,
-        "message": finding.text,
     }
 
 

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.cli.plan_output import plain
-from fusioninfer_pulumi.findings import Severity, one_line
+from fusioninfer_pulumi.cli.report import placed_text, rule_mark
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.placement.explain import missing_text, pools_text
 from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
@@ -272,9 +273,7 @@ def _findings(plan: ServicePlan) -> Table:
     table.add_column(overflow="fold")
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
-        place = f"{one_line(finding.path)}: " if finding.path else ""
-        rule = f" [{finding.rule}]" if finding.rule else ""
-        table.add_row(severity, Text.assemble(f"{place}{finding.text}", (rule, "dim")))
+        table.add_row(severity, Text.assemble(placed_text(finding), (rule_mark(finding), "dim")))
     return table
 
 

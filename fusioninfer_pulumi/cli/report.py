@@ -1,20 +1,24 @@
-"""Findings for other programs: JSON, commands of GitHub's runners, and SARIF for code scanning."""
+"""Findings: lines for people, JSON, commands of GitHub's runners, and SARIF for code scanning."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fusioninfer_pulumi.cli.lines import Lines
-from fusioninfer_pulumi.cli.output import print_json
-from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.rules.registry import rules
+from fusioninfer_pulumi.cli.output import (
+    has_colour,
+    print_json,
+    styled,
+    terminal_width,
+    wrapped,
+)
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, declared_rules, one_line
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -23,11 +27,80 @@ _SCHEMA = (
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
+_HARD_SPACE = "\xa0"
+
+
+def report(
+    findings: Iterable[tuple[Origin, Finding]], texts: Mapping[str, str], form: str = "text"
+) -> None:
+    """Writes findings: text to standard error, other forms to standard output.
+
+    Args:
+        findings: Findings, each after the origin of its document.
+        texts: The texts that were read, by their files.
+        form: `text`, `json`, `github` or `sarif`.
+    """
+    lines = Lines(texts)
+    placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
+    if form == "text":
+        print_findings(
+            # A document as a whole is named by its number, which its first line would hide.
+            (replace(origin, line=origin.line if finding.location else None), finding)
+            for origin, finding in placed
+        )
+        return
+    located = [_located(origin, finding) for origin, finding in placed]
+    if form == "github":
+        sys.stdout.write(to_github(located))
+    else:
+        print_json(to_json(located) if form == "json" else to_sarif(located))
+
+
+def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
+    """Writes lines of findings to standard error."""
+    color, width = has_colour(sys.stderr), terminal_width(sys.stderr)
+    for origin, finding in findings:
+        sys.stderr.write(f"{finding_line(str(origin), finding, color=color, width=width)}\n")
+
+
+def finding_line(
+    origin: str, finding: Finding, *, color: bool = False, width: int | None = None
+) -> str:
+    """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
+    # The name of a file is one word, with all its characters.
+    place = one_line(origin).replace(" ", _HARD_SPACE)
+    first, *frames = f"{place}: {finding}".split("\n")
+    mark = rule_mark(finding)
+    first = wrapped(f"{first}{mark}", width, "    ").replace(_HARD_SPACE, " ")
+    if mark:
+        first = first.removesuffix(mark[1:]) + styled(mark[1:], "dim", color=color)
+    return "\n".join([first, *frames])
+
+
+def placed_text(finding: Finding) -> str:
+    """The message after the field that it is about."""
+    return f"{one_line(finding.path)}: {finding.text}" if finding.path else finding.text
+
+
+def rule_mark(finding: Finding) -> str:
+    """What follows a message that people read: ` [rule-id]`."""
+    return f" [{finding.rule}]" if finding.rule else ""
+
+
+def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
+    """A finding in the keys of the command line's contract, with keys that say where it stands."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        **place,
+        "path": finding.path,
+        "message": finding.text,
+    }
 
 
 @dataclass(frozen=True)
 class Located:
-    """A finding with its place.
+    """A finding with its place for other programs.
 
     Attributes:
         file: The file, or the folder of a project.
@@ -40,30 +113,13 @@ class Located:
     finding: Finding
 
 
-def report(found: Sequence[tuple[str, Finding]], texts: Mapping[str, str], form: str) -> None:
-    """Writes findings to standard output.
-
-    Args:
-        found: Findings with the labels of their documents.
-        texts: The texts that were read, by their labels.
-        form: `json`, `github` or `sarif`.
-    """
-    lines = Lines(texts)
-    placed = [located(label, finding, lines) for label, finding in found]
-    if form == "github":
-        sys.stdout.write(to_github(placed))
-    else:
-        print_json(to_json(placed) if form == "json" else to_sarif(placed))
-
-
-def located(label: str, finding: Finding, lines: Lines) -> Located:
+def _located(origin: Origin, finding: Finding) -> Located:
     """A finding with its place: of a program that failed, the user's line that led there."""
-    file, line = lines.place(label, finding.location)
-    file = _relative(file)
+    file = _relative(origin.file)
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
         return Located(f"{file}/{frame['file']}", int(frame["line"]), finding)
-    return Located(file, line, finding)
+    return Located(file, origin.line, finding)
 
 
 def _relative(file: str) -> str:
@@ -75,17 +131,7 @@ def _relative(file: str) -> str:
 
 def to_json(found: Sequence[Located]) -> list[dict[str, Any]]:
     """A list of findings, each with rule, severity, file, line, path and message."""
-    return [
-        {
-            "rule": each.finding.rule,
-            "severity": each.finding.severity.value,
-            "file": each.file,
-            "line": each.line,
-            "path": each.finding.path,
-            "message": each.finding.text,
-        }
-        for each in found
-    ]
+    return [finding_json(each.finding, file=each.file, line=each.line) for each in found]
 
 
 def to_github(found: Sequence[Located]) -> str:
@@ -98,7 +144,7 @@ def _github(each: Located) -> str:
     properties = ",".join(
         f"{key}={_property(str(value))}" for key, value in places.items() if value is not None
     )
-    return f"::{_COMMANDS[each.finding.severity]} {properties}::{_data(_text(each.finding))}"
+    return f"::{_COMMANDS[each.finding.severity]} {properties}::{_data(placed_text(each.finding))}"
 
 
 def _data(text: str) -> str:
@@ -109,12 +155,10 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _text(finding: Finding) -> str:
-    return f"{finding.path}: {finding.text}" if finding.path else finding.text
-
-
 def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
     """A SARIF 2.1.0 log with the rules that were violated."""
+    from importlib.metadata import version
+
     ids = sorted({each.finding.rule for each in found})
     driver = {
         "name": "fusioninfer-pulumi",
@@ -127,13 +171,16 @@ def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, Any]:
-    rule = rules()[name]
+    from fusioninfer_pulumi.rules.catalog import all_rules, area_of
+
+    # Rules of findings that another process made are declared in modules that it alone imported.
+    rule = declared_rules().get(name) or all_rules()[name]
     return {
         "id": name,
-        "shortDescription": {"text": rule.checks},
-        "help": {"text": rule.do},
+        "shortDescription": {"text": rule.sentence},
+        "help": {"text": rule.remedy},
         "defaultConfiguration": {"level": _LEVELS[rule.severities[0]]},
-        "properties": {"tags": [rule.area]},
+        "properties": {"tags": [area_of(rule)]},
     }
 
 
@@ -148,7 +195,7 @@ def _result(each: Located, index: int) -> dict[str, Any]:
         "ruleId": each.finding.rule,
         "ruleIndex": index,
         "level": _LEVELS[each.finding.severity],
-        "message": {"text": _text(each.finding)},
+        "message": {"text": placed_text(each.finding)},
         "locations": [location],
     }
 

@@ -8,14 +8,15 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.output import styled, to_yaml
-from fusioninfer_pulumi.rules.registry import Rule, area_evidence, bases, rules
+from fusioninfer_pulumi.findings import Rule
+from fusioninfer_pulumi.rules.catalog import all_rules, area_of, areas, bases, documents, example_of
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 _HEAD = """\
 # Rules
 
 Every finding names its rule. `fusioninfer-pulumi rules ID` prints one of them with an input that
-violates it. Written by `make regenerate` from `fusioninfer_pulumi/rules`.
+violates it. Written by `make regenerate`.
 
 | Severity | Means |
 |---|---|
@@ -34,7 +35,7 @@ def table(chosen: Iterable[Rule], *, color: bool) -> str:
     listed = list(chosen)
     wide = max((len(rule.id) for rule in listed), default=0)
     return "".join(
-        f"{rule.id:<{wide}}  {_severity(rule, color=color)}  {rule.checks}\n" for rule in listed
+        f"{rule.id:<{wide}}  {_severity(rule, color=color)}  {rule.sentence}\n" for rule in listed
     )
 
 
@@ -47,16 +48,18 @@ def full(rule: Rule, *, color: bool) -> str:
     """Everything about one rule, with an example that can be checked as it is."""
     severities = " or ".join(each.value for each in rule.severities)
     lines = [
-        f"{styled(rule.id, 'bold', color=color)} ({severities}, {rule.area})",
-        f"  Checks:   {rule.checks}",
-        f"  To do:    {rule.do}",
+        f"{styled(rule.id, 'bold', color=color)} ({severities}, {area_of(rule)})",
+        f"  Checks:   {rule.sentence}",
+        f"  To do:    {rule.remedy}",
     ]
-    lines.append(f"  Evidence: {rule.known_from}")
+    if rule.source:
+        lines.append(f"  Source:   {rule.source}")
     text = "\n".join(lines) + "\n"
-    if rule.example is None:
+    example = example_of(rule)
+    if example is None:
         return text
-    held = rule.example.get("text") or to_yaml(rule.documents or [])
-    return f"{text}\n# An input that violates it:\n{held}"
+    written = example.get("text") or to_yaml(documents(example))
+    return f"{text}\n# An input that violates it:\n{written}"
 
 
 def page() -> str:
@@ -66,10 +69,10 @@ def page() -> str:
 
 def _page() -> Iterator[str]:
     yield _HEAD
-    for area in sorted({rule.area for rule in rules().values()}):
-        yield f"\n## {area}\nEvidence, where a rule has none of its own: {area_evidence()[area]}.\n"
-        for rule in rules().values():
-            if rule.area == area:
+    for area, entries in areas().items():
+        yield f"\n## {area}\n"
+        for rule in all_rules().values():
+            if rule.id in entries:
                 yield from _section(rule)
     yield "\n## Manifests of the examples\n"
     for name, manifest in bases().items():
@@ -78,10 +81,11 @@ def _page() -> Iterator[str]:
 
 def _section(rule: Rule) -> Iterator[str]:
     severities = " or ".join(each.value for each in rule.severities)
-    evidence = f" Evidence: {rule.evidence}." if rule.evidence else ""
-    yield f"\n### {rule.id}\n*{severities}*: {rule.checks} {rule.do}{evidence}\n"
-    if rule.example is not None:
-        ((base, held),) = rule.example.items()
+    source = f" Source: {rule.source}." if rule.source else ""
+    yield f"\n### {rule.id}\n*{severities}*: {rule.sentence} {rule.remedy}{source}\n"
+    example = example_of(rule)
+    if example is not None:
+        ((base, held),) = example.items()
         yield f"```yaml\n{''.join(_example(base, held))}```\n"
 
 

@@ -37,6 +37,16 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
     )
 
 
+async def names_cluster(component: pulumi.Resource) -> bool:
+    """Whether a preview knows which cluster the component's objects go to.
+
+    The kubeconfig of an explicit provider may be that of a cluster which the update creates first.
+    """
+    return component.get_provider("kubernetes:core/v1:Service") is None or any(
+        await kubeconfig_of(component)
+    )
+
+
 class Cluster:
     """The cluster of a component's objects, read in threads."""
 

@@ -34,6 +34,7 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.state import OBSERVED
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
@@ -47,7 +48,7 @@ from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.api.dicts import InferenceServiceArgsDict
+    from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
 
 
 class InferenceService(pulumi.ComponentResource):
@@ -142,6 +143,7 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
+        check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
         self.register_outputs(
             {
                 "name": self.name,

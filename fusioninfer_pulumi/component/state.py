@@ -18,6 +18,7 @@ from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.running import layout_of
+from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
@@ -26,8 +27,6 @@ _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 #: Output of the component in which an update notes what it has seen.
 OBSERVED = "observed"
-#: Uid and generation of a live object.
-Version = tuple[str, int]
 #: Makes the provider take over objects that the state does not have.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"

@@ -8,7 +8,106 @@ from typing import Any, TypeGuard
 
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, PluginKind, PluginType, PrefixKeys
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import UNKNOWN_FIELD
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+
+DUPLICATE_PLUGIN_NAME = Rule(
+    "duplicate-plugin-name",
+    "error",
+    "Plugins of a picker configuration have different names.",
+    remedy="Rename one of them.",
+)
+PLUGIN_NOT_REGISTERED = Rule(
+    "plugin-not-registered",
+    ("error", "warning"),
+    "The picker's release has the plugin.",
+    remedy="Correct its type, or use another release.",
+)
+PLUGIN_IS_ALPHA = Rule(
+    "plugin-is-alpha",
+    "warning",
+    "A plugin is not experimental in the picker's release.",
+    remedy="Expect changes in later releases, or leave it out.",
+)
+PLUGIN_REMOVAL_ANNOUNCED = Rule(
+    "plugin-removal-announced",
+    "info",
+    "The plugin is not announced to be removed.",
+    remedy="Use its successor.",
+)
+DATA_PARALLEL_WITHOUT_POD_IP = Rule(
+    "data-parallel-without-pod-ip",
+    "warning",
+    "The data parallel sidecar listens on an address that the picker reaches.",
+    remedy="Let it listen on the pod's address.",
+)
+PLUGIN_PARAMETER_UNKNOWN = Rule(
+    "plugin-parameter-unknown",
+    "error",
+    "The plugin knows its parameter.",
+    remedy="Correct the spelling.",
+)
+PLUGIN_PARAMETER_IGNORED = Rule(
+    "plugin-parameter-ignored",
+    "warning",
+    "The plugin reads its parameter.",
+    remedy="Remove it.",
+)
+NOT_A_WHOLE_NUMBER = Rule(
+    "not-a-whole-number",
+    "error",
+    "A parameter that must be a whole number is one.",
+    remedy="Write a whole number.",
+)
+NOT_A_BOOLEAN = Rule(
+    "not-a-boolean",
+    "error",
+    "A parameter that is true or false is written so.",
+    remedy="Write `true` or `false`.",
+)
+PREFIX_BLOCK_SIZE_IN_CHARACTERS = Rule(
+    "prefix-block-size-in-characters",
+    ("error", "warning"),
+    "The block size of the prefix plugin is given in the unit that its release reads.",
+    remedy="Use the parameter that the message names.",
+)
+PREFIX_BLOCK_SIZE_TOO_SMALL = Rule(
+    "prefix-block-size-too-small",
+    "error",
+    "The block size of the prefix plugin is not too small for the picker.",
+    remedy="Raise it.",
+)
+DECIDER_THRESHOLD_ZERO = Rule(
+    "decider-threshold-zero",
+    "warning",
+    "The threshold of a decider is above 0.",
+    remedy="Raise it: at 0 no request is disaggregated.",
+)
+DECIDER_THRESHOLD_NEGATIVE = Rule(
+    "decider-threshold-negative",
+    "error",
+    "The threshold of a decider is not negative.",
+    remedy="Write 0 or more.",
+)
+NOT_A_MAPPING = Rule(
+    "not-a-mapping",
+    ("error", "warning"),
+    "A value that must be a mapping is one.",
+    remedy="Write a mapping.",
+)
+NOT_A_LIST = Rule(
+    "not-a-list",
+    "error",
+    "A value that must be a list is one.",
+    remedy="Write a list.",
+)
+NOT_A_STRING = Rule(
+    "not-a-string",
+    "error",
+    "A value that must be a string is one.",
+    remedy="Quote it.",
+)
 
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
@@ -110,7 +209,7 @@ def check_plugins(
                 f"{shown(plugin.name)} is already the name of plugins[{first[plugin.name]}]; a "
                 "plugin without a name is named like its type"
             )
-            yield error("duplicate-plugin-name", (*at, "name"), message)
+            yield error(DUPLICATE_PLUGIN_NAME, (*at, "name"), message)
         yield from _check_type((*at, "type"), plugin, family, own_image=own_image)
         if plugin.known is not None:
             where = (*at, "parameters")
@@ -128,13 +227,13 @@ def _check_type(
         # No endpoint picker of upstream has a type that no plugin registers: the user's own, or
         # misspelt.
         say = error if others and not own_image else warning
-        yield say("plugin-not-registered", at, message)
+        yield say(PLUGIN_NOT_REGISTERED, at, message)
         return
     if plugin.known.alpha:
         message = f"{plugin.type} is alpha: it needs --allow-experimental-plugins=true"
-        yield warning("plugin-is-alpha", at, message)
+        yield warning(PLUGIN_IS_ALPHA, at, message)
     if plugin.known.removal is not None:
-        yield info("plugin-removal-announced", at, f"{plugin.type} {plugin.known.removal}")
+        yield info(PLUGIN_REMOVAL_ANNOUNCED, at, f"{plugin.type} {plugin.known.removal}")
 
 
 def _check_parameters(
@@ -167,7 +266,7 @@ def _check_parameters(
             "switches to data-parallel mode: the sidecar then answers 400 unless its POD_IP is "
             "set; leave it out"
         )
-        yield warning("data-parallel-without-pod-ip", (*at, "primaryPort"), message)
+        yield warning(DATA_PARALLEL_WITHOUT_POD_IP, (*at, "primaryPort"), message)
 
 
 def _check_names(
@@ -185,10 +284,10 @@ def _check_names(
             continue
         if plugin.strict:
             message = f"{family.name} stops at a parameter that {plugin.name} does not know; {has}"
-            yield error("plugin-parameter-unknown", (*at, name), message)
+            yield error(PLUGIN_PARAMETER_UNKNOWN, (*at, name), message)
         else:
             message = f"{plugin.name} of {family.name} ignores it; {has}"
-            yield warning("plugin-parameter-ignored", (*at, name), message)
+            yield warning(PLUGIN_PARAMETER_IGNORED, (*at, name), message)
 
 
 def _check_values(
@@ -199,10 +298,10 @@ def _check_values(
             continue
         if name in _WHOLE and not is_whole(value):
             message = f"must be a whole number, got {shown(value)}"
-            yield error("not-a-whole-number", (*at, name), message)
+            yield error(NOT_A_WHOLE_NUMBER, (*at, name), message)
         elif name in _BOOLEAN and not isinstance(value, bool):
             message = f"must be true or false, got {shown(value)}"
-            yield error("not-a-boolean", (*at, name), message)
+            yield error(NOT_A_BOOLEAN, (*at, name), message)
 
 
 def _check_block_size(
@@ -216,13 +315,13 @@ def _check_block_size(
     if is_whole(size) and size > 0 and family.prefix_keys is PrefixKeys.TOKENS:
         if in_tokens <= 0:
             message = f"{family.name} refuses it: write blockSizeTokens, in tokens instead"
-            yield error("prefix-block-size-in-characters", where, message)
+            yield error(PREFIX_BLOCK_SIZE_IN_CHARACTERS, where, message)
         else:
             message = f"{plugin.name} of {family.name} ignores it: write blockSizeTokens"
-            yield warning("prefix-block-size-in-characters", where, message)
+            yield warning(PREFIX_BLOCK_SIZE_IN_CHARACTERS, where, message)
     elif not tuned and in_tokens <= 0 and "blockSizeTokens" in (plugin.parameters or ()):
         message = f"must be at least 1 without autoTune, got {shown(tokens)}"
-        yield error("prefix-block-size-too-small", (*at, "blockSizeTokens"), message)
+        yield error(PREFIX_BLOCK_SIZE_TOO_SMALL, (*at, "blockSizeTokens"), message)
 
 
 def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:
@@ -230,26 +329,26 @@ def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:
         message = (
             "0, which is the default, never disaggregates; always-disagg-pd-decider always does"
         )
-        yield warning("decider-threshold-zero", at, message)
+        yield warning(DECIDER_THRESHOLD_ZERO, at, message)
     elif is_whole(tokens) and tokens < 0:
-        yield error("decider-threshold-negative", at, f"must be at least 0, got {shown(tokens)}")
+        yield error(DECIDER_THRESHOLD_NEGATIVE, at, f"must be at least 0, got {shown(tokens)}")
 
 
 def not_a_mapping(
-    at: Location, value: Any, more: str = "", say: Callable[[str, Location, str], Finding] = error
+    at: Location, value: Any, more: str = "", say: Callable[[Rule, Location, str], Finding] = error
 ) -> Finding:
     """That a value is no mapping."""
-    return say("not-a-mapping", at, f"must be a mapping{more}, got {shown(value)}")
+    return say(NOT_A_MAPPING, at, f"must be a mapping{more}, got {shown(value)}")
 
 
 def not_a_list(at: Location, value: Any) -> Finding:
     """That a value is no list."""
-    return error("not-a-list", at, f"must be a list, got {shown(value)}")
+    return error(NOT_A_LIST, at, f"must be a list, got {shown(value)}")
 
 
 def missing(at: Location, more: str = "") -> Finding:
     """That a field has no value."""
-    return error("field-required", at, f"is required{more}")
+    return error(FIELD_REQUIRED, at, f"is required{more}")
 
 
 def check_text(at: Location, value: Any, *, required: bool = True) -> Iterator[Finding]:
@@ -258,7 +357,7 @@ def check_text(at: Location, value: Any, *, required: bool = True) -> Iterator[F
         if required:
             yield missing(at)
     elif not isinstance(value, str):
-        yield error("not-a-string", at, f"must be a string, got {shown(value)}")
+        yield error(NOT_A_STRING, at, f"must be a string, got {shown(value)}")
 
 
 def unknown_fields(
@@ -268,7 +367,7 @@ def unknown_fields(
     for key in entry:
         if key not in allowed:
             message = f"no such field; allowed: {', '.join(allowed)}"
-            yield error("unknown-field", (*at, key), message)
+            yield error(UNKNOWN_FIELD, (*at, key), message)
 
 
 def is_whole(value: Any) -> TypeGuard[float]:

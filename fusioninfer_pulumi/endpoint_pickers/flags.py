@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, families, names_by_family
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_SET_BY_LIBRARY, FLAG_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import names
+
+FLAG_REFUSED = Rule(
+    "flag-refused",
+    "error",
+    "The picker takes the flag.",
+    remedy="Remove it.",
+)
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
@@ -142,12 +150,12 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         reason = family.refused_flags.get(name)
         if name in _OWNED:
             message = f"--{name} is set by the library, leave it out"
-            yield error("flag-set-by-library", (index,), message)
+            yield error(FLAG_SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
-            yield error("flag-refused", (index,), f"{family.name} refuses --{name}: {reason}")
+            yield error(FLAG_REFUSED, (index,), f"{family.name} refuses --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
-            yield warning("flag-unknown", (index,), message)
+            yield warning(FLAG_UNKNOWN, (index,), message)
 
 
 def _text(*, value: bool) -> str:

@@ -20,9 +20,47 @@ from fusioninfer_pulumi.endpoint_pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
+
+PICKER_FAMILY_REQUIRED = Rule(
+    "picker-family-required",
+    "error",
+    "The family of a picker's image is known.",
+    remedy="Set `endpointPicker.family`.",
+)
+PICKER_IMAGE_UNKNOWN = Rule(
+    "picker-image-unknown",
+    "error",
+    "The release of a picker's image is known.",
+    remedy="Use a tag that names the release, or set `family`.",
+)
+PICKER_FAMILY_MISMATCH = Rule(
+    "picker-family-mismatch",
+    "warning",
+    "`family` is that of the picker's image.",
+    remedy="Correct it.",
+)
+GROUP_PAIRING_WITHOUT_EFFECT = Rule(
+    "group-pairing-without-effect",
+    "error",
+    "Pairing within groups stands where it has an effect.",
+    remedy="Remove it.",
+)
+GROUP_PAIRING_STRICT = Rule(
+    "group-pairing-strict",
+    "info",
+    "Strict pairing looks for a shared prefix in one group only.",
+    remedy="Use `Preferred` to look in all groups.",
+)
+PICKER_CONFIG_IGNORES_GROUPS = Rule(
+    "picker-config-ignores-groups",
+    "warning",
+    "A picker configuration of your own keeps pairs within their groups.",
+    remedy="Add the plugin that the message names.",
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +104,7 @@ def epp_image(
         explicit = FAMILIES.get(args.family)
         if explicit is None:
             message = f"must be one of {', '.join(FAMILIES)}, got {shown(args.family)}"
-            return args.image, None, [error("picker-family-unknown", (*at, "family"), message)]
+            return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:
         pd = intent.strategy is Strategy.PD_DISAGGREGATION
@@ -75,15 +113,15 @@ def epp_image(
     if is_output(image):
         if explicit is None:
             message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
-            return image, None, [error("picker-family-required", (*at, "family"), message)]
+            return image, None, [error(PICKER_FAMILY_REQUIRED, (*at, "family"), message)]
         return image, explicit, []
     known = family_of(image)
     if known is None and explicit is None:
         message = unknown_image(image)
-        return image, None, [error("picker-image-unknown", (*at, "image"), message)]
+        return image, None, [error(PICKER_IMAGE_UNKNOWN, (*at, "image"), message)]
     if known is not None and explicit is not None and known is not explicit:
         message = f"is {explicit.name}, but {image} looks like {known.name}; remove one of them"
-        return image, explicit, [warning("picker-family-mismatch", (*at, "family"), message)]
+        return image, explicit, [warning(PICKER_FAMILY_MISMATCH, (*at, "family"), message)]
     return image, explicit or known, []
 
 
@@ -119,10 +157,10 @@ def group_pairing_findings(
             if intent.strategy is None
             else f"the strategy is {intent.strategy.value}, which pairs nothing"
         )
-        yield error("group-pairing-without-effect", field, f"has no effect: {why}; remove it")
+        yield error(GROUP_PAIRING_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
     if generated and pairing is not GroupPairing.PREFERRED:
         yield info(
-            "group-pairing-strict",
+            GROUP_PAIRING_STRICT,
             field,
             "each request is drawn a group, and its pods are of that group: a shared prefix is "
             "looked for there only; Preferred looks in all groups",
@@ -135,7 +173,7 @@ def group_pairing_findings(
         }
         if not types & set(PAIRING_PLUGINS):
             yield warning(
-                "picker-config-ignores-groups",
+                PICKER_CONFIG_IGNORES_GROUPS,
                 (*at, "endpointPickerConfig"),
                 "pairs prefill with decode pods of any group; "
                 f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "

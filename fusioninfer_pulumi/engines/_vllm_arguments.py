@@ -9,7 +9,36 @@ from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Word
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+
+TOOL_CALL_PARSER_MISSING = Rule(
+    "tool-call-parser-missing",
+    "error",
+    "With `--enable-auto-tool-choice` vLLM has a `--tool-call-parser`.",
+    remedy="Add it.",
+    source="vLLM, `validate_parsed_serve_args` in vllm/entrypoints/openai/cli_args.py",
+)
+BATCH_BELOW_SEQUENCES = Rule(
+    "batch-below-sequences",
+    "error",
+    "A batch has room for a token of each sequence.",
+    remedy="Raise `--max-num-batched-tokens`, or lower `--max-num-seqs`.",
+    source="vLLM, `SchedulerConfig`",
+)
+BATCH_BELOW_MODEL_LENGTH = Rule(
+    "batch-below-model-length",
+    "error",
+    "Without chunked prefill a batch has room for the longest prompt.",
+    remedy="Raise `--max-num-batched-tokens`, or lower `--max-model-len`.",
+    source="vLLM, `SchedulerConfig`",
+)
+CONTEXT_PARALLEL_NOT_A_DIVISOR = Rule(
+    "context-parallel-not-a-divisor",
+    "error",
+    "vLLM's decode context parallelism divides the tensor parallel size.",
+    remedy="Change one of the two.",
+    source="vLLM, `ParallelConfig`",
+)
 
 _PARSER = "--tool-call-parser"
 _AUTO_TOOLS = "--enable-auto-tool-choice"
@@ -24,22 +53,22 @@ def contradictions(words: Sequence[Word]) -> Iterator[Finding]:
     texts = [each.value for each in words]
     if has_flag(texts, _AUTO_TOOLS) and not has_flag(texts, _PARSER, CONFIG_FLAG):
         message = f"{_AUTO_TOOLS} needs {_PARSER}, without which vLLM stops; add it"
-        yield error("tool-call-parser-missing", _place(words, _AUTO_TOOLS), message)
+        yield error(TOOL_CALL_PARSER_MISSING, _place(words, _AUTO_TOOLS), message)
     tokens, sequences = (integer(flag_value(texts, each)) for each in (_TOKENS, _SEQUENCES))
     if tokens is not None and sequences is not None and 0 < tokens < sequences:
         message = f"{_TOKENS} {tokens} is less than {_SEQUENCES} {sequences}; raise it"
-        yield error("batch-below-sequences", _place(words, _TOKENS), message)
+        yield error(BATCH_BELOW_SEQUENCES, _place(words, _TOKENS), message)
     length = integer(flag_value(texts, _LENGTH))
     whole = "--no-enable-chunked-prefill" in texts
     if whole and tokens is not None and length is not None and 0 < tokens < length:
         message = f"{_TOKENS} {tokens} is less than {_LENGTH} {length} without chunked prefill"
-        yield error("batch-below-model-length", _place(words, _TOKENS), message)
+        yield error(BATCH_BELOW_MODEL_LENGTH, _place(words, _TOKENS), message)
     tensor, context = (integer(flag_value(texts, *each)) for each in (_TENSOR, _CONTEXT))
     if context is not None and context > 0 and (tensor or 1) % context:
         if tensor is None and has_flag(texts, *_TENSOR, CONFIG_FLAG):
             return
         message = f"{_CONTEXT[0]} {context} does not divide {_TENSOR[0]} {tensor or 1}; change one"
-        yield error("context-parallel-not-a-divisor", _place(words, *_CONTEXT), message)
+        yield error(CONTEXT_PARALLEL_NOT_A_DIVISOR, _place(words, *_CONTEXT), message)
 
 
 def _place(words: Sequence[Word], *names: str) -> Location:

@@ -1,7 +1,7 @@
 """What the releases of vLLM and SGLang take on their command lines.
 
-`vllm_arguments.jsonl` and `sglang_arguments.jsonl` come from `tools/engine_arguments.py`, whose
-docstring describes them. They are read when the first command line is looked up.
+`tools/engine_arguments.py` writes the tables in `generated`; its docstring describes them. They are
+read when the first command line is looked up.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
+
+from fusioninfer_pulumi.generated import FOLDER
 
 #: Stands for a default that the sources work out while they run.
 UNKNOWN_DEFAULT = object()
@@ -165,5 +166,5 @@ class ArgumentTable:
 @cache
 def argument_table(engine: str) -> ArgumentTable:
     """The arguments of an engine, by its name."""
-    file = Path(__file__).with_name(f"{engine}_arguments.jsonl")
+    file = FOLDER / f"{engine}_arguments.jsonl"
     return ArgumentTable(file.read_text(encoding="utf-8"))

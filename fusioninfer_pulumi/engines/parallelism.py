@@ -7,10 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.engines.flags import integer
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 
 if TYPE_CHECKING:  # the protocol's methods return what is defined here
     from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
+
+PARALLELISM_CONTRADICTED = Rule(
+    "parallelism-contradicted",
+    "error",
+    "The arguments and `parallelism` state the same sizes.",
+    remedy="Remove the flag.",
+)
+ACCELERATORS_IDLE = Rule(
+    "accelerators-idle",
+    "warning",
+    "The engine uses all accelerators of a replica's pods.",
+    remedy="Raise the parallel sizes, or ask for fewer accelerators.",
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ def contradictions(
 
 
 def _contradiction(flag: str, message: str) -> Finding:
-    return error("parallelism-contradicted", (flag,), message)
+    return error(PARALLELISM_CONTRADICTED, (flag,), message)
 
 
 def check_accelerators(
@@ -149,7 +163,7 @@ def check_accelerators(
         has = f"the pod has {have}"
     if need > have:
         message = f"{asked} needs {_count(need)}, but {has}"
-        return [error("accelerators-too-few", (flag,), message)]
+        return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
     if need == have:
         return []
     if parallelism.stated:
@@ -160,7 +174,7 @@ def check_accelerators(
             f"no parallelism is given, so {engine.name} uses 1 accelerator, but {has}: "
             f"give {tensor} {have}, or ask for fewer accelerators"
         )
-    return [warning("accelerators-idle", (flag,), message)]
+    return [warning(ACCELERATORS_IDLE, (flag,), message)]
 
 
 def _count(number: int) -> str:

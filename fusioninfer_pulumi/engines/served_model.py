@@ -6,7 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, Rule, error
+
+MODEL_CONTRADICTED = Rule(
+    "model-contradicted",
+    "error",
+    "The model stands in `model` or in the arguments.",
+    remedy="Remove the flag.",
+)
+ADAPTERS_STATED_TWICE = Rule(
+    "adapters-stated-twice",
+    "error",
+    "LoRA adapters stand in `model.adapters` or in the arguments.",
+    remedy="Remove one of them.",
+)
 
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
 # SGLang: `ServerArgs` of 0.5.3.
@@ -68,7 +81,7 @@ def model_contradictions(
     given, model = command.model, wanted.model
     if given is not None and not _is_at(given, model):
         message = f"the model {given} contradicts model.uri ({model}); remove one"
-        yield error("model-contradicted", (engine.model_flags[0],), message)
+        yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
     if wanted.adapters:
         fields = {"max_rank": "maxRank", "max_adapters": "maxAdapters"}
@@ -83,11 +96,11 @@ def model_contradictions(
             message = (
                 f"{flag} {written or 'without a value'} contradicts {where} ({value}); remove one"
             )
-            yield error("model-contradicted", (flag,), message)
+            yield error(MODEL_CONTRADICTED, (flag,), message)
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
         message = f"{modules} stands beside model.lora; move its adapters there"
-        yield error("adapters-stated-twice", (modules,), message)
+        yield error(ADAPTERS_STATED_TWICE, (modules,), message)
 
 
 def _is_at(given: str, model: str) -> bool:

@@ -60,7 +60,137 @@ from fusioninfer_pulumi.engines.launch import (
 from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
-from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
+from fusioninfer_pulumi.engines.rules import (
+    LORA_CPU_BELOW_GPU,
+    OFFLOADING_STATED_TWICE,
+    RELEASE_WITHOUT_OFFLOADING,
+)
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+
+MODEL_IGNORED = Rule(
+    "model-ignored",
+    "warning",
+    "The engine reads the model that is given.",
+    remedy="Remove the second one.",
+    source="the engines' released sources",
+)
+MODEL_AS_ARGUMENT = Rule(
+    "model-as-argument",
+    "error",
+    "The model stands where the engine's program reads it.",
+    remedy="Write it as the message says.",
+    source="the engines' released sources",
+)
+LORA_NOT_ENABLED = Rule(
+    "lora-not-enabled",
+    "error",
+    "LoRA modules stand beside `--enable-lora`.",
+    remedy="Add `--enable-lora`.",
+    source="https://docs.vllm.ai/en/stable/features/lora/",
+)
+KV_CONNECTOR_REMOVED = Rule(
+    "kv-connector-removed",
+    "warning",
+    "The release of vLLM has the KV connector.",
+    remedy="Use another connector.",
+    source="vLLM's release notes",
+)
+TRACING_PACKAGES_UNKNOWN = Rule(
+    "tracing-packages-unknown",
+    "info",
+    "Whether the image has the packages for tracing is known.",
+    remedy="Check the image.",
+)
+TRACING_PACKAGES_MISSING = Rule(
+    "tracing-packages-missing",
+    "error",
+    "The image has the packages for tracing.",
+    remedy="Use another image, or switch tracing of engines off.",
+)
+IMAGE_WITHOUT_RAY = Rule(
+    "image-without-ray",
+    "warning",
+    "An image for `launcher: ray` has Ray.",
+    remedy="Use `launcher: multiprocessing`, or an image with Ray.",
+    source="vLLM's Dockerfile",
+)
+EXECUTOR_WITHOUT_RAY = Rule(
+    "executor-without-ray",
+    "warning",
+    "A Ray cluster that is started is used.",
+    remedy="Remove the flag, or use `launcher: multiprocessing`.",
+)
+NODE_COUNT_WITH_RAY = Rule(
+    "node-count-with-ray",
+    "error",
+    "Flags of multiprocessing are not used with Ray.",
+    remedy="Remove the flag, or use `launcher: multiprocessing`.",
+)
+RANKS_ON_LEADER_ALONE = Rule(
+    "ranks-on-leader-alone",
+    "warning",
+    "Data parallel ranks run on all nodes of a replica.",
+    remedy="Add `--data-parallel-backend ray`, or use `launcher: multiprocessing`.",
+)
+RELEASE_WITHOUT_MULTI_NODE = Rule(
+    "release-without-multi-node",
+    "warning",
+    "The release of vLLM can span nodes with multiprocessing.",
+    remedy="Use `launcher: ray`, or a newer image.",
+)
+RANK_ACROSS_NODES = Rule(
+    "rank-across-nodes",
+    "warning",
+    "A data parallel rank of vLLM does not span nodes with multiprocessing in releases that "
+    "cannot.",
+    remedy="Use a newer image, or `launcher: ray`.",
+    source="vllm#35429",
+)
+EXECUTOR_WITH_RAY = Rule(
+    "executor-with-ray",
+    "error",
+    "The executor of the arguments is that of the launcher.",
+    remedy="Remove the flag, or use `launcher: ray`.",
+)
+LORA_MODULE_MALFORMED = Rule(
+    "lora-module-malformed",
+    "error",
+    "Each value of `--lora-modules` is NAME=PATH, or a JSON object with name and path.",
+    remedy="Correct it.",
+    source="vLLM, `LoRAParserAction` in vllm/entrypoints/openai/cli_args.py",
+)
+KV_ROLE_UNKNOWN = Rule(
+    "kv-role-unknown",
+    "error",
+    "`kv_role` is one that vLLM knows.",
+    remedy="Use kv_both, kv_producer or kv_consumer.",
+    source="vLLM, `KVTransferConfig`",
+)
+KV_CONNECTOR_UNKNOWN = Rule(
+    "kv-connector-unknown",
+    "warning",
+    "vLLM has the connector that `--kv-transfer-config` names.",
+    remedy="Correct the name, or give `kv_connector_module_path`.",
+    source="vLLM, `KVConnectorFactory` of the releases in `engines/vllm.py`",
+)
+CONNECTOR_WITH_OFFLOADING = Rule(
+    "connector-with-offloading",
+    "error",
+    "The KV connector is known to work beside KV cache offloading.",
+    remedy="Use NIXL, or write both into the arguments.",
+)
+RELEASE_WITHOUT_BOTH_CONNECTORS = Rule(
+    "release-without-both-connectors",
+    "error",
+    "The release of vLLM takes KV transfer and offloading together.",
+    remedy="Use a newer image.",
+)
+OFFLOADING_RELEASE_UNKNOWN = Rule(
+    "offloading-release-unknown",
+    "info",
+    "The engine's release is known, and has KV cache offloading.",
+    remedy="Use an image whose tag names the release.",
+)
 
 #: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
@@ -317,7 +447,7 @@ class Vllm(Engine):
                 f"vLLM {release} ignores this model and serves its default, because it is started "
                 "as api_server; write --model, or start it with vllm serve"
             )
-            return [warning("model-ignored", words[0].place, message)]
+            return [warning(MODEL_IGNORED, words[0].place, message)]
         if not (MODEL_REFUSED <= version < MODEL_ALLOWED):
             return []
         message = (
@@ -325,7 +455,7 @@ class Vllm(Engine):
             "vllm serve MODEL"
         )
         given = [each for each in words if each.value == "--model"]
-        return [error("model-as-argument", each.place, message) for each in given]
+        return [error(MODEL_AS_ARGUMENT, each.place, message) for each in given]
 
     def positionals(self, command: EngineCommand) -> int:
         version = command.image.version
@@ -338,7 +468,7 @@ class Vllm(Engine):
             modules = self.lora_flags["modules"]
             if command.readable and command.has(modules) and not command.has(CONFIG_FLAG):
                 message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
-                return [error("lora-not-enabled", (modules,), message)]
+                return [error(LORA_NOT_ENABLED, (modules,), message)]
             return []
         found = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
@@ -347,7 +477,7 @@ class Vllm(Engine):
             gpu = 1
         if cpu is not None and gpu is not None and cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
-            found.append(error("lora-cpu-below-gpu", (cpu_flag,), message))
+            found.append(error(LORA_CPU_BELOW_GPU, (cpu_flag,), message))
         return found
 
     # Several nodes.
@@ -475,7 +605,7 @@ class Vllm(Engine):
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
             f"'Unsupported connector type'; use {NIXL}"
         )
-        return [warning("kv-connector-removed", (_TRANSFER,), message)]
+        return [warning(KV_CONNECTOR_REMOVED, (_TRANSFER,), message)]
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         if not _by_nixl(prefill, decode):
@@ -570,14 +700,14 @@ class Vllm(Engine):
                 "traces need the OpenTelemetry packages in the image, as vLLM has them from "
                 "v0.17.0 on; without them vLLM exits"
             )
-            return [info("tracing-packages-unknown", (_TRACING,), message)]
+            return [info(TRACING_PACKAGES_UNKNOWN, (_TRACING,), message)]
         if not WITHOUT_OTEL <= version < WITH_OTEL:
             return []
         message = (
             f"vLLM {'.'.join(map(str, version))} exits when it shall trace: its image has no "
             "OpenTelemetry packages; use v0.17.0 or later, or set tracing.engines to false"
         )
-        return [error("tracing-packages-missing", (_TRACING,), message)]
+        return [error(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
 
 
 def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
@@ -722,7 +852,7 @@ def _ray_image(command: EngineCommand) -> Iterator[Finding]:
     moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
     if moving or (version is not None and version >= WITHOUT_RAY):
         yield warning(
-            "image-without-ray",
+            IMAGE_WITHOUT_RAY,
             (),
             f"the image vllm/vllm-openai:{tag} has no ray ({version_text(LAST_WITH_RAY)} is the "
             f"last with it): use launcher: multiprocessing, or an image that adds ray",
@@ -733,20 +863,20 @@ def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
     backend = command.value(_EXECUTOR)
     if backend is not None and backend != "ray":
         yield warning(
-            "executor-without-ray",
+            EXECUTOR_WITHOUT_RAY,
             (_EXECUTOR,),
             f"{_EXECUTOR} {backend} does not use the ray cluster that launcher: ray starts: leave "
             f"it out, or use launcher: multiprocessing",
         )
     if command.has(*NODES) and command.value(*NODES) != "1":
         message = "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing"
-        yield error("node-count-with-ray", (NODES[0],), message)
+        yield error(NODE_COUNT_WITH_RAY, (NODES[0],), message)
     parallelism = command.parallelism
     ray_ranks = command.value(*_DATA_BACKEND) == "ray"
     # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
     if parallelism is not None and parallelism.data > 1 and not ray_ranks:
         yield warning(
-            "ranks-on-leader-alone",
+            RANKS_ON_LEADER_ALONE,
             (_DATA[0],),
             "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
             "leader: add it, or use launcher: multiprocessing",
@@ -757,7 +887,7 @@ def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[Fin
     version = command.image.version
     if version is not None and version < MULTI_NODE:
         yield warning(
-            "release-without-multi-node",
+            RELEASE_WITHOUT_MULTI_NODE,
             (),
             f"vLLM {version_text(version)} cannot span nodes with multiprocessing (--nnodes exists "
             f"from {version_text(MULTI_NODE)} on): use launcher: ray, or a newer image",
@@ -769,7 +899,7 @@ def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[Fin
     rank = parallelism.devices() // parallelism.data
     if parallelism.data > 1 and parallelism.devices() < rank * nodes:
         yield warning(
-            "rank-across-nodes",
+            RANK_ACROSS_NODES,
             (_DATA[0],),
             f"in vLLM {version_text(version)} a data parallel rank cannot span nodes with "
             f"multiprocessing (vllm#35429, fixed in {version_text(MULTI_NODE_RANKS)})",
@@ -780,7 +910,7 @@ def _executor(command: EngineCommand) -> Iterator[Finding]:
     # ParallelConfig: "nnodes > 1 can only be set when distributed executor backend is mp".
     if command.value(_EXECUTOR) == "ray":
         yield error(
-            "executor-with-ray",
+            EXECUTOR_WITH_RAY,
             (_EXECUTOR,),
             f"{_EXECUTOR} ray cannot be used with launcher: multiprocessing: leave it out, or use "
             f"launcher: ray",
@@ -827,7 +957,7 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
         if not taken:
             message = f"it must be NAME=PATH, or JSON with name and path, got {shown(value)}"
-            yield error("lora-module-malformed", (flag,), message)
+            yield error(LORA_MODULE_MALFORMED, (flag,), message)
 
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -835,7 +965,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     role = settings.get("kv_role")
     if role is not None and role not in _TRANSFER_ROLES:
         message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
-        yield error("kv-role-unknown", (_TRANSFER,), message)
+        yield error(KV_ROLE_UNKNOWN, (_TRANSFER,), message)
     name = settings.get("kv_connector")
     # Others may be newer, or registered by a plugin: only a likely typing error is reported.
     own = settings.get("kv_connector_module_path")
@@ -845,7 +975,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
         near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)
         if near and not name.startswith(_CONNECTORS):
             message = f"vLLM has no connector {shown(name)}; did you mean {near[0]}?"
-            yield warning("kv-connector-unknown", (_TRANSFER,), message)
+            yield warning(KV_CONNECTOR_UNKNOWN, (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
     for each in inner if isinstance(inner, list) else ():
@@ -936,14 +1066,14 @@ def _check_together(connector: str, version: Version | None) -> Iterator[Finding
     """What is not known to work together with offloading in one engine."""
     if connector != NIXL:
         yield error(
-            "connector-with-offloading",
+            CONNECTOR_WITH_OFFLOADING,
             ("connector",),
             f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
             f"one, or write {_TRANSFER} with both into the arguments",
         )
     elif version is not None and version < OFFLOADING_WITH_NIXL:
         yield error(
-            "release-without-both-connectors",
+            RELEASE_WITHOUT_BOTH_CONNECTORS,
             (),
             f"together with kvCacheOffloading needs vLLM {version_text(OFFLOADING_WITH_NIXL)}, got "
             f"{version_text(version)}",
@@ -954,15 +1084,15 @@ def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Findi
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
             message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
-            yield error("offloading-stated-twice", (), message)
+            yield error(OFFLOADING_STATED_TWICE, (), message)
     version = command.image.version
     needed, field = (
         (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
     )
-    rule = "release-without-offloading"
+    rule = RELEASE_WITHOUT_OFFLOADING
     if version is None:
         message = f"needs vLLM {version_text(needed)} or later, which the image's tag does not say"
-        yield info("offloading-release-unknown", field, message)
+        yield info(OFFLOADING_RELEASE_UNKNOWN, field, message)
     elif version < CPU_OFFLOADING:
         message = (
             f"needs vLLM {version_text(CPU_OFFLOADING)}: the connector of {version_text(version)} "

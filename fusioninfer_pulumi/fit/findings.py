@@ -7,9 +7,28 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.memory import GIB, Unclear
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.fit.architecture import Architecture
 from fusioninfer_pulumi.fit.memory import Fit, fit
+
+WEIGHTS_EXCEED_MEMORY = Rule(
+    "weights-exceed-memory",
+    ("error", "warning"),
+    "The weights of the model fit the memory of the accelerators.",
+    remedy="Use more or larger accelerators, or a quantized model.",
+)
+CACHE_TOO_SMALL = Rule(
+    "cache-too-small",
+    ("error", "warning"),
+    "The KV cache has room for a request of the longest length.",
+    remedy="Lower `--max-model-len`, or use more accelerators.",
+)
+MEMORY_ESTIMATED = Rule(
+    "memory-estimated",
+    "info",
+    "The memory is measured, not estimated.",
+    remedy="Nothing.",
+)
 
 #: Inside this share of an accelerator's memory a start-up is doubtful, beyond it refused. It lies
 #: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and
@@ -42,7 +61,7 @@ def fit_findings(
             f"weights take {_gib(found.weights)} and the engine {_gib(found.overhead)} of "
             f"{_gib(found.share)} on each {where}: no room for the KV cache"
         )
-        yield say("weights-exceed-memory", place, message + _smallest(command, model, found, nodes))
+        yield say(WEIGHTS_EXCEED_MEMORY, place, message + _smallest(command, model, found, nodes))
         return
     if found.needed is not None and found.cache < found.needed:
         sure = found.certain and found.holds_longest and found.cache + margin < found.needed
@@ -51,9 +70,9 @@ def fit_findings(
             f"a sequence of {found.length} tokens takes {_gib(found.needed)} of KV cache on each "
             f"{where}, and {_gib(found.cache)} are left"
         )
-        yield say("cache-too-small", place, message + _smallest(command, model, found, nodes))
+        yield say(CACHE_TOO_SMALL, place, message + _smallest(command, model, found, nodes))
         return
-    yield info("memory-estimated", at, f"memory estimated for {where}: {found.basis}")
+    yield info(MEMORY_ESTIMATED, at, f"memory estimated for {where}: {found.basis}")
 
 
 def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> str:

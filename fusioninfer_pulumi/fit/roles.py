@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.memory import Accelerator, Unclear
-from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.fit.accelerators import by_labels, by_memory, by_name
 from fusioninfer_pulumi.fit.architecture import (
     Architecture,
@@ -27,6 +27,25 @@ from fusioninfer_pulumi.fit.memory import Fit, fit
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Pod
+
+ACCELERATOR_NOT_KNOWN = Rule(
+    "accelerator-not-known",
+    "warning",
+    "The memory of the accelerator is known.",
+    remedy="Use a name that the message lists.",
+)
+MEMORY_NOT_CHECKED = Rule(
+    "memory-not-checked",
+    "info",
+    "The memory that the model needs was checked.",
+    remedy="Set what the message says is missing.",
+)
+MODEL_CONFIG_UNREADABLE = Rule(
+    "model-config-unreadable",
+    "error",
+    "The model's config can be read.",
+    remedy="Give its `config.json`.",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +83,7 @@ def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[
         if stated is None:
             return None, []
         message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning("accelerator-not-known", (*at, "accelerator"), message)]
+        return None, [warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message)]
     command = role.pods.command
     if command.engine is None:
         return None, []
@@ -72,9 +91,9 @@ def _role(role: ServingRole, model: ModelArgs | None) -> tuple[Fit | None, list[
         architecture = _architecture(command, model)
         own = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
-        return None, [info("memory-not-checked", at, f"memory not checked: {reason}")]
+        return None, [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
     except _Unreadable as reason:
-        return None, [error("model-config-unreadable", ("model", "config"), str(reason))]
+        return None, [error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
     place = role.pods.leader.command_path
     return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
 

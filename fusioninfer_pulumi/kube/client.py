@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
@@ -63,7 +64,7 @@ class KubernetesApi:
         except Exception as problem:  # noqa: BLE001
             # Messages of YAML errors quote the line, which may hold a credential.
             reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
-            raise UnreadableError(f"no usable kubeconfig: {_line(reason)}") from None
+            raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
         return self.client.ApiClient(configuration)
 
     def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +87,51 @@ class KubernetesApi:
             self.unread[f"{what}: {refused.status} {refused.reason}"] = None
             return "refused"
         except http.HTTPError as problem:
-            raise UnreadableError(f"the cluster does not answer: {_line(str(problem))}") from None
+            raise UnreadableError(
+                f"the cluster does not answer: {one_line(str(problem))}"
+            ) from None
+
+    def request(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Sends a request and returns its status and JSON; a PATCH is a server-side apply.
+
+        The client's functions differ between its releases, and none applies objects of all kinds.
+
+        Raises:
+            UnreadableError: The cluster does not respond, or does not accept the credentials.
+        """
+        http: Any = importlib.import_module("urllib3")
+        connection = self.connection
+        headers = {"Accept": "application/json"}
+        for setting in connection.configuration.auth_settings().values():
+            if setting.get("in") == "header" and setting.get("value"):
+                headers[setting["key"]] = setting["value"]
+        if body is not None:
+            # JSON is YAML.
+            apply = method == "PATCH"
+            headers["Content-Type"] = f"application/{'apply-patch+yaml' if apply else 'json'}"
+        url = f"{connection.configuration.host}{path}?{urlencode(query or {})}"
+        try:
+            response = connection.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=http.Timeout(connect=_SECONDS[0], read=_SECONDS[1]),
+                retries=False,
+            )
+        except http.exceptions.HTTPError as problem:
+            raise UnreadableError(
+                f"the cluster does not answer: {one_line(str(problem))}"
+            ) from None
+        if response.status == 401:
+            raise UnreadableError("the cluster does not accept the credentials")
+        try:
+            content = json.loads(response.data)
+        except ValueError:
+            content = {"message": one_line(response.data.decode(errors="replace"))[:500]}
+        return response.status, content if isinstance(content, dict) else {}
 
     def each(
         self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any
@@ -126,5 +171,6 @@ def items(listed: Any) -> list[Any]:
     return listed.get("items") or [] if isinstance(listed, dict) else []
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Returns a text on one line."""
     return " ".join(text.split())

@@ -8,11 +8,57 @@ from functools import partial
 from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
-from fusioninfer_pulumi.importers import IMPORTERS, Importer, importer_of, platform_of
-from fusioninfer_pulumi.importers.origins import Origins
-from fusioninfer_pulumi.importers.source import SourceDocument
+from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
+from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, shown, warning
+from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
+from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
+from fusioninfer_pulumi.loading.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, VALUE_EMPTY, WRONG_TYPE
+
+FIELD_OF_LIST_ITEMS = Rule(
+    "field-of-list-items",
+    "error",
+    "A `List` has no metadata of an object.",
+    remedy="Move the field to the items.",
+)
+NO_SERVICE = Rule(
+    "no-service",
+    "warning",
+    "An object that is no service is left out.",
+    remedy="Apply it beside the services.",
+)
+PLATFORM_OBJECT = Rule(
+    "platform-object",
+    "warning",
+    "An object of another system's platform is left out.",
+    remedy="Nothing: it says nothing about a service.",
+)
+IMPORTER_MISSING = Rule(
+    "importer-missing",
+    "error",
+    "The importer of another system's manifest is installed.",
+    remedy="Install the package.",
+)
+KIND_UNKNOWN = Rule(
+    "kind-unknown",
+    "error",
+    "A document is of a kind that is read.",
+    remedy="Apply other objects beside the services, or use `--allow-lossy`.",
+)
+POD_LABEL_NOT_CARRIED = Rule(
+    "pod-label-not-carried",
+    "warning",
+    "An object selects pods by labels that the pods have.",
+    remedy="Use the labels of our pods.",
+)
+SCALED_OBJECT_NOT_MADE = Rule(
+    "scaled-object-not-made",
+    "warning",
+    "An autoscaler scales an object that exists.",
+    remedy="Use `autoscaling` of the role.",
+)
 
 
 @dataclass(frozen=True)
@@ -20,26 +66,26 @@ class LoadedDocument:
     """One document of an input, or the documents that together make a service.
 
     Attributes:
-        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
+        origin: Where it stands.
         document: The validated service, with our locations; None where it is no service.
         manifest: The service as a manifest of ours, None where it is none.
-        remarks: Findings of the conversion from another system's manifest, each after the label of
-            its document.
+        remarks: Findings of the conversion from another system's manifest, each after the origin
+            of its document.
         translate: Moves a finding of ours to the document that the user wrote.
     """
 
-    label: str
+    origin: Origin
     document: Document | None = None
     manifest: Mapping[str, Any] | None = None
-    remarks: tuple[tuple[str, Finding], ...] = ()
-    translate: Callable[[Finding], tuple[str, Finding]] | None = None
+    remarks: tuple[tuple[Origin, Finding], ...] = ()
+    translate: Callable[[Finding], tuple[Origin, Finding]] | None = None
 
-    def locate(self, finding: Finding) -> tuple[str, Finding]:
+    def locate(self, finding: Finding) -> tuple[Origin, Finding]:
         """The document that a finding about the service is about, and the finding in its paths."""
-        return (self.label, finding) if self.translate is None else self.translate(finding)
+        return (self.origin, finding) if self.translate is None else self.translate(finding)
 
     @property
-    def findings(self) -> tuple[tuple[str, Finding], ...]:
+    def findings(self) -> tuple[tuple[Origin, Finding], ...]:
         """All findings of loading, without those of a plan."""
         own = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, own))
@@ -51,122 +97,133 @@ _KEYS = ("apiVersion", "kind", "metadata", "items")
 _METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
 
 
-def labelled(name: str, number: int, raw: Any) -> tuple[list[tuple[str, Any]], Document | None]:
-    """The label of a document of a text, or of the items of a `List`, which replace it.
+def with_origins(
+    file: str, number: int, raw: Any
+) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
+    """A document of a file with its origin, or the items of a `List`, which replace it.
 
-    Labels are `FILE`, `FILE#2`, and of lists `FILE#items[1]`, `FILE#2.items[1]`. The list itself is
-    returned where something is wrong with it.
+    The list itself is returned where something is wrong with it.
     """
-    label = name if number == 1 else f"{name}#{number}"
+    origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
-        return [(label, raw)], None
+        return [(origin, raw)], None
     held = raw.get("items")
-    start = f"{name}#" if number == 1 else f"{label}."
     items = [
-        (f"{start}items[{index}]", item)
+        (Origin(file, number, index), item)
         for index, item in enumerate(held if isinstance(held, list) else ())
     ]
     found = tuple(_list_findings(raw))
-    return items, Document(label, None, found) if found else None
+    refused = Document(None, found)
+    return items, LoadedDocument(origin, refused) if found else None
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
         yield error(
-            "wrong-api-version",
+            WRONG_API_VERSION,
             ("apiVersion",),
             f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
         )
     for key in raw:
         if key not in _KEYS:
             yield error(
-                "unknown-key", (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
+                UNKNOWN_KEY, (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
             )
     metadata = raw.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        yield error("wrong-type", ("metadata",), f"must be a mapping, got {shown(metadata)}")
+        yield error(WRONG_TYPE, ("metadata",), f"must be a mapping, got {shown(metadata)}")
     for key in metadata if isinstance(metadata, Mapping) else ():
         if key not in _METADATA:
             yield error(
-                "field-of-list-items",
+                FIELD_OF_LIST_ITEMS,
                 ("metadata", str(key)),
                 "belongs to the items of a List, not to it",
             )
     held = raw.get("items")
     if not isinstance(held, list):
-        yield error("wrong-type", ("items",), f"must be a list, got {shown(held)}")
+        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error("value-empty", ("items",), "is empty: no manifest in it")
+        yield error(VALUE_EMPTY, ("items",), "is empty: no manifest in it")
 
 
 def read_all(
-    documents: Sequence[tuple[str, Any]],
+    documents: Sequence[tuple[Origin, Any]],
     *,
     allow_lossy: bool = False,
-    beside: Collection[str] = frozenset(),
+    beside: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
-    """Loads the labelled documents of one input, which may refer to each other.
+    """Loads the documents of one input, each after its origin; they may refer to each other.
 
     Returns the services in the order of their documents, and the documents that became none. With
     `allow_lossy` a field that cannot be carried over is a warning in place of an error. `beside`
-    are labels of documents in folders: other objects among them are left out, with a warning.
+    are the documents in folders: other objects among them are left out, with a warning.
     """
-    importers = _with_named(documents, [importer_of(raw) for _, raw in documents])
-    order = {label: position for position, (label, _) in enumerate(documents)}
-    some = any(importers) or any(_is_ours(raw) for _, raw in documents)
+    owners = _with_named(documents, [_owner(raw) for _, raw in documents])
+    order = {origin: position for position, (origin, _) in enumerate(documents)}
+    some = any(owners) or any(_is_ours(raw) for _, raw in documents)
     read = [
-        _ours(label, raw, lossy=some and allow_lossy, found=label in beside)
-        for (label, raw), importer in zip(documents, importers, strict=True)
-        if importer is None
+        _ours(origin, raw, lossy=some and allow_lossy, found=origin in beside)
+        for (origin, raw), owner in zip(documents, owners, strict=True)
+        if owner is None
     ]
-    for importer, mine in _by_importer(documents, importers):
+    for importer, mine in _by_importer(documents, owners):
         read += _converted(importer, mine, allow_lossy=allow_lossy)
-    return sorted(read, key=lambda each: order[each.label])
+    return sorted(read, key=lambda each: order[each.origin])
+
+
+def _owner(raw: Any) -> Importer | None:
+    return importer_of(raw) if _is_foreign(raw) else None
+
+
+def _is_foreign(raw: Any) -> bool:
+    """Whether a document is none of ours: only then are importers loaded."""
+    return isinstance(raw, Mapping) and not _is_ours(raw) and raw.get("apiVersion") != API_VERSION
 
 
 def _by_importer(
-    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
     """Each importer that has documents, with them."""
-    for importer in IMPORTERS:
+    for importer in importers() if any(owners) else ():
         mine = [
-            SourceDocument(*each)
-            for each, its in zip(documents, importers, strict=True)
-            if its is importer
+            SourceDocument(origin, raw)
+            for (origin, raw), owner in zip(documents, owners, strict=True)
+            if owner is importer
         ]
         if mine:
             yield importer, mine
 
 
 def _with_named(
-    documents: Sequence[tuple[str, Any]], importers: Sequence[Importer | None]
+    documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
     """Gives objects that an importer's documents name or select to that importer."""
-    owners: dict[Any, Importer] = {}
-    held = list(_by_importer(documents, importers))
-    for importer, mine in held:
-        owners.update(dict.fromkeys(importer.named(mine), importer))
+    importers_of_names: dict[Any, Importer] = {}
+    conversions = list(_by_importer(documents, owners))
+    for importer, mine in conversions:
+        importers_of_names.update(dict.fromkeys(importer.named(mine), importer))
 
-    def owner(label: str, raw: Any) -> Importer | None:
-        if not held or not _is_other_object(raw):
+    def user(origin: Origin, raw: Any) -> Importer | None:
+        if not conversions or not _is_other_object(raw):
             return None
-        found = owners.get(_key(label, raw))
-        selecting = (importer for importer, mine in held if importer.selects(mine, raw))
-        return found or next(selecting, None)
+        naming = importers_of_names.get(_key(origin, raw))
+        selecting = (importer for importer, mine in conversions if importer.selects(mine, raw))
+        return naming or next(selecting, None)
 
     return [
-        owner(*each) if its is None else its for each, its in zip(documents, importers, strict=True)
+        user(*document) if owner is None else owner
+        for document, owner in zip(documents, owners, strict=True)
     ]
 
 
-def _key(label: str, raw: Any) -> tuple[Any, ...]:
-    document = SourceDocument(label, raw)
+def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:
+    document = SourceDocument(origin, raw)
     return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
 def is_read(raw: Any) -> bool:
     """Whether a document is of a kind that is loaded, not any other object."""
-    return _is_ours(raw) or importer_of(raw) is not None
+    return _is_ours(raw) or _owner(raw) is not None or _lacks_importer(raw)
 
 
 def _converted(
@@ -176,52 +233,71 @@ def _converted(
     left = list(conversion.findings)
     read = []
     for service in conversion.services:
-        labels = service.origins.labels
+        documents = service.origins.documents
         read.append(
             LoadedDocument(
-                service.main.label,
-                examine(service.manifest, service.main.label),
+                service.main.origin,
+                examine(service.manifest),
                 service.manifest,
-                tuple(each for each in left if each[0] in labels),
+                tuple(each for each in left if each[0] in documents),
                 partial(_located, importer, service.origins),
             )
         )
-        left = [each for each in left if each[0] not in labels]
+        left = [each for each in left if each[0] not in documents]
     for document in mine:
-        own = tuple(each for each in left if each[0] == document.label)
+        own = tuple(each for each in left if each[0] == document.origin)
         if own:
-            read.append(LoadedDocument(document.label, remarks=own))
+            read.append(LoadedDocument(document.origin, remarks=own))
     return read
 
 
-def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[str, Finding]:
+def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
     """Moves a finding about a converted service to the user's document, in its system's terms."""
-    label, moved = origins.locate(finding)
+    origin, moved = origins.locate(finding)
     words = importer.words.get(finding.rule)
-    return label, moved if words is None else replace(moved, message=words, converted=())
+    return origin, moved if words is None else replace(moved, message=words, converted=())
 
 
-def _ours(label: str, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
+def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
+    if _lacks_importer(raw):
+        return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
     hint = _near(raw)
-    platform = platform_of(raw)
+    platform = platform_of(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
-        rule, why = "no-service", "is no service: left out; apply it beside the others"
+        rule, why = NO_SERVICE, "is no service: left out; apply it beside the others"
         if platform is not None:
-            rule = "platform-object"
+            rule = PLATFORM_OBJECT
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return LoadedDocument(label, remarks=tuple((label, each) for each in left_out))
+        return LoadedDocument(origin, remarks=tuple((origin, each) for each in left_out))
     if hint is not None:
-        return LoadedDocument(label, Document(label, None, (hint,)))
+        return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
-        return LoadedDocument(label, Document(label, None, (_of_nobody(raw),)))
-    return LoadedDocument(label, examine(raw, label), raw)
+        return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
+    return LoadedDocument(origin, examine(raw), raw)
+
+
+def _lacks_importer(raw: Any) -> bool:
+    """Whether the importer of a document is in a package that is not installed."""
+    version = raw.get("apiVersion") if isinstance(raw, Mapping) else None
+    if not isinstance(version, str) or (group := version.partition("/")[0]) not in IMPORTED_GROUPS:
+        return False
+    return all(group not in importer.groups for importer in importers())
+
+
+def _importer_missing(raw: Mapping[str, Any]) -> Finding:
+    return error(
+        IMPORTER_MISSING,
+        ("apiVersion",),
+        f"{shown(raw['apiVersion'])} is read by an importer that is not installed: "
+        f"{install_command('importers')}",
+    )
 
 
 def _of_nobody(raw: Mapping[str, Any]) -> Finding:
-    systems = " or ".join(f"{each.name}'s" for each in IMPORTERS)
+    systems = " or ".join(f"{importer.name}'s" for importer in importers())
     return error(
-        "kind-unknown",
+        KIND_UNKNOWN,
         ("kind",),
         f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}, and "
         "nothing that one refers to: apply it beside the services, and leave it out here "
@@ -233,13 +309,13 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Warns of an object that finds another system's pods or services, and not those of ours."""
     spec = raw.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
-    for importer in IMPORTERS:
+    for importer in importers():
         for path, key, value in _selected(raw, ()):
             for label in {key, f"{key}={value}"} & set(importer.pod_labels):
                 ours = importer.pod_labels[label]
                 there = f"; theirs is {ours}" if ours else ""
                 yield warning(
-                    "pod-label-not-carried",
+                    POD_LABEL_NOT_CARRIED,
                     path,
                     f"selects no pods of ours: they do not carry {importer.name}'s label {key}"
                     f"{there}",
@@ -247,7 +323,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(target, Mapping) and target.get("kind") in importer.services:
             remedy = f"; {importer.scaling}" if importer.scaling else ""
             yield warning(
-                "scaled-object-not-made",
+                SCALED_OBJECT_NOT_MADE,
                 ("spec", "scaleTargetRef"),
                 f"scales nothing: no {target['kind']} is made here{remedy}",
             )
@@ -297,22 +373,22 @@ def _near(raw: Any) -> Finding | None:
     if not isinstance(raw, Mapping) or _is_ours(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
-    for importer in IMPORTERS:
+    for importer in importers():
         if isinstance(kind, str) and kind in importer.kinds:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:
-                return error("field-required", ("apiVersion",), f"is required, must be {wanted}")
+                return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {wanted}")
             return error(
-                "wrong-api-version", ("apiVersion",), f"must be {wanted}, got {shown(version)}"
+                WRONG_API_VERSION, ("apiVersion",), f"must be {wanted}, got {shown(version)}"
             )
         if isinstance(version, str) and any(version in each for each in importer.kinds.values()):
             known = ", ".join(
                 sorted(each for each, its in importer.kinds.items() if version in its)
             )
             if kind is None:
-                return error("field-required", ("kind",), f"is required, must be one of {known}")
+                return error(FIELD_REQUIRED, ("kind",), f"is required, must be one of {known}")
             return error(
-                "wrong-kind",
+                WRONG_KIND,
                 ("kind",),
                 f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}",
             )

@@ -8,18 +8,46 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Location, Severity, error, info
-from fusioninfer_pulumi.loading.documents import LoadedDocument, labelled, read_all
+from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
+from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+
+NO_SERVICE_IN_FOLDER = Rule(
+    "no-service-in-folder",
+    "error",
+    "A folder holds a manifest of a service.",
+    remedy="Give another folder.",
+)
+EMPTY_INPUT = Rule(
+    "empty-input",
+    "error",
+    "The input holds a document.",
+    remedy="Give a manifest.",
+)
+NO_MANIFEST = Rule(
+    "no-manifest",
+    "info",
+    "A file without a manifest in a folder is left out.",
+    remedy="Nothing.",
+)
+INVENTORY_LEFT_OUT = Rule(
+    "inventory-left-out",
+    "info",
+    "An inventory in a folder is not read as a service.",
+    remedy="Give it with `--inventory`.",
+)
+INPUT_GIVEN_TWICE = Rule(
+    "input-given-twice",
+    "error",
+    "Each file is given once.",
+    remedy="Remove the second one.",
+)
 
 #: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
 SUFFIXES = (".yaml", ".yml", ".json")
 #: The error of a folder without any.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
-
-#: Rule about a folder whose manifests are of other things.
-NO_SERVICE = "no-service-in-folder"
 
 
 @dataclass(frozen=True)
@@ -27,12 +55,12 @@ class Text:
     """One text.
 
     Attributes:
-        label: Its name in messages.
+        file: Its name in messages.
         content: YAML or JSON, of one or several documents.
         folder: The folder that it was found in, None where it was named by itself.
     """
 
-    label: str
+    file: str
     content: str
     folder: str | None = None
 
@@ -42,21 +70,15 @@ class Parsed:
     """The documents of a text.
 
     Attributes:
-        manifests: Label and content of each document that may be a manifest.
+        manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text as a whole, and about documents that are no manifests.
         documents: All documents, also those of other kinds; None where the text is no YAML.
     """
 
     text: Text
-    manifests: tuple[tuple[str, Any], ...]
+    manifests: tuple[tuple[Origin, Any], ...]
     notes: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
-
-    @property
-    def labels(self) -> set[str]:
-        """Labels of all findings about the text and its documents."""
-        notes = (each.label for each in self.notes)
-        return {self.text.label, *notes, *(label for label, _ in self.manifests)}
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
@@ -82,39 +104,36 @@ def manifest_files(folder: Path) -> list[Path]:
 
 def parse(text: Text) -> Parsed:
     """The documents of a text; what is wrong with it becomes findings."""
-    manifests: list[tuple[str, Any]] = []
+    manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
-            named, wrong = labelled(text.label, number, raw)
-            manifests += named
-            if wrong is not None:
-                notes.append(LoadedDocument(wrong.label, wrong))
+            items, wrong = with_origins(text.file, number, raw)
+            manifests += items
+            notes += [] if wrong is None else [wrong]
     except UnreadableError as problem:
-        notes.append(refused_input(text.label, problem.rule, str(problem)))
+        notes.append(refused_input(text.file, problem.rule, str(problem)))
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        notes.append(
-            refused_input(text.label, "empty-input", "is empty: no InferenceService in it")
-        )
+        notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # Settings of a tool, values of a chart: a folder holds other files as well.
         notes += [
-            _remark(label, "no-manifest", (), "holds no manifest: left out")
-            for label, _ in manifests[:1]
+            _remark(origin, NO_MANIFEST, (), "holds no manifest: left out")
+            for origin, _ in manifests[:1]
         ]
         manifests = []
     inventories = [
-        label for label, raw in manifests if text.folder is not None and _is_inventory(raw)
+        origin for origin, raw in manifests if text.folder is not None and _is_inventory(raw)
     ]
     notes += [
         _remark(
-            label,
-            "inventory-left-out",
+            origin,
+            INVENTORY_LEFT_OUT,
             ("kind",),
             "is an inventory: left out; give it with --inventory",
         )
-        for label in inventories
+        for origin in inventories
     ]
     kept = [each for each in manifests if each[0] not in inventories]
     return Parsed(text, tuple(kept), tuple(notes), everything)
@@ -129,29 +148,29 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Loa
     texts, notes = _each_once(parsed)
     manifests = [document for each in texts for document in each.manifests]
     beside = {
-        label for each in texts if each.text.folder is not None for label, _ in each.manifests
+        origin for each in texts if each.text.folder is not None for origin, _ in each.manifests
     }
     read = read_all(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
     for folder in dict.fromkeys(each.text.folder for each in texts):
         if folder is not None:
-            its = {label for each in texts if each.text.folder == folder for label in each.labels}
+            files = {each.text.file for each in texts if each.text.folder == folder}
             found = (*read, *(one for each in texts for one in each.notes))
-            if not any(each.label in its and _counts(each) for each in found):
-                notes.append(refused_input(folder, NO_SERVICE, "holds no manifest of a service"))
+            if not any(each.origin.file in files and _counts(each) for each in found):
+                notes.append(
+                    refused_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
+                )
     return [*read, *(one for each in texts for one in each.notes), *notes]
 
 
-def refused_input(label: str, rule: str, why: str) -> LoadedDocument:
+def refused_input(file: str, rule: Rule, why: str) -> LoadedDocument:
     """An input that is refused as a whole."""
-    return LoadedDocument(label, Document(label, None, (error(rule, (), why),)))
+    return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
 
 
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[LoadedDocument]]:
     texts: dict[str, Parsed] = {}
-    again = [each for each in parsed if texts.setdefault(each.text.label, each) is not each]
-    notes = [
-        refused_input(each.text.label, "input-given-twice", "is given twice") for each in again
-    ]
+    again = [each for each in parsed if texts.setdefault(each.text.file, each) is not each]
+    notes = [refused_input(each.text.file, INPUT_GIVEN_TWICE, "is given twice") for each in again]
     return list(texts.values()), notes
 
 
@@ -162,8 +181,8 @@ def _counts(read: LoadedDocument) -> bool:
     )
 
 
-def _remark(label: str, rule: str, location: Location, message: str) -> LoadedDocument:
-    return LoadedDocument(label, remarks=((label, info(rule, location, message)),))
+def _remark(origin: Origin, rule: Rule, location: Location, message: str) -> LoadedDocument:
+    return LoadedDocument(origin, remarks=((origin, info(rule, location, message)),))
 
 
 def _is_inventory(raw: Any) -> bool:

@@ -11,11 +11,25 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import LoadedDocument, labelled, read_all
+from fusioninfer_pulumi.findings import InvalidServiceError, Rule, Severity, error
+from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
+from fusioninfer_pulumi.loading.rules import INPUT_TOO_LARGE, NOT_UTF_8
 from fusioninfer_pulumi.loading.validate import examine_inventory
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+
+NO_MANIFEST_IN_DIRECTORY = Rule(
+    "no-manifest-in-directory",
+    "error",
+    "A folder holds manifests.",
+    remedy="Give another folder.",
+)
+ONE_INVENTORY_DOCUMENT = Rule(
+    "one-inventory-document",
+    "error",
+    "The inventory is one document.",
+    remedy="Give one `NodePoolInventory`.",
+)
 
 
 def load(
@@ -47,9 +61,9 @@ def load(
         InvalidServiceError: Some document was refused; all problems are listed.
     """
     if isinstance(source, Mapping):
-        named, wrong = labelled("", 1, source)
-        refused = [] if wrong is None else [LoadedDocument(wrong.label, wrong)]
-        return _accepted([*read_all(named, allow_lossy=allow_lossy), *refused])
+        items, wrong = with_origins("", 1, source)
+        refused = [] if wrong is None else [wrong]
+        return _accepted([*read_all(items, allow_lossy=allow_lossy), *refused])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _texts(Path(path))]
     return _accepted(read_set([parse(text) for text in texts], allow_lossy=allow_lossy))
@@ -71,13 +85,13 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     return _accepted(read_text(text, "", allow_lossy=allow_lossy))
 
 
-def read_text(text: str, label: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
+def read_text(text: str, file: str, *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Loads a text of one or several documents, without raising for what is wrong with it.
 
     There is at least one reading: an input without any document is refused as empty. For
     `allow_lossy` see `read_all`.
     """
-    return read_set([parse(Text(label, text))], allow_lossy=allow_lossy)
+    return read_set([parse(Text(file, text))], allow_lossy=allow_lossy)
 
 
 def _texts(path: Path) -> list[Text]:
@@ -85,7 +99,7 @@ def _texts(path: Path) -> list[Text]:
         return [Text(str(path), file_text(path))]
     files = manifest_files(path)
     if not files:
-        raise InvalidServiceError([error("no-manifest-in-directory", (), NO_MANIFESTS)], str(path))
+        raise InvalidServiceError([error(NO_MANIFEST_IN_DIRECTORY, (), NO_MANIFESTS)], str(path))
     return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
@@ -102,25 +116,26 @@ def file_text(file: Path) -> str:
         # Never more than that: the path may be a device that does not end.
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InvalidServiceError([error("input-too-large", (), TOO_LARGE)], str(file))
+        raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], str(file))
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidServiceError(
-            [error("not-utf-8", (), "not YAML: not UTF-8 text")], str(file)
+            [error(NOT_UTF_8, (), "not YAML: not UTF-8 text")], str(file)
         ) from None
 
 
 def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     found = [located for each in read for located in each.findings]
-    refused = {label for label, finding in found if finding.severity is Severity.ERROR}
+    refused = {origin for origin, finding in found if finding.severity is Severity.ERROR}
     if refused:
         shown = [located for located in found if located[0] in refused]
-        title = shown[0][0] if len(refused) == 1 else ""
+        title = str(shown[0][0]) if len(refused) == 1 else ""
         raise InvalidServiceError([finding for _, finding in shown], title)
-    for label, finding in found:
+    for origin, finding in found:
         if finding.severity is Severity.WARNING:
-            warnings.warn(f"{label}: {finding}" if label else str(finding), stacklevel=3)
+            name = str(origin)
+            warnings.warn(f"{name}: {finding}" if name else str(finding), stacklevel=3)
     return [
         each.document.args
         for each in read
@@ -169,6 +184,6 @@ def _only_document(text: str, title: str) -> Any:
     if len(read) != 1:
         found = f"holds {len(read)} documents" if read else "is empty"
         raise InvalidServiceError(
-            [error("one-inventory-document", (), f"{found}, wanted one {INVENTORY_KIND}")], title
+            [error(ONE_INVENTORY_DOCUMENT, (), f"{found}, wanted one {INVENTORY_KIND}")], title
         )
     return read[0]

@@ -31,6 +31,8 @@ from fusioninfer_pulumi.api.service import (
     service_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error, errors, shown
+from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 #: Objects of Kubernetes in a role: what is wrong inside of them depends on no field of the role.
 _OBJECTS = {
@@ -68,7 +70,6 @@ class Document:
     """One document of an input.
 
     Attributes:
-        label: Where it came from, as messages name it: `FILE`, `FILE#2`, `<stdin>`.
         args: The service, None when the document was refused.
         findings: What is wrong with the document.
         rest: The service without the refused fields; None when the document was not refused, or
@@ -77,7 +78,6 @@ class Document:
         unplanned: Indexes of the roles in the rest whose containers a refused field goes into.
     """
 
-    label: str
     args: InferenceServiceArgs | None
     findings: tuple[Finding, ...] = ()
     rest: InferenceServiceArgs | None = None
@@ -109,40 +109,38 @@ def _within(location: Location, other: Location) -> bool:
     return location[: len(other)] == other
 
 
-def examine(raw: Any, label: str) -> Document:
-    """Validates one document, which is accepted or refused; `label` says where it came from."""
+def examine(raw: Any) -> Document:
+    """Validates one document, which is accepted or refused."""
     if not isinstance(raw, Mapping):
-        return _refused(label, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")])
+        return _refused([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
     envelope = _envelope(raw, KIND)
     if envelope:
-        return _refused(label, envelope)
+        return _refused(envelope)
     try:
         args = _args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
-        return _refused(label, findings_of(problem, InferenceServiceManifest), _rest(raw, problem))
+        return _refused(findings_of(problem, InferenceServiceManifest), _rest(raw, problem))
     findings = list(service_findings(args))
-    return _refused(label, findings, args) if errors(findings) else Document(label, args)
+    return _refused(findings, args) if errors(findings) else Document(args)
 
 
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
     for key, wanted, rule in (
-        ("apiVersion", API_VERSION, "wrong-api-version"),
-        ("kind", kind, "wrong-kind"),
+        ("apiVersion", API_VERSION, WRONG_API_VERSION),
+        ("kind", kind, WRONG_KIND),
     ):
         if key not in raw:
-            found.append(error("field-required", (key,), f"is required, must be {wanted}"))
+            found.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
             found.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
     return found
 
 
-def _refused(
-    label: str, findings: Sequence[Finding], rest: InferenceServiceArgs | None = None
-) -> Document:
+def _refused(findings: Sequence[Finding], rest: InferenceServiceArgs | None = None) -> Document:
     """A refused document, with the errors of the rest of it beside its own."""
-    document = Document(label, None, tuple(findings), rest, _locations(findings))
+    document = Document(None, tuple(findings), rest, _locations(findings))
     if rest is None:
         return document
     of_rest = list(service_findings(rest))
@@ -154,7 +152,6 @@ def _refused(
         for index, role in enumerate(rest.roles)
     ]
     return Document(
-        label,
         None,
         findings=(*findings, *held),
         rest=rest.model_copy(update={"roles": roles}),
@@ -280,7 +277,7 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
         metadata = raw.get("metadata")
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
-    document = examine(raw, name)
+    document = examine(raw)
     if not flat:
         return document
     found = (
@@ -298,7 +295,7 @@ def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error("wrong-type", (), f"must be a mapping, got {shown(raw)}")]
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")]
     manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if manifest and (wrong := _envelope(raw, INVENTORY_KIND)):
         return None, wrong

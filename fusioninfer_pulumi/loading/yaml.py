@@ -8,8 +8,61 @@ from typing import Any
 
 import yaml
 
+from fusioninfer_pulumi.api.rules import KEY_NOT_A_STRING, NESTED_TOO_DEEP
 from fusioninfer_pulumi.api.types import TOO_DEEP
+from fusioninfer_pulumi.findings import Rule
+from fusioninfer_pulumi.loading.rules import INPUT_TOO_LARGE
 from fusioninfer_pulumi.schemas.check import MAX_DEPTH
+
+YAML_INDENTED_WITH_TAB = Rule(
+    "yaml-indented-with-tab",
+    "error",
+    "YAML is indented with spaces.",
+    remedy="Replace the tabs.",
+)
+UNRENDERED_TEMPLATE = Rule(
+    "unrendered-template",
+    "error",
+    "The file is not a template of Helm or another tool.",
+    remedy="Render it first.",
+)
+INVALID_YAML = Rule(
+    "invalid-yaml",
+    "error",
+    "The text is YAML or JSON.",
+    remedy="Correct it where the message says.",
+)
+NUMBER_TOO_LONG = Rule(
+    "number-too-long",
+    "error",
+    "A number has a length that programs can read.",
+    remedy="Quote it, or shorten it.",
+)
+UNSUPPORTED_YAML_TAG = Rule(
+    "unsupported-yaml-tag",
+    "error",
+    "The text has no YAML tags of programs.",
+    remedy="Remove the tag.",
+)
+TOO_MANY_VALUES = Rule(
+    "too-many-values",
+    "error",
+    "Aliases do not expand to more values than a manifest can have.",
+    remedy="Write fewer aliases.",
+)
+RECURSIVE_YAML_ALIAS = Rule(
+    "recursive-yaml-alias",
+    "error",
+    "A YAML alias does not refer to itself.",
+    remedy="Write the value out.",
+)
+DUPLICATE_KEY = Rule(
+    "duplicate-key",
+    "error",
+    "A key stands once in a mapping.",
+    remedy="Remove one of the two.",
+    source="https://yaml.org/spec/1.2.2/#nodes",
+)
 
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024
@@ -35,7 +88,7 @@ class UnreadableError(ValueError):
         line: Number of the line that violates it, None where none is known.
     """
 
-    def __init__(self, rule: str, message: str, line: int | None = None) -> None:
+    def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.rule = rule
         self.line = line
@@ -48,20 +101,17 @@ class UnreadableError(ValueError):
         number = min(self.line, len(lines))
         here = lines[number - 1]
         indentation = here[: len(here) - len(here.lstrip(" \t"))]
-        if "\t" in indentation and self.rule == _INVALID:
+        if "\t" in indentation and self.rule == INVALID_YAML:
             message = f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
-            return UnreadableError("yaml-indented-with-tab", message, number)
+            return UnreadableError(YAML_INDENTED_WITH_TAB, message, number)
         for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
             if re.search(r"\{\{.*\}\}", lines[near - 1]):
                 message = (
                     f"{self}; the {{{{ }}}} of line {near} looks like a template (Helm's, for "
                     "example): render it first"
                 )
-                return UnreadableError("unrendered-template", message, near)
+                return UnreadableError(UNRENDERED_TEMPLATE, message, near)
         return self
-
-
-_INVALID = "invalid-yaml"
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
@@ -109,13 +159,13 @@ def _int(loader: Any, node: yaml.ScalarNode) -> int:
         if digits <= MAX_DIGITS:
             raise
         message = f"a number of {digits} digits; at most {MAX_DIGITS} are read"
-        raise _at(node, "number-too-long", message) from problem
+        raise _at(node, NUMBER_TOO_LONG, message) from problem
     return value
 
 
 def _unsupported(loader: Any, node: yaml.Node) -> Any:
     del loader
-    raise _at(node, "unsupported-yaml-tag", f"unsupported tag {node.tag!r}")
+    raise _at(node, UNSUPPORTED_YAML_TAG, f"unsupported tag {node.tag!r}")
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
@@ -130,7 +180,7 @@ def documents(text: str) -> Iterator[Any]:
             is too large or too deep.
     """
     if len(text) > MAX_BYTES:
-        raise UnreadableError("input-too-large", TOO_LARGE)
+        raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
     try:
         yield from _documents(text)
     except UnreadableError as problem:
@@ -152,16 +202,16 @@ def _documents(text: str) -> Iterator[Any]:
     except yaml.YAMLError as problem:
         raise _invalid(problem) from None
     except RecursionError:
-        raise UnreadableError("nested-too-deep", TOO_DEEP) from None
+        raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP) from None
     except UnicodeEncodeError:
-        raise UnreadableError(_INVALID, "not YAML: holds half of a surrogate pair") from None
+        raise UnreadableError(INVALID_YAML, "not YAML: holds half of a surrogate pair") from None
     except LookupError:
         # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
-        raise UnreadableError(_INVALID, "not YAML: a value does not fit its tag") from None
+        raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None
     except UnreadableError:
         raise
     except ValueError as problem:
-        raise UnreadableError(_INVALID, f"not YAML: {problem}") from None
+        raise UnreadableError(INVALID_YAML, f"not YAML: {problem}") from None
     finally:
         if loader is not None:
             loader.dispose()
@@ -182,9 +232,9 @@ def _measure(text: str) -> None:
                 values += 1
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if values > MAX_VALUES:
-                    raise UnreadableError("too-many-values", TOO_MANY)
+                    raise UnreadableError(TOO_MANY_VALUES, TOO_MANY)
                 if depth > MAX_DEPTH:
-                    raise UnreadableError("nested-too-deep", TOO_DEEP)
+                    raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
@@ -202,7 +252,7 @@ def _check(root: yaml.Node) -> None:
         if id(node) in known:
             return known[id(node)]
         if id(node) in open_nodes:
-            raise _at(node, "recursive-yaml-alias", "an alias refers to itself")
+            raise _at(node, RECURSIVE_YAML_ALIAS, "an alias refers to itself")
         open_nodes.add(id(node))
         items: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -216,9 +266,9 @@ def _check(root: yaml.Node) -> None:
             values, levels = values + more, max(levels, below + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
-            raise UnreadableError("too-many-values", TOO_MANY)
+            raise UnreadableError(TOO_MANY_VALUES, TOO_MANY)
         if levels > MAX_DEPTH:
-            raise UnreadableError("nested-too-deep", TOO_DEEP)
+            raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP)
         known[id(node)] = values, levels
         return values, levels
 
@@ -229,13 +279,13 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise _at(key, "key-not-a-string", "a key must be a plain string")
+            raise _at(key, KEY_NOT_A_STRING, "a key must be a plain string")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
-            raise _at(key, "duplicate-key", f'key "{key.value}" stands twice in one mapping')
+            raise _at(key, DUPLICATE_KEY, f'key "{key.value}" stands twice in one mapping')
         seen.add(key.value)
 
 
-def _at(node: yaml.Node, rule: str, message: str) -> UnreadableError:
+def _at(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
     mark = node.start_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}"
     return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
@@ -246,5 +296,5 @@ def _invalid(problem: yaml.YAMLError) -> UnreadableError:
         mark = problem.problem_mark
         reason = " ".join(str(problem.problem or problem.context).split())
         place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return UnreadableError(_INVALID, f"not YAML: {place}: {reason}", mark.line + 1)
-    return UnreadableError(_INVALID, f"not YAML: {' '.join(str(problem).split())}")
+        return UnreadableError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
+    return UnreadableError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")

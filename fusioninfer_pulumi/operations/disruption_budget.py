@@ -8,12 +8,38 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs, UnhealthyPods
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
+
+DISRUPTION_BUDGET_COUNTS_WAITING_REPLICAS = Rule(
+    "disruption-budget-counts-waiting-replicas",
+    "info",
+    "A replica that waits for room does not block evictions.",
+    remedy="Nothing: expect it while a replica waits.",
+)
+DISRUPTION_BUDGET_ABOVE_REPLICAS = Rule(
+    "disruption-budget-above-replicas",
+    "error",
+    "A disruption budget keeps at most as many replicas as there are.",
+    remedy="Lower `minAvailable`.",
+)
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
+    "disruption-budget-blocks-eviction",
+    "warning",
+    "A disruption budget allows an eviction.",
+    remedy="Add a replica, or delete the pods by hand in a drain.",
+    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
+)
+DISRUPTION_BUDGET_OF_SCALED_ROLE = Rule(
+    "disruption-budget-of-scaled-role",
+    "error",
+    "The budget of a role that is scaled is a count of unavailable replicas.",
+    remedy="Set `maxUnavailable` to 1 or more.",
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +86,7 @@ def disruption_budgets(
         if role.name in optional and replicas:
             found.append(
                 info(
-                    "disruption-budget-counts-waiting-replicas",
+                    DISRUPTION_BUDGET_COUNTS_WAITING_REPLICAS,
                     at,
                     f"while a replica of {role.name} waits for room, none of the others may be "
                     "evicted: the budget counts every replica",
@@ -91,7 +117,7 @@ def _allowed(
         if kept > count:
             return 0, [
                 error(
-                    "disruption-budget-above-replicas",
+                    DISRUPTION_BUDGET_ABOVE_REPLICAS,
                     field,
                     f"must be at most the replicas of {role.name} ({count}), got {kept}",
                 )
@@ -103,7 +129,7 @@ def _allowed(
     if allowed == 0:
         return 0, [
             warning(
-                "disruption-budget-blocks-eviction",
+                DISRUPTION_BUDGET_BLOCKS_EVICTION,
                 field,
                 f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
                 "never finish; add a replica, or delete the pods by hand",
@@ -122,7 +148,7 @@ def _of_scaled(
     field = "maxUnavailable" if given.min_available is None else "minAvailable"
     return 0, [
         error(
-            "disruption-budget-of-scaled-role",
+            DISRUPTION_BUDGET_OF_SCALED_ROLE,
             (*at, field),
             f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1",
         )

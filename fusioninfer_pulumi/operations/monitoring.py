@@ -9,13 +9,75 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
+
+MONITORING_SCRAPES_NOTHING = Rule(
+    "monitoring-scrapes-nothing",
+    "warning",
+    "Monitoring scrapes something.",
+    remedy="Switch engines or picker on, or remove `monitoring`.",
+)
+LABEL_SET_BY_LIBRARY = Rule(
+    "label-set-by-library",
+    "error",
+    "Labels of monitors that are set here are not written by users.",
+    remedy="Remove the label.",
+)
+MONITORED_PORT_UNDECLARED = Rule(
+    "monitored-port-undeclared",
+    "error",
+    "A port that is scraped is declared by its container.",
+    remedy="Add it to the container's `ports`.",
+    source="https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor",
+)
+MONITORING_CERTIFICATE_UNCHECKED = Rule(
+    "monitoring-certificate-unchecked",
+    "info",
+    "The certificate of an engine is checked when it is scraped.",
+    remedy="Nothing, if you accept it.",
+)
+MONITORING_ENGINE_WITHOUT_METRICS = Rule(
+    "monitoring-engine-without-metrics",
+    "warning",
+    "An engine that is scraped serves metrics.",
+    remedy="Switch its metrics on.",
+)
+MONITORING_ENGINE_UNKNOWN = Rule(
+    "monitoring-engine-unknown",
+    "info",
+    "The engine that is scraped is known.",
+    remedy="Set `monitoring.engines: false` if it serves no metrics.",
+)
+MONITORED_PICKER_MISSING = Rule(
+    "monitored-picker-missing",
+    "error",
+    "A picker that is monitored exists.",
+    remedy="Remove `monitoring.picker`.",
+)
+MONITORED_PICKER_WITHOUT_METRICS = Rule(
+    "monitored-picker-without-metrics",
+    "error",
+    "A picker that is monitored serves metrics.",
+    remedy="Set `endpointPicker.metrics`.",
+)
+MONITORING_PICKER_TOKEN_DEFAULT = Rule(
+    "monitoring-picker-token-default",
+    "info",
+    "Prometheus may read the picker's metrics.",
+    remedy="Set `pickerToken`, or give its ServiceAccount the right.",
+)
+MONITORING_PICKER_TOKEN_WITHOUT_EFFECT = Rule(
+    "monitoring-picker-token-without-effect",
+    "warning",
+    "A token belongs to a picker that asks for it.",
+    remedy="Remove it, or set `endpointPicker.metrics: Authenticated`.",
+)
 
 Manifest = dict[str, Any]
 
@@ -77,7 +139,7 @@ def monitoring_plan(
     if not found and not args.engines and not picker:
         found.append(
             warning(
-                "monitoring-scrapes-nothing",
+                MONITORING_SCRAPES_NOTHING,
                 ("monitoring",),
                 "scrapes nothing: neither engines nor a picker",
             )
@@ -89,7 +151,7 @@ def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
     for key in args.labels:
         if key.startswith(labels.PREFIX):
             yield error(
-                "label-set-by-library",
+                LABEL_SET_BY_LIBRARY,
                 ("monitoring", "labels", key),
                 "is set by fusioninfer-pulumi; remove it",
             )
@@ -104,7 +166,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
     if declared is None:
         found.append(
             error(
-                "monitored-port-undeclared",
+                MONITORED_PORT_UNDECLARED,
                 (*at, "template" if role.args.template else "leaderTemplate"),
                 f"monitoring finds pods by the ports that containers declare, and {port}, on which "
                 f"{role.name} serves, is not declared; add it to the container's ports "
@@ -114,7 +176,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
     if https:
         found.append(
             info(
-                "monitoring-certificate-unchecked",
+                MONITORING_CERTIFICATE_UNCHECKED,
                 ("monitoring", "engines"),
                 f"the certificate of {role.name} is not checked: pods are scraped by address",
             )
@@ -154,13 +216,13 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
     reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
         yield warning(
-            "monitoring-engine-without-metrics",
+            MONITORING_ENGINE_WITHOUT_METRICS,
             at,
             f"monitoring gets no metrics from {role.name}: {reason}",
         )
     elif engine is None:
         yield info(
-            "monitoring-engine-unknown",
+            MONITORING_ENGINE_UNKNOWN,
             at,
             f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )
@@ -171,13 +233,13 @@ def _picker(
 ) -> Iterator[Finding]:
     if args.picker and router is None:
         yield error(
-            "monitored-picker-missing",
+            MONITORED_PICKER_MISSING,
             ("monitoring", "picker"),
             "the service has no router; remove it",
         )
     elif args.picker and metrics is MetricsMode.OFF:
         yield error(
-            "monitored-picker-without-metrics",
+            MONITORED_PICKER_WITHOUT_METRICS,
             ("monitoring", "picker"),
             "the picker serves no metrics; set endpointPicker.metrics of the router to "
             f"{MetricsMode.AUTHENTICATED.value}",
@@ -185,14 +247,14 @@ def _picker(
     if args.picker_token is None:
         if metrics is MetricsMode.AUTHENTICATED and args.picker is not False:
             yield info(
-                "monitoring-picker-token-default",
+                MONITORING_PICKER_TOKEN_DEFAULT,
                 ("monitoring", "pickerToken"),
                 "not set: Prometheus sends the token of its own ServiceAccount, which may need "
                 "`get` on the URL /metrics",
             )
     elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
         yield warning(
-            "monitoring-picker-token-without-effect",
+            MONITORING_PICKER_TOKEN_WITHOUT_EFFECT,
             ("monitoring", "pickerToken"),
             "has no effect: only a picker whose metrics are Authenticated asks for a token",
         )

@@ -9,12 +9,19 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.findings import InvalidServiceError, Rule, error
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests, takes_pods
 from fusioninfer_pulumi.placement.devices import Device, DeviceId, LiveDevices, common_model
 from fusioninfer_pulumi.placement.result import PreviousPool, service_key
+
+NO_NODE_WITH_LABEL = Rule(
+    "no-node-with-label",
+    "error",
+    "A ready node with accelerators has the pool label.",
+    remedy="Name another label, or label the nodes.",
+)
 
 Object = Mapping[str, Any]
 _LWS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
@@ -121,7 +128,7 @@ def inventory_of(
         raise InvalidServiceError(
             [
                 error(
-                    "no-node-with-label",
+                    NO_NODE_WITH_LABEL,
                     (),
                     f"no ready node with accelerators has the label {wanted}",
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.placement._packing import Fit, Pools, Usage
 from fusioninfer_pulumi.placement._search import Option, Terms, option_at, usage_with
 from fusioninfer_pulumi.placement.problem import (
@@ -23,6 +23,67 @@ from fusioninfer_pulumi.placement.result import (
     ServicePlacement,
     Status,
     Term,
+)
+
+NO_ACCELERATORS_REQUESTED = Rule(
+    "no-accelerators-requested",
+    "info",
+    "A role that is placed asks for accelerators.",
+    remedy="Nothing, if it needs none.",
+)
+ROLE_MOVES = Rule(
+    "role-moves",
+    "warning",
+    "A role stays on the pool where it runs.",
+    remedy="Name its pool in `placement.pools` to keep it there.",
+)
+ONLY_MINIMUM_PLACED = Rule(
+    "only-minimum-placed",
+    "warning",
+    "All replicas have a place, not the gang's minimum only.",
+    remedy="Free accelerators, or accept it.",
+)
+PODS_OF_SEVERAL_SIZES = Rule(
+    "pods-of-several-sizes",
+    "warning",
+    "Pods of one pool have one size, so that they fit whatever the order.",
+    remedy="Use pools of their own.",
+)
+NO_POOL_FOR_ROLE = Rule(
+    "no-pool-for-role",
+    "error",
+    "A pool has room for the role.",
+    remedy="Free accelerators, or change the pods, the replicas or `placement`.",
+)
+TOO_MANY_POOL_COMBINATIONS = Rule(
+    "too-many-pool-combinations",
+    "error",
+    "The pools that a service may use can be combined in few enough ways to look at.",
+    remedy="Name pools in `placement.pools`.",
+)
+NO_POOLS_TO_COLOCATE = Rule(
+    "no-pools-to-colocate",
+    "error",
+    "Roles that are to be together have pools with the same attribute.",
+    remedy="Change `placement.colocate`, or the pools.",
+)
+POOL_CAPACITY_TOO_SMALL = Rule(
+    "pool-capacity-too-small",
+    "error",
+    "The pools have room for all services.",
+    remedy="Free accelerators, or lower the replicas.",
+)
+CLAIM_NOT_COUNTED = Rule(
+    "claim-not-counted",
+    "info",
+    "A claim of devices is counted in the inventory's pools.",
+    remedy="Name its class in `deviceClasses`.",
+)
+CLAIM_SELECTORS_NOT_EVALUATED = Rule(
+    "claim-selectors-not-evaluated",
+    "info",
+    "Selectors of device claims are not evaluated: any device of the class counts.",
+    remedy="Say with `placement.device` which pools have such devices.",
 )
 
 
@@ -81,14 +142,14 @@ def placed_findings(
         yield from _claim_findings(role)
         if not role.shape and role.replicas and not role.claims.uncounted:
             yield info(
-                "no-accelerators-requested",
+                NO_ACCELERATORS_REQUESTED,
                 ("roles", role.plan.position),
                 "asks for no accelerators through resources: its pods are not counted in any pool",
             )
     for each in placed.roles:
         if each.origin is Origin.MOVED:
             yield warning(
-                "role-moves",
+                ROLE_MOVES,
                 ("placement",),
                 f"{each.name} moves from {each.previous} to {each.pool}: all of its replicas "
                 "restart",
@@ -96,7 +157,7 @@ def placed_findings(
     if placed.status is Status.MINIMUM:
         held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
         yield warning(
-            "only-minimum-placed",
+            ONLY_MINIMUM_PLACED,
             ("placement",),
             f"has a place for its minimum only ({held}); further replicas take what is "
             "free when they ask, also from services that come later",
@@ -104,7 +165,7 @@ def placed_findings(
     for at in sorted(set(assignment)):
         if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
             yield warning(
-                "pods-of-several-sizes",
+                PODS_OF_SEVERAL_SIZES,
                 ("placement",),
                 f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
                 "scheduler packs them tightly",
@@ -124,7 +185,7 @@ def unplaced_findings(
             f"{pool}: {', '.join(each)}" for pool, each in placed.impossible[role.name].items()
         )
         yield error(
-            "no-pool-for-role",
+            NO_POOL_FOR_ROLE,
             ("roles", role.plan.position),
             f"no pool can take {role.name}: {reasons}",
         )
@@ -132,7 +193,7 @@ def unplaced_findings(
         return
     if service.too_many:
         yield error(
-            "too-many-pool-combinations",
+            TOO_MANY_POOL_COMBINATIONS,
             ("placement",),
             f"its roles may be combined on pools in {service.too_many} ways, at most "
             f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
@@ -144,7 +205,7 @@ def unplaced_findings(
             for pool in pools.args
         )
         yield error(
-            "no-pools-to-colocate",
+            NO_POOLS_TO_COLOCATE,
             ("placement", "colocate"),
             f"no pools that its roles may be on have the same {attribute}: {values}",
         )
@@ -158,7 +219,7 @@ def unplaced_findings(
                 f"; it would have one if {', '.join(moves)} moved: leave them out of the previous "
                 "placement"
             )
-        yield error("pool-capacity-too-small", ("placement",), message)
+        yield error(POOL_CAPACITY_TOO_SMALL, ("placement",), message)
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
@@ -178,10 +239,10 @@ def pools_text(pools: Mapping[str, str]) -> str:
 def _claim_findings(role: RoleRequest) -> Iterator[Finding]:
     at = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
-        yield info("claim-not-counted", at, f"not counted in any pool: {text}")
+        yield info(CLAIM_NOT_COUNTED, at, f"not counted in any pool: {text}")
     if role.claims.selectors:
         yield info(
-            "claim-selectors-not-evaluated",
+            CLAIM_SELECTORS_NOT_EVALUATED,
             at,
             "selectors are not evaluated: any device of the class counts; say with "
             "placement.device which pools have such devices",

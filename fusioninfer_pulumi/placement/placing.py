@@ -9,11 +9,13 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
 from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.rules import OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import (
     LIFT,
     Finding,
     InvalidServiceError,
+    Rule,
     error,
     errors,
     shown,
@@ -38,6 +40,37 @@ from fusioninfer_pulumi.placement.result import (
 )
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.service_plan import ServicePlan
+
+PLACEMENT_NOT_PROVEN = Rule(
+    "placement-not-proven",
+    "warning",
+    "The placement is known to be the best one.",
+    remedy="Name pools in `placement.pools`, or give a previous placement.",
+)
+RESOURCE_NOT_ACCELERATOR = Rule(
+    "resource-not-accelerator",
+    "error",
+    "A pool's resource is an accelerator that is known.",
+    remedy="Correct `resource`.",
+)
+SERVICE_NAME_NOT_UNIQUE = Rule(
+    "service-name-not-unique",
+    "error",
+    "Services that are placed together have different names.",
+    remedy="Rename one of them.",
+)
+SERVICE_NAME_MISSING = Rule(
+    "service-name-missing",
+    "error",
+    "A service that is placed has a name.",
+    remedy="Set `metadata.name`.",
+)
+POOL_UNKNOWN = Rule(
+    "pool-unknown",
+    "error",
+    "A pool that is named is in the inventory.",
+    remedy="Use one of the names in the message.",
+)
 
 
 def place(
@@ -124,7 +157,7 @@ def place_services(
     if not outcome.proven:
         findings[-1] = [
             warning(
-                "placement-not-proven",
+                PLACEMENT_NOT_PROVEN,
                 (),
                 f"whether this is the best placement is not known: the search stopped after "
                 f"{max_steps} combinations and took the best one at hand; name pools in "
@@ -148,7 +181,7 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
     """What is wrong with an inventory that its models accept."""
     return [
         error(
-            "resource-not-accelerator",
+            RESOURCE_NOT_ACCELERATOR,
             ("pools", index, "resource"),
             f"{shown(pool.resource)} is no accelerator that pods are counted by",
         )
@@ -172,7 +205,7 @@ def _input_findings(
             if first != index:
                 problems.append(
                     error(
-                        "service-name-not-unique",
+                        SERVICE_NAME_NOT_UNIQUE,
                         ("metadata", "name"),
                         f"is also the name of service {first + 1} of the list",
                     )
@@ -187,7 +220,7 @@ def _service_findings(
 ) -> Iterator[Finding]:
     if service.name is None:
         yield error(
-            "service-name-missing",
+            SERVICE_NAME_MISSING,
             ("metadata", "name"),
             "is required: a service is placed under its name",
         )
@@ -198,7 +231,7 @@ def _service_findings(
         for index, name in enumerate((role.placement and role.placement.pools) or ()):
             if name not in known:
                 yield error(
-                    "pool-unknown",
+                    POOL_UNKNOWN,
                     ("roles", at, "placement", "pools", index),
                     f"no pool of that name, got {shown(name)}; the inventory has "
                     f"{', '.join(known)}",
@@ -206,7 +239,7 @@ def _service_findings(
         for field, template in templates(role):
             for path in selectors.output_fields(template["spec"]):
                 yield error(
-                    "output-not-allowed",
+                    OUTPUT_NOT_ALLOWED,
                     ("roles", at, field, "spec", *path),
                     f"is read to choose a pool and {LIFT}",
                 )

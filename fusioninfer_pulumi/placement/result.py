@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.api.rules import NOT_JSON
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, shown
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.loading.load import file_text
+
+PREVIOUS_PLACEMENT_MALFORMED = Rule(
+    "previous-placement-malformed",
+    "error",
+    "`--previous` is the JSON of an earlier `plan --inventory`.",
+    remedy="Give such a file.",
+)
 
 
 class Status(str, enum.Enum):
@@ -204,7 +212,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
             source = json.loads(file_text(Path(source)))
         except ValueError as problem:
             raise InvalidServiceError(
-                [error("not-json", (), f"not JSON: {problem}")], title
+                [error(NOT_JSON, (), f"not JSON: {problem}")], title
             ) from None
     try:
         return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
@@ -212,7 +220,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         raise InvalidServiceError(
             [
                 error(
-                    "previous-placement-malformed",
+                    PREVIOUS_PLACEMENT_MALFORMED,
                     (),
                     "must be the JSON of `plan --inventory`, or a mapping of service to role to "
                     f"pool, got {shown(source)}",

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
+    Rule,
     error,
     info,
     path_text,
@@ -33,6 +34,52 @@ from fusioninfer_pulumi.pods.probes import probe_findings
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.pods.validation.written import pod_findings
 from fusioninfer_pulumi.pods.variables import reference_findings
+
+PROGRAM_IN_ARGS = Rule(
+    "program-in-args",
+    "warning",
+    "The words in `args` are arguments, not the program itself.",
+    remedy="Move the program to `command`.",
+)
+ROLE_PARKED = Rule(
+    "role-parked",
+    "info",
+    "A role has replicas.",
+    remedy="Raise `replicas` to start it.",
+)
+LAUNCHER_WITHOUT_EFFECT = Rule(
+    "launcher-without-effect",
+    "warning",
+    "`launcher` belongs to replicas of several nodes.",
+    remedy="Remove it.",
+)
+PORT_NOT_SERVED = Rule(
+    "port-not-served",
+    ("error", "warning"),
+    "The engine listens on the port that the pool or Service uses.",
+    remedy="Correct `port`, or the engine's `--port`.",
+)
+VOLCANO_IGNORES_CLAIMS = Rule(
+    "volcano-ignores-claims",
+    "warning",
+    "Volcano allocates the devices that pods claim.",
+    remedy="Set `predicate.DynamicResourceAllocationEnable: true` for its plugin predicates.",
+    source="Volcano 1.14.1",
+)
+CREDENTIAL_IN_PLAIN_TEXT = Rule(
+    "credential-in-plain-text",
+    "warning",
+    "Credentials are not written into pods in plain text.",
+    remedy="Use `valueFrom.secretKeyRef`.",
+    source="https://kubernetes.io/docs/concepts/configuration/secret/",
+)
+ACCELERATORS_WITH_UNIT = Rule(
+    "accelerators-with-unit",
+    "error",
+    "Accelerators are counted without a unit.",
+    remedy="Write a whole number.",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+)
 
 
 def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -76,7 +123,7 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         found += engine.check_connector(command)
     if pods.leader.command.program_in_args:
         yield warning(
-            "program-in-args",
+            PROGRAM_IN_ARGS,
             at,
             "vLLM's image starts the engine by itself and gets these words as its arguments: move "
             f'"{" ".join(command.program)}" to command',
@@ -87,11 +134,11 @@ def _engine(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _advice(ctx: Context) -> Iterator[Finding]:
     if not ctx.role.replicas:
         message = "is 0: the role is parked, no pods of it are made"
-        yield info("role-parked", ctx.at("replicas"), message)
+        yield info(ROLE_PARKED, ctx.at("replicas"), message)
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
-        yield warning("launcher-without-effect", ctx.at("multinode", "launcher"), message)
+        yield warning(LAUNCHER_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"
@@ -119,10 +166,10 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             message = (
                 f"{port} contradicts {reason} ({path_text(at)}): {_REACHED}; remove one of them"
             )
-            yield say("port-not-served", field, message)
+            yield say(PORT_NOT_SERVED, field, message)
         else:
             message = f"{reason} is not the port {port} of the role: {_REACHED}"
-            yield say("port-not-served", at, message)
+            yield say(PORT_NOT_SERVED, at, message)
         return
     reason = f"{engine.name} listens on {listens} without {PORT_FLAG}"
     way_out = f"{_REACHED}; add {PORT_FLAG}={port} to its arguments"
@@ -130,10 +177,10 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         # The entrypoint of somebody's own image may choose a port by itself.
         say = error if command.program or command.image.stock else warning
         message = f"{port} is not where the engine listens: {reason}: {way_out}"
-        yield say("port-not-served", field, message)
+        yield say(PORT_NOT_SERVED, field, message)
     else:
         message = f"the role is reached on port {port}, but {reason}: {way_out}"
-        yield warning("port-not-served", at, message)
+        yield warning(PORT_NOT_SERVED, at, message)
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
@@ -154,7 +201,7 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
         at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
         if at is not None:
             yield warning(
-                "volcano-ignores-claims",
+                VOLCANO_IGNORES_CLAIMS,
                 at,
                 "Volcano binds such pods without the devices that they claim, and they never "
                 "start, unless the arguments of its plugin predicates say "
@@ -205,7 +252,7 @@ def variable_findings(at: Location, variables: Iterable[Mapping[str, Any]]) -> I
             continue
         if _VARIABLE.fullmatch(name) or _LOOK.search(value):
             yield warning(
-                "credential-in-plain-text",
+                CREDENTIAL_IN_PLAIN_TEXT,
                 (*at, "env", index, "value"),
                 f"{name} is a credential in plain text: everybody who may read pods reads it; "
                 f"{_ADVICE}",
@@ -222,7 +269,7 @@ def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
             behind = index > 0 and _named(words[index - 1], word) is not None
             if name is not None and not behind:
                 yield warning(
-                    "credential-in-plain-text",
+                    CREDENTIAL_IN_PLAIN_TEXT,
                     (*at, key, index),
                     f"{name} is a credential in plain text: everybody who may read pods reads it; "
                     f"take it from a variable, $(NAME), and {_ADVICE}",
@@ -259,7 +306,7 @@ def unit_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding
                 for name, amount in amounts.items():
                     if is_accelerator(str(name)) and str(amount).endswith(_MEMORY_SUFFIXES):
                         yield error(
-                            "accelerators-with-unit",
+                            ACCELERATORS_WITH_UNIT,
                             (*at, "spec", key, index, "resources", kind, str(name)),
                             "accelerators are counted in whole numbers without a unit, got "
                             f"{shown(amount)} ({int(quantity.parse(amount))})",

@@ -9,9 +9,59 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
-from fusioninfer_pulumi.findings import Finding, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
+
+ENGINE_NOT_STARTED = Rule(
+    "engine-not-started",
+    "warning",
+    "The container has a command, or its image starts the engine.",
+    remedy="Give the command, such as python3 -m sglang.launch_server.",
+    source="docker/Dockerfile of SGLang 0.5.5 has neither ENTRYPOINT nor CMD",
+)
+ARGUMENTS_IN_FILE = Rule(
+    "arguments-in-file",
+    "info",
+    "Arguments in a file behind `--config` are not checked.",
+    remedy="Write them as arguments to have them checked.",
+    source="the file is no part of the input",
+)
+MODEL_ARGUMENT_MISSING = Rule(
+    "model-argument-missing",
+    "error",
+    "An engine without a default model gets one.",
+    remedy="Add `--model-path`.",
+    source="SGLang, `ServerArgs.add_cli_args` (required)",
+)
+SCRIPT_ENDS_AT_ONCE = Rule(
+    "script-ends-at-once",
+    "warning",
+    "A script waits for its last program.",
+    remedy="Remove the & at its end.",
+    source="a container ends with its first process",
+)
+ARGUMENTS_NOT_READ = Rule(
+    "arguments-not-read",
+    "warning",
+    "A script in `command` reads the `args` behind it.",
+    remedy='Move them into the script, or add "$@" to it.',
+    source="POSIX, sh -c",
+)
+INVALID_MODEL_NAME = Rule(
+    "invalid-model-name",
+    ("error", "warning"),
+    "The model is a repository of a hub, a path, or an address that the engine loads.",
+    remedy="Correct it.",
+    source="huggingface_hub, `validate_repo_id`",
+)
+NODES_RUN_ONE_COMMAND = Rule(
+    "nodes-run-one-command",
+    "warning",
+    "With launcher none and one template, the command says which node it runs on.",
+    remedy="Use another launcher, $(LWS_WORKER_INDEX), or `leaderTemplate` and `workerTemplate`.",
+    source="https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/",
+)
 
 #: What a script does with the words behind it.
 _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
@@ -32,7 +82,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     at = pods.leader.command_path
     if command.image.stock and not engine.image_serves and not command.program:
         yield warning(
-            "engine-not-started",
+            ENGINE_NOT_STARTED,
             at,
             f"the image {command.image.name} starts no engine by itself; give its command, such as "
             "python3 -m sglang.launch_server",
@@ -40,9 +90,9 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if command.readable and command.has(CONFIG_FLAG):
         message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
-        yield info("arguments-in-file", at, message)
+        yield info(ARGUMENTS_IN_FILE, at, message)
     elif engine.needs_model and command.readable and command.model is None and command.program:
-        yield error("model-argument-missing", at, f"{engine.title} needs {engine.model_flags[0]}")
+        yield error(MODEL_ARGUMENT_MISSING, at, f"{engine.title} needs {engine.model_flags[0]}")
     yield from _model(pods)
     yield from _same_everywhere(pods, ctx)
 
@@ -55,13 +105,13 @@ def _unread(pod: Pod) -> Iterator[Finding]:
     script = argv.script.rstrip()
     if script.endswith("&") and not script.endswith("&&"):
         message = "the script ends while its last program runs, and so does the container; remove &"
-        yield warning("script-ends-at-once", pod.command_path, message)
+        yield warning(SCRIPT_ENDS_AT_ONCE, pod.command_path, message)
     behind = len(argv.words) - argv.script_at - 1
     outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
     flags = any(isinstance(each, str) and each.startswith("-") for each in argv.args)
     if outside and flags and not _POSITIONAL.search(argv.script):
         message = 'the script in command does not read these; move them into it, or add "$@"'
-        yield warning("arguments-not-read", (*pod.container_path, "args"), message)
+        yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
 
 
 def _model(pods: RolePods) -> Iterator[Finding]:
@@ -74,10 +124,10 @@ def _model(pods: RolePods) -> Iterator[Finding]:
     at, web = pods.leader.command_path, model.startswith(("http:", "https:"))
     if web or re.search(r"[\s\"'`]", model):
         message = f"{shown(model)} is neither a repository (org/model) nor a path; correct it"
-        yield error("invalid-model-name", at, message)
+        yield error(INVALID_MODEL_NAME, at, message)
     elif not _SCHEME.match(model):
         message = f"{shown(model)} is no repository (org/model); write a path as /{model}"
-        yield warning("invalid-model-name", at, message)
+        yield warning(INVALID_MODEL_NAME, at, message)
 
 
 def _same_everywhere(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -87,7 +137,7 @@ def _same_everywhere(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if not one or not command.program or _differs(pods.leader, command):
         return
     yield warning(
-        "nodes-run-one-command",
+        NODES_RUN_ONE_COMMAND,
         pods.leader.command_path,
         f"all {ctx.nodes} nodes run this command, which says nothing of their rank; use another "
         "launcher, $(LWS_WORKER_INDEX), or leaderTemplate and workerTemplate",

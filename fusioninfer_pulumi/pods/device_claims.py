@@ -10,12 +10,25 @@ from typing import Any
 
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 from fusioninfer_pulumi.pods.scheduling import role_labels
+
+CLAIM_NAME_TAKEN = Rule(
+    "claim-name-taken",
+    "error",
+    "A claim of the pod template does not have the name of one of `resourceClaims`.",
+    remedy="Rename one of them.",
+)
+ACCELERATORS_BESIDE_CLAIMS = Rule(
+    "accelerators-beside-claims",
+    "error",
+    "Accelerators are asked for by claims or by resources, not both.",
+    remedy="Remove one of them.",
+)
 
 _REQUEST = "devices"
 _DIGEST_LENGTH = 8
@@ -116,7 +129,7 @@ def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
     for claim in claims:
         if claim.name in existing:
             yield error(
-                "claim-name-taken",
+                CLAIM_NAME_TAKEN,
                 (*pod.path, "spec", "resourceClaims"),
                 f'"{claim.name}" is also the name of one of resourceClaims; rename one',
             )
@@ -124,7 +137,7 @@ def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
     for resource in limits:
         if is_accelerator(str(resource)) and any(claim.made for claim in claims):
             yield error(
-                "accelerators-beside-claims",
+                ACCELERATORS_BESIDE_CLAIMS,
                 (*pod.container_path, "resources", "limits", str(resource)),
                 "asks for accelerators beside resourceClaims, so the pod would get both; remove "
                 "one",

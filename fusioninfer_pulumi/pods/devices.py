@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -18,6 +18,71 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.validation.resources import is_extended
+
+ACCELERATORS_NOT_REQUESTED = Rule(
+    "accelerators-not-requested",
+    "warning",
+    "The container of an engine for accelerators asks for one.",
+    remedy="Add limits such as `nvidia.com/gpu`, claim a device, or use an image that is built "
+    "for processors.",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
+)
+IMAGE_FOR_OTHER_ACCELERATOR = Rule(
+    "image-for-other-accelerator",
+    "warning",
+    "The image is built for the accelerators that its container asks for.",
+    remedy="Use an image for that device.",
+    source="vLLM's and SGLang's documents, installation",
+)
+ACCELERATORS_HIDDEN = Rule(
+    "accelerators-hidden",
+    ("error", "warning"),
+    "Variables such as CUDA_VISIBLE_DEVICES leave the engine the accelerators that it needs.",
+    remedy="Remove the variable.",
+    source="https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
+)
+ACCELERATOR_NAME_UNKNOWN = Rule(
+    "accelerator-name-unknown",
+    ("warning", "error"),
+    "Resource names are not nearly those of an accelerator.",
+    remedy="Write the name of the device plugin, such as `nvidia.com/gpu`.",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+)
+SHARED_MEMORY_MISSING = Rule(
+    "shared-memory-missing",
+    "warning",
+    "Ranks of one pod have more shared memory than a container's default of 64Mi.",
+    remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
+)
+SHARED_MEMORY_BELOW_NEED = Rule(
+    "shared-memory-below-need",
+    "warning",
+    "The volume at /dev/shm has room for the ranks of a pod.",
+    remedy="Raise its `sizeLimit`.",
+    source="vLLM's `shm_broadcast.py`, ten chunks of 16 or 24 MiB",
+)
+HOST_MEMORY_ABOVE_LIMIT = Rule(
+    "host-memory-above-limit",
+    "warning",
+    "The memory limit holds the memory that --cpu-offload-gb or --kv-offloading-size takes.",
+    remedy="Raise the limit, or offload less.",
+    source="what the engine allocates counts as the container's memory",
+)
+MEMORY_VOLUME_ABOVE_LIMIT = Rule(
+    "memory-volume-above-limit",
+    "warning",
+    "A volume in memory holds no more than the memory limit of the containers that mount it.",
+    remedy="Lower its `sizeLimit`, or raise the limit.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+)
+DISK_LIMIT_BELOW_MODEL_SIZE = Rule(
+    "disk-limit-below-model-size",
+    "error",
+    "The disk that a pod may use holds the model that it downloads.",
+    remedy="Raise the limit of `ephemeral-storage`, or use `model.cache`.",
+    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+)
 
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
@@ -55,7 +120,7 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         held = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
         asks = f"asks for {held[0]}" if held else "asks for none"
         yield warning(
-            "accelerators-not-requested",
+            ACCELERATORS_NOT_REQUESTED,
             (*pod.container_path, "resources"),
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
@@ -72,7 +137,7 @@ def _vendor(pod: Pod, own: EngineCommand) -> Iterator[Finding]:
     wrong = [name for name in names if not name.startswith(f"{built}/")]
     if wrong and len(wrong) == len(names):
         yield warning(
-            "image-for-other-accelerator",
+            IMAGE_FOR_OTHER_ACCELERATOR,
             (*pod.container_path, "resources"),
             f"the image {image.name} is built for {built}/gpu, and the container asks for "
             f"{wrong[0]}; use an image for that device",
@@ -87,7 +152,7 @@ def _hidden(pod: Pod, pods: RolePods, own: EngineCommand) -> Iterator[Finding]:
         if each.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
             at = (*pod.container_path, "env", index, "value")
             message = f"{value} hides the accelerators that the device plugin gives; remove it"
-            yield warning("accelerators-hidden", at, message)
+            yield warning(ACCELERATORS_HIDDEN, at, message)
         if each.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
             continue
         listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
@@ -95,7 +160,7 @@ def _hidden(pod: Pod, pods: RolePods, own: EngineCommand) -> Iterator[Finding]:
         most = need if len(pods.each) == 1 else 1
         if own.engine is not None and len(listed) < most:
             yield error(
-                "accelerators-hidden",
+                ACCELERATORS_HIDDEN,
                 (*pod.container_path, "env", index, "value"),
                 f"{each['name']} leaves {len(listed)} of the accelerators, and the engine needs "
                 f"{most}; remove it",
@@ -152,7 +217,7 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     # The API server takes no other name without a slash.
                     say = warning if "/" in str(name) else error
                     yield say(
-                        "accelerator-name-unknown",
+                        ACCELERATOR_NAME_UNKNOWN,
                         (*at, kind, str(name)),
                         f"is no known device, so no node has it; did you mean {meant}?",
                     )
@@ -191,7 +256,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
     mount = mounted(pod.container, SHARED_MEMORY)
     if mount is None:
         yield warning(
-            "shared-memory-missing",
+            SHARED_MEMORY_MISSING,
             (*pod.container_path, "volumeMounts"),
             f"ranks of one pod need more shared memory than the default of 64Mi; mount an "
             f"emptyDir of medium Memory at {SHARED_MEMORY}",
@@ -200,7 +265,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
     at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
     if at and limit is not None and limit < LEAST_SHARED:
         yield warning(
-            "shared-memory-below-need",
+            SHARED_MEMORY_BELOW_NEED,
             (*at, "sizeLimit"),
             f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
             f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
@@ -219,7 +284,7 @@ def _offloaded(pods: RolePods) -> Iterator[Finding]:
             continue
         if quantity.parse(text) * 2**30 > limit:
             yield warning(
-                "host-memory-above-limit",
+                HOST_MEMORY_ABOVE_LIMIT,
                 pod.command_path,
                 f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
                 f"{quantity.write(limit)}; lower it, or raise the limit",
@@ -260,7 +325,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         index = at[-2]
         own = isinstance(index, int) and index < written
         yield warning(
-            "memory-volume-above-limit",
+            MEMORY_VOLUME_ABOVE_LIMIT,
             (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
@@ -290,7 +355,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
-                "disk-limit-below-model-size",
+                DISK_LIMIT_BELOW_MODEL_SIZE,
                 (*pod.container_path, "resources", "limits", _DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "

@@ -10,9 +10,30 @@ from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN
+
+STARTUP_TIME_REQUIRED = Rule(
+    "startup-time-required",
+    "error",
+    "The time that a start may take is known.",
+    remedy="Set `startup.timeout`.",
+)
+STARTUP_PROBE_TAKEN = Rule(
+    "startup-probe-taken",
+    "error",
+    "The startup probe is set in one place.",
+    remedy="Remove `startup`, or the probe.",
+)
+LIVENESS_PROBE_TOO_EARLY = Rule(
+    "liveness-probe-too-early",
+    "warning",
+    "A liveness probe leaves the model time to load.",
+    remedy="Set `startup.timeout`, or a startup probe.",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
+)
 
 #: For everything but reading the weights: the image's start, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
@@ -74,13 +95,13 @@ def _findings(leader: Pod, command: EngineCommand, ctx: Context) -> Iterator[Fin
             yield from _early(at, leader.own)
     elif given.timeout is None and given.model_size is None:
         message = "needs timeout or modelSize, or the size of the service's model (model.size)"
-        yield error("startup-time-required", at, message)
+        yield error(STARTUP_TIME_REQUIRED, at, message)
     elif "startupProbe" in leader.own:
         message = "the container has a startupProbe of its own; remove one of them"
-        yield error("startup-probe-taken", at, message)
+        yield error(STARTUP_PROBE_TAKEN, at, message)
     elif command.engine is None:
         yield error(
-            "engine-unknown",
+            ENGINE_UNKNOWN,
             at,
             "how the program tells that it serves is not known; remove this, and write a "
             "startupProbe into the template",
@@ -102,7 +123,7 @@ def _early(at: Location, own: Mapping[str, Any]) -> Iterator[Finding]:
     seconds = delay + period * failures
     if seconds < _EARLY_SECONDS:
         yield warning(
-            "liveness-probe-too-early",
+            LIVENESS_PROBE_TOO_EARLY,
             at,
             f"is not given, and the livenessProbe restarts a container that does not serve after "
             f"{seconds} s: a model that takes longer never loads; give startup.timeout",

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
+
+ROOT_WITH_NON_ROOT = Rule(
+    "root-with-non-root",
+    "error",
+    "With `runAsNonRoot` no container runs as user 0.",
+    remedy="Change one of them.",
+    source="Kubernetes 1.35, pkg/kubelet/kuberuntime/security_context.go",
+)
+MEMORY_LIMIT_WITHOUT_UNIT = Rule(
+    "memory-limit-without-unit",
+    "error",
+    "A memory limit is large enough for a container to start.",
+    remedy="Add a unit such as Gi.",
+    source="runc refuses less than 6 MiB",
+)
 
 #: Container runtimes refuse less (runc: 6 MiB, CRI-O: 12 MiB); `512m` is half a byte.
 _LEAST_MEMORY = quantity.parse("4Mi")
@@ -33,7 +48,7 @@ def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[F
     merged = {**shared, **{key: each for key, each in own.items() if each is not None}}
     if merged.get("runAsNonRoot") is True and merged.get("runAsUser") == 0:
         message = "0 is root, which runAsNonRoot: true forbids; change one of them"
-        yield error("root-with-non-root", (*at, "securityContext", "runAsUser"), message)
+        yield error(ROOT_WITH_NON_ROOT, (*at, "securityContext", "runAsUser"), message)
 
 
 def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
@@ -43,7 +58,7 @@ def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     amount = quantity.parse(limit)
     if 0 < amount < _LEAST_MEMORY:
         yield error(
-            "memory-limit-without-unit",
+            MEMORY_LIMIT_WITHOUT_UNIT,
             (*at, "resources", "limits", "memory"),
             f"{limit} is {quantity.write(amount)} bytes, with which no container starts; add a "
             "unit such as Gi",

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.engines.engine import Engine, Offload, Offloading
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
+    Rule,
     Severity,
     error,
     info,
@@ -32,6 +33,50 @@ from fusioninfer_pulumi.kube.containers import (
     with_mounts,
 )
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+
+KV_CACHE_TIERS = Rule(
+    "kv-cache-tiers",
+    "info",
+    "Sizes of the KV cache's tiers, for your information.",
+    remedy="Nothing.",
+)
+TIER_PATH_TAKEN = Rule(
+    "tier-path-taken",
+    "error",
+    "No volume is mounted where a tier of offloading is.",
+    remedy="Remove the mount.",
+)
+DISK_LIMIT_TOO_SMALL = Rule(
+    "disk-limit-too-small",
+    "error",
+    "The limit of ephemeral storage holds the volumes on the node's disk.",
+    remedy="Raise the limit.",
+)
+MEMORY_LIMIT_TOO_SMALL = Rule(
+    "memory-limit-too-small",
+    "error",
+    "The memory limit holds the memory for offloading.",
+    remedy="Raise the limit, or offload less.",
+)
+MEMORY_REQUEST_TOO_SMALL = Rule(
+    "memory-request-too-small",
+    "warning",
+    "The memory request holds the memory for offloading.",
+    remedy="Raise `requests.memory`.",
+)
+SHARED_MEMORY_TOO_SMALL = Rule(
+    "shared-memory-too-small",
+    "error",
+    "The shared memory volume holds what the engine puts there.",
+    remedy="Raise `kvTransfer.sharedMemory`, or remove it.",
+)
+CLAIM_SHARED_BY_PODS = Rule(
+    "claim-shared-by-pods",
+    "info",
+    "A claim that all pods mount is ReadWriteMany.",
+    remedy="Check its access mode.",
+)
 
 _DISK = "ephemeral-storage"
 
@@ -71,7 +116,7 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     engine = command.engine
     if engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
-        return pods, [error("engine-unknown", at, f"{message}; write the arguments yourself")]
+        return pods, [error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself")]
     decodes = ctx.role.component_type is ComponentType.DECODER
     offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [each.under(*at) for each in offload.findings]
@@ -83,14 +128,14 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     findings += _shared(at, ctx, args)
     if any(each.severity is Severity.ERROR for each in findings):
         return pods, findings
-    findings.append(info("kv-cache-tiers", at, _summary(args, offload.memory)))
+    findings.append(info(KV_CACHE_TIERS, at, _summary(args, offload.memory)))
     for pod in pods.each():
         try:
             configured = _with_arguments(pod, engine, offload)
         except EditError as problem:
             message = f"the hierarchical cache cannot be set in it: {problem}"
             message = f"{message}; write the command as a list"
-            findings.append(error("command-not-editable", pod.command_path, message))
+            findings.append(error(COMMAND_NOT_EDITABLE, pod.command_path, message))
             continue
         built = _with_tiers(configured, args)
         if offload.in_shared_memory:
@@ -143,7 +188,7 @@ def _taken(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     for index, _ in enumerate(args.secondary):
         if mounted(pod.container, _folder(index)) is not None:
             yield error(
-                "tier-path-taken",
+                TIER_PATH_TAKEN,
                 (*pod.container_path, "volumeMounts"),
                 f"{_folder(index)} is where kvCacheOffloading.secondary[{index}] is mounted; "
                 "remove it",
@@ -153,7 +198,7 @@ def _taken(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     asked = _disk(args) + quantity.parse((resources.get("requests") or {}).get(_DISK, 0))
     if _disk(args) and limit is not None and quantity.parse(limit) < asked:
         yield error(
-            "disk-limit-too-small",
+            DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", _DISK),
             f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
             f"asks for {quantity.write(asked)}",
@@ -184,7 +229,7 @@ def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     amount, container = quantity.write(need), path_text(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
-            "memory-limit-too-small",
+            MEMORY_LIMIT_TOO_SMALL,
             at,
             f"takes {amount} of host memory in each pod, but {container} may use "
             f"{limit} in all; raise its memory limit, or offload less",
@@ -192,7 +237,7 @@ def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     elif asked is None or quantity.parse(asked) < need:
         has = "none" if asked is None else str(asked)
         yield warning(
-            "memory-request-too-small",
+            MEMORY_REQUEST_TOO_SMALL,
             at,
             f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
             "nodes are chosen that do not have it; raise requests.memory",
@@ -206,7 +251,7 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
     explicit = _limit(role)
     if mount is None and _less(explicit, need):
         yield error(
-            "shared-memory-too-small",
+            SHARED_MEMORY_TOO_SMALL,
             at,
             f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
         )
@@ -217,7 +262,7 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
         limit = source.get("sizeLimit")
         if _less(limit, need):
             yield error(
-                "shared-memory-too-small",
+                SHARED_MEMORY_TOO_SMALL,
                 at,
                 f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
                 "raise its sizeLimit, or remove it",
@@ -238,7 +283,7 @@ def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator
         claim = tier.file_system.pvc
         if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
             yield info(
-                "claim-shared-by-pods",
+                CLAIM_SHARED_BY_PODS,
                 (*at, "secondary", index),
                 f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
                 "they share a node",

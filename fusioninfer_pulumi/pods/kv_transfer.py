@@ -22,11 +22,110 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
 )
 from fusioninfer_pulumi.engines.launch import RAY_PORT
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 from fusioninfer_pulumi.pods.sidecar import SidecarPlan, own_sidecar, sidecar_plan
+
+KV_TRANSFER_UNREADABLE = Rule(
+    "kv-transfer-unreadable",
+    ("error", "warning"),
+    "The arguments' KV transfer configuration can be read.",
+    remedy="Write valid JSON.",
+)
+KV_TRANSFER_SET_TWICE = Rule(
+    "kv-transfer-set-twice",
+    "error",
+    "KV transfer is set by its field or by the arguments.",
+    remedy="Remove one of them.",
+)
+KV_TRANSFER_DISABLED = Rule(
+    "kv-transfer-disabled",
+    "warning",
+    "KV transfer that is configured is enabled.",
+    remedy="Remove `enabled: false`, or the other fields.",
+)
+KV_TRANSFER_MISSING = Rule(
+    "kv-transfer-missing",
+    "error",
+    "Prefill and decode hand over the KV cache.",
+    remedy="Add the flag, or `kvTransfer: {}`.",
+    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
+)
+KV_EVENTS_SET_TWICE = Rule(
+    "kv-events-set-twice",
+    "error",
+    "KV events are set by their field or by the arguments.",
+    remedy="Remove one of them.",
+)
+KV_EVENTS_TOPIC_REQUIRED = Rule(
+    "kv-events-topic-required",
+    "error",
+    "The topic of KV events is known.",
+    remedy="Set the topic.",
+)
+KV_EVENTS_TOPIC_INCOMPLETE = Rule(
+    "kv-events-topic-incomplete",
+    "warning",
+    "The topic of KV events holds for all names of the model.",
+    remedy="State the topic, or serve one name.",
+)
+KV_EVENTS_TOPIC_UNREAD = Rule(
+    "kv-events-topic-unread",
+    "info",
+    "A picker reads the KV events.",
+    remedy="Remove them, or use a picker that reads them.",
+)
+ENGINE_PORT_OF_POOL = Rule(
+    "engine-port-of-pool",
+    "error",
+    "The engine's port beside a sidecar is not the pool's.",
+    remedy="Choose another `enginePort`.",
+)
+ENGINE_NOT_MOVABLE = Rule(
+    "engine-not-movable",
+    "error",
+    "The engine's port can be changed, so that the sidecar gets the pool's.",
+    remedy="Give the engine another `--port` yourself.",
+)
+ENGINE_MOVED = Rule(
+    "engine-moved",
+    "info",
+    "The engine listens on another port, because the sidecar has the pool's.",
+    remedy="Nothing.",
+)
+ENGINE_PORT_KEPT = Rule(
+    "engine-port-kept",
+    "info",
+    "The engine keeps its port beside the sidecar.",
+    remedy="Nothing.",
+)
+SIDECAR_LEFT_OUT = Rule(
+    "sidecar-left-out",
+    "info",
+    "Something sends prompts to the prefill pods.",
+    remedy="Enable the sidecar, unless the engine does it.",
+)
+SIDECAR_IN_TEMPLATE = Rule(
+    "sidecar-in-template",
+    "info",
+    "The template has a routing sidecar of its own.",
+    remedy="Nothing.",
+)
+SIDECAR_PORT_TAKEN = Rule(
+    "sidecar-port-taken",
+    "warning",
+    "Sidecar and engine listen on different ports.",
+    remedy="Give the engine another `--port`.",
+)
+ARGUMENT_SPLIT = Rule(
+    "argument-split",
+    "info",
+    "An argument was split into words to be read.",
+    remedy="Nothing.",
+)
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
 POD_IP_ENV = "POD_IP"
@@ -120,7 +219,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = offloading_of(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):
-        found = [error("kv-transfer-unreadable", at, f"{engine.transfer_flag} {connector}")]
+        found = [error(KV_TRANSFER_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
         return Transfer(), found if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
@@ -128,7 +227,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         if offloading is not None:
             twice.append(
                 error(
-                    "kv-transfer-set-twice",
+                    KV_TRANSFER_SET_TWICE,
                     ctx.at("kvCacheOffloading"),
                     f"the engine's arguments hold {engine.transfer_flag} ({connector.name}) "
                     "already; remove one of them",
@@ -140,7 +239,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         if engine is not None and offloading is not None:
             way = engine.transfer(command, None, offloading)
         message = "no KV cache goes from prefill to decode: decode computes every prompt again"
-        return way, [warning("kv-transfer-disabled", (*field, "enabled"), message)]
+        return way, [warning(KV_TRANSFER_DISABLED, (*field, "enabled"), message)]
     if args is not None:
         return _generated(ctx.role.component_type, args, command, field, offloading)
     if ctx.pairing is None:
@@ -151,14 +250,14 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         flags = " or ".join(f"{each.transfer_flag} ({each.title})" for each in ENGINES.values())
         return Transfer(), [
             warning(
-                "kv-transfer-unreadable",
+                KV_TRANSFER_UNREADABLE,
                 at,
                 f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
             )
         ]
     return Transfer(), [
         error(
-            "kv-transfer-missing",
+            KV_TRANSFER_MISSING,
             at,
             f"{engine.transfer_flag} is missing, without which no KV cache goes from prefill to "
             f"decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
@@ -170,7 +269,7 @@ def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
     for name in _EXPLICIT:
         if getattr(args, name) is not None:
             yield error(
-                "kv-transfer-set-twice",
+                KV_TRANSFER_SET_TWICE,
                 (*field, KvTransferArgs.model_fields[name].alias or name),
                 "the engine's arguments state it already; remove one of them",
             )
@@ -188,7 +287,7 @@ def _generated(
             f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
             "arguments yourself"
         )
-        return Transfer(), [error("engine-unknown", field, message)]
+        return Transfer(), [error(ENGINE_UNKNOWN, field, message)]
     asked = TransferRequest(
         prefills=component_type is ComponentType.PREFILLER,
         connector=args.connector,
@@ -208,10 +307,10 @@ def _events(
         return [], []
     if command.engine is None:
         message = "needs an engine that is known: vLLM or SGLang"
-        return [], [error("engine-unknown", field, message)]
+        return [], [error(ENGINE_UNKNOWN, field, message)]
     if command.has(KV_EVENTS_FLAG):
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
-        return [], [error("kv-events-set-twice", field, message)]
+        return [], [error(KV_EVENTS_SET_TWICE, field, message)]
     topic = args.topic
     said: list[Finding] = []
     at = (*field, "topic")
@@ -219,14 +318,14 @@ def _events(
         served = command.served_names
         if served is None:
             message = "is required: the model's name cannot be read here"
-            return [], [error("kv-events-topic-required", at, message)]
+            return [], [error(KV_EVENTS_TOPIC_REQUIRED, at, message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
         if len(set(served)) > 1:
             # The endpoint picker looks events up by the name that a request asks for.
             others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
             said.append(
                 warning(
-                    "kv-events-topic-incomplete",
+                    KV_EVENTS_TOPIC_INCOMPLETE,
                     at,
                     f"names one model, by default {served[0]}: pickers find no events for requests "
                     f"that ask for {others}; state the topic, or serve one name",
@@ -234,7 +333,7 @@ def _events(
             )
     if topic.count("@") != 2:
         message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
-        said.append(info("kv-events-topic-unread", at, message))
+        said.append(info(KV_EVENTS_TOPIC_UNREAD, at, message))
     return [command.engine.events_argument(args.endpoint, topic)], said
 
 
@@ -255,18 +354,18 @@ def _decode_side(
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return plan, [], [*found, error("engine-port-of-pool", (*field, "enginePort"), message)]
+        return plan, [], [*found, error(ENGINE_PORT_OF_POOL, (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
         if args.engine_port is None and own == pool:
-            found.append(error("engine-not-movable", at, _immovable(pool, why_unknown(command))))
+            found.append(error(ENGINE_NOT_MOVABLE, at, _immovable(pool, why_unknown(command))))
     if own == pool and moves:
         message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
-        found.append(info("engine-moved", at, message))
+        found.append(info(ENGINE_MOVED, at, message))
     elif own == engine:
         message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
-        found.append(info("engine-port-kept", at, message))
+        found.append(info(ENGINE_PORT_KEPT, at, message))
     moved_from = frozenset({own, pool} - {engine})
     plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
     return plan, moves, found
@@ -275,16 +374,16 @@ def _decode_side(
 def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator[Finding]:
     if brought is None:
         yield info(
-            "sidecar-left-out",
+            SIDECAR_LEFT_OUT,
             ctx.at("kvTransfer", "sidecar", "enabled"),
             "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
         )
         return
     message = f"container {brought} is the sidecar: none is added, the engine stays"
-    yield info("sidecar-in-template", ctx.at(), message)
+    yield info(SIDECAR_IN_TEMPLATE, ctx.at(), message)
     if engine == pool:
         yield warning(
-            "sidecar-port-taken",
+            SIDECAR_PORT_TAKEN,
             ctx.at(),
             f"container {brought} listens on port {pool}, and so does the engine, as far as its "
             "arguments say; give it another --port",
@@ -322,10 +421,10 @@ def _edited(
             return pods, []
         flags = ", ".join(each.names[0] for each in arguments)
         message = f"{flags} cannot be set in it: {problem}; write the command as a list"
-        return pods, [error("command-not-editable", leader.command_path, message)]
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     note = edited.note if edited is not None else None
-    found = [info("argument-split", leader.command_path, note)] if note else []
+    found = [info(ARGUMENT_SPLIT, leader.command_path, note)] if note else []
     if worker is not None:
         try:
             pods = pods.put(worker.with_arguments(worker_arguments))

@@ -9,9 +9,34 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
 from fusioninfer_pulumi.engines.command import read_command, serving_port
 from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
-from fusioninfer_pulumi.findings import LIFT, Finding, error, info
+from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error, info
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+
+WORKER_COMMAND_LOST = Rule(
+    "worker-command-lost",
+    "error",
+    "A worker's command is not replaced by a launcher.",
+    remedy="Remove the command, or set `launcher: none`.",
+)
+NOT_LAUNCHABLE = Rule(
+    "not-launchable",
+    "error",
+    "The container's command line is known, so that it can be started on several nodes.",
+    remedy="Write `command`, or set `launcher: none`.",
+)
+WORKERS_DO_NOT_SERVE = Rule(
+    "workers-do-not-serve",
+    "info",
+    "Workers of a replica have no probes, hooks and ports of the leader.",
+    remedy="Nothing: they serve no requests.",
+)
+OUTPUT_IN_COMMAND = Rule(
+    "output-in-command",
+    "error",
+    "A command line that is read holds no Output.",
+    remedy="Use a plain value.",
+)
 
 #: What a worker pod's serving container does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
@@ -54,11 +79,11 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
                 "would be lost: launcher ray starts ray on the workers; remove the command, or use "
                 "launcher: none and write both commands"
             )
-            return pods, [error("worker-command-lost", worker.command_path, message)]
+            return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
         edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
-        return pods, [error("not-launchable", leader.command_path, str(problem))]
+        return pods, [error(NOT_LAUNCHABLE, leader.command_path, str(problem))]
 
 
 def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -85,7 +110,7 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     lost = [key for key in LEADER_ONLY if worker.own.get(key)]
     if lost:
         message = f"worker pods do not get {', '.join(lost)}: only the leader of a replica serves"
-        findings = [info("workers-do-not-serve", worker.container_path, message)]
+        findings = [info(WORKERS_DO_NOT_SERVE, worker.container_path, message)]
     trimmed = worker.with_container(
         lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
     )
@@ -99,4 +124,4 @@ def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
     for key in ("command", "args"):
         if contains_output(leader.own.get(key)):
             for at in output_paths(leader.own[key], (*leader.container_path, key)):
-                yield error("output-in-command", at, LIFT)
+                yield error(OUTPUT_IN_COMMAND, at, LIFT)

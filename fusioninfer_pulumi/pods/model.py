@@ -24,7 +24,7 @@ from fusioninfer_pulumi.engines.served_model import (
     model_arguments,
     model_contradictions,
 )
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.containers import (
     free_name,
@@ -34,6 +34,20 @@ from fusioninfer_pulumi.kube.containers import (
 )
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+
+MODEL_PATH_TAKEN = Rule(
+    "model-path-taken",
+    "error",
+    "No volume is mounted where the model is.",
+    remedy="Remove the mount, or set `model.mountPath`.",
+)
+MODEL_VARIABLE_TAKEN = Rule(
+    "model-variable-taken",
+    "error",
+    "A variable that `model` sets is not set by the container.",
+    remedy="Remove it.",
+)
 
 Manifest = dict[str, Any]
 
@@ -312,7 +326,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
     for mount in files.mounts:
         if mounted(pod.container, mount["mountPath"]) is not None:
             yield error(
-                "model-path-taken",
+                MODEL_PATH_TAKEN,
                 (*pod.container_path, "volumeMounts"),
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",
@@ -321,7 +335,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
     for variable in files.env:
         if variable["name"] in existing:
             yield error(
-                "model-variable-taken",
+                MODEL_VARIABLE_TAKEN,
                 (*pod.container_path, "env"),
                 f"{variable['name']} is set by the service's model; remove one",
             )
@@ -334,7 +348,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
         what = "fetched" if not wanted.model.startswith("/") else f"read from {wanted.model}"
         return pod, [
             warning(
-                "engine-unknown",
+                ENGINE_UNKNOWN,
                 pod.command_path,
                 "the container's program is neither vLLM nor SGLang: it is not told which model to "
                 f"serve, which has to be {what}",
@@ -352,7 +366,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     except EditError as problem:
         return pod, [
             error(
-                "command-not-editable",
+                COMMAND_NOT_EDITABLE,
                 pod.command_path,
                 f"the model cannot be named in it: {problem}; write the command as a list",
             )

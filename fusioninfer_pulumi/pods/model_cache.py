@@ -20,14 +20,49 @@ from fusioninfer_pulumi.api.model import (
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import serving
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.checks import variable_findings
 from fusioninfer_pulumi.pods.model import ModelFiles, cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.pods.rules import NAME_TOO_LONG
 from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
+
+IMAGE_VOLUME_FEATURE_GATE = Rule(
+    "image-volume-feature-gate",
+    "info",
+    "The cluster has image volumes.",
+    remedy="Use Kubernetes 1.35, or the feature gate ImageVolume.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#image",
+)
+MODEL_FETCHED_BY_EACH_POD = Rule(
+    "model-fetched-by-each-pod",
+    "info",
+    "The model is kept in a cache.",
+    remedy="Set `model.cache` to download it once.",
+)
+CACHE_BELOW_MODEL_SIZE = Rule(
+    "cache-below-model-size",
+    "error",
+    "The claim of the cache is not smaller than the model.",
+    remedy="Raise `model.cache.storage.size`.",
+)
+ACCESS_MODE_FOR_ONE_POD = Rule(
+    "access-mode-for-one-pod",
+    "error",
+    "A claim that several pods mount is not ReadWriteOncePod.",
+    remedy="Use another access mode.",
+    source="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes",
+)
+ACCESS_MODE_FOR_ONE_NODE = Rule(
+    "access-mode-for-one-node",
+    ("error", "warning"),
+    "A claim that pods of several nodes mount has an access mode for several nodes.",
+    remedy="Use ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own.",
+    source="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes",
+)
 
 Manifest = dict[str, Any]
 
@@ -154,7 +189,7 @@ def _findings(
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
     if files.images:
         yield info(
-            "image-volume-feature-gate",
+            IMAGE_VOLUME_FEATURE_GATE,
             ("model", "uri"),
             "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
             "feature gate ImageVolume, and by default from 1.35 on",
@@ -162,14 +197,14 @@ def _findings(
     pods = groups * sum(role.replicas * role.nodes for role in roles)
     if files.fetched and pods > 1:
         message = f"each of {pods} pods fetches the files for itself; a cache keeps them"
-        yield info("model-fetched-by-each-pod", ("model",), message)
+        yield info(MODEL_FETCHED_BY_EACH_POD, ("model",), message)
     cache = model.cache
     if cache is None:
         return
     job = names.model_warm_up(service, "0" * DIGEST_LENGTH)
     if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
         yield error(
-            "name-too-long",
+            NAME_TOO_LONG,
             ("model", "cache", "warmUp"),
             f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
             f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
@@ -184,7 +219,7 @@ def _room(claim: Any, model: Any) -> Iterator[Finding]:
     """Refuses a claim that does not hold the model, whose files it holds once."""
     if quantity.parse(claim) < quantity.parse(model):
         yield error(
-            "cache-below-model-size",
+            CACHE_BELOW_MODEL_SIZE,
             ("model", "cache", "storage", "size"),
             f"{claim} is less than the model, which has {model} (model.size); raise it",
         )
@@ -197,15 +232,15 @@ def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -
         return
     if AccessMode.READ_WRITE_ONCE_POD in given:
         message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
-        yield error("access-mode-for-one-pod", at, message)
+        yield error(ACCESS_MODE_FOR_ONE_POD, at, message)
     elif AccessMode.READ_ONLY_MANY in given:
         return
     elif any(role.nodes > 1 for role in roles):
         message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
-        yield error("access-mode-for-one-node", at, message)
+        yield error(ACCESS_MODE_FOR_ONE_NODE, at, message)
     else:
         yield warning(
-            "access-mode-for-one-node",
+            ACCESS_MODE_FOR_ONE_NODE,
             at,
             f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
         )

@@ -6,9 +6,24 @@ import re
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.engines.flags import flag_value, last_values
-from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
+
+FILE_NOT_MOUNTED = Rule(
+    "file-not-mounted",
+    "warning",
+    "A volume of the container holds the files that arguments name.",
+    remedy="Mount the volume that holds them.",
+    source="the path is outside of what docker/Dockerfile of the engines fills",
+)
+MODEL_NOT_DOWNLOADED = Rule(
+    "model-not-downloaded",
+    "warning",
+    "A container that may not download its model has a volume with it.",
+    remedy="Remove the variable, or mount the model.",
+    source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
+)
 
 #: Flags of a file or folder that has to be there.
 _FLAGS = (
@@ -35,7 +50,7 @@ def named_file_findings(pods: RolePods) -> Iterator[Finding]:
             continue
         if not _held(pods, path):
             message = f"no volume of the container holds {path}, nor does its image; mount one"
-            yield warning("file-not-mounted", pods.leader.command_path, message)
+            yield warning(FILE_NOT_MOUNTED, pods.leader.command_path, message)
 
 
 def _offline(pods: RolePods) -> Iterator[Finding]:
@@ -53,7 +68,7 @@ def _offline(pods: RolePods) -> Iterator[Finding]:
         if on and each.get("name") in _OFFLINE:
             at = (*pods.leader.container_path, "env", index)
             message = f"with {each['name']} {model} is not downloaded, and no volume holds it"
-            yield warning("model-not-downloaded", at, message)
+            yield warning(MODEL_NOT_DOWNLOADED, at, message)
             return
 
 

@@ -10,10 +10,31 @@ from fusioninfer_pulumi.engines.editing import EditError, missing
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
 from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV
 from fusioninfer_pulumi.engines.parallelism import Sizes, contradictions
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+
+REPLICA_PODS_DERIVED = Rule(
+    "replica-pods-derived",
+    "info",
+    "The number of pods of a replica follows from `parallelism`.",
+    remedy="Nothing.",
+)
+DATA_RPC_PORT_WITHOUT_EFFECT = Rule(
+    "data-rpc-port-without-effect",
+    "warning",
+    "`dataRPCPort` belongs to a replica of several pods.",
+    remedy="Remove it.",
+)
+ARGUMENTS_UNREADABLE = Rule(
+    "arguments-unreadable",
+    "warning",
+    "Arguments that may contradict a field can be read.",
+    remedy="Write them in plain text.",
+)
 
 _POD_IP = {"name": LEADER_ADDRESS_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
@@ -27,7 +48,7 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if command.engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         message = f"{message}; write the arguments yourself, with multinode"
-        return pods, [error("engine-unknown", at, message)]
+        return pods, [error(ENGINE_UNKNOWN, at, message)]
     findings = list(_shortage(at, pods, ctx))
     findings += _unfit(at, args, ctx, command, command.engine)
     explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
@@ -40,7 +61,7 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             findings += found
     counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
     if not counted and ctx.nodes > 1:
-        findings.append(info("replica-pods-derived", at, _pods(args)))
+        findings.append(info(REPLICA_PODS_DERIVED, at, _pods(args)))
     return _addressed(pods, ctx), findings
 
 
@@ -83,7 +104,7 @@ def _shortage(at: Location, pods: Pods, ctx: Context) -> Iterator[Finding]:
             continue
         said = shortage(ctx.role, pods.engine_command, accelerators(pod.template))
         if said is not None:
-            yield error("accelerators-too-few", at, said)
+            yield error(ACCELERATORS_TOO_FEW, at, said)
             return
 
 
@@ -96,10 +117,10 @@ def _unfit(
     yield from (each.under(*at) for each in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
-        yield warning("data-rpc-port-without-effect", (*at, "dataRPCPort"), message)
+        yield warning(DATA_RPC_PORT_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
     if not command.readable:
         yield warning(
-            "arguments-unreadable",
+            ARGUMENTS_UNREADABLE,
             at,
             "arguments that cannot be read here may contradict it: the engine takes the last of "
             "two",
@@ -143,7 +164,7 @@ def _completed(
     except EditError as problem:
         text = " ".join(word for each in added for word in each.words)
         message = f"{text} cannot be added to it: {problem}; write the command as a list"
-        return pod, [error("command-not-editable", pod.command_path, message)]
+        return pod, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]
 
 
 def _addressed(pods: Pods, ctx: Context) -> Pods:

@@ -19,10 +19,59 @@ from fusioninfer_pulumi.engines.engine import (
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.engines.ports import local_ranks
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
+
+PORTS_CLASH = Rule(
+    "ports-clash",
+    ("error", "warning"),
+    "Two servers of a pod listen on different ports; ranks take ports in a row.",
+    remedy="Change one of the ports.",
+)
+ENGINE_ON_SOCKET_FILE = Rule(
+    "engine-on-socket-file",
+    "error",
+    "The engine serves on a port.",
+    remedy="Remove `--uds`.",
+    source="https://docs.vllm.ai/en/stable/cli/serve/",
+)
+ENGINE_ON_LOOPBACK = Rule(
+    "engine-on-loopback",
+    ("error", "warning"),
+    "The engine serves on an address that other pods reach.",
+    remedy="Write `--host 0.0.0.0`, which SGLang needs in any case.",
+    source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
+)
+PROBE_PORT_NOT_NAMED = Rule(
+    "probe-port-not-named",
+    "error",
+    "A probe or hook names a port of its own container.",
+    remedy="Name one of its ports, or write the number.",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
+)
+PROBE_PORT_NOT_SERVED = Rule(
+    "probe-port-not-served",
+    ("error", "warning"),
+    "A probe or hook asks a port that something in the pod listens on.",
+    remedy="Write the port that the engine serves on.",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
+)
+HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
+    "host-network-without-cluster-dns",
+    "warning",
+    "Workers on their node's network find their leader by the cluster's DNS.",
+    remedy="Add `dnsPolicy` with the value `ClusterFirstWithHostNet`.",
+    source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
+)
+HOST_PORT_NOT_DECLARED = Rule(
+    "host-port-not-declared",
+    "warning",
+    "Pods on their node's network declare the port that they listen on, so that no node gets two.",
+    remedy="Declare it in `ports`.",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/",
+)
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
@@ -150,7 +199,7 @@ def _clashes(listeners: Sequence[Listener]) -> Iterator[Finding]:
             continue
         say = error if one.sure and other.sure else warning
         yield say(
-            "ports-clash",
+            PORTS_CLASH,
             other.at,
             f"{_ports(other)} for {other.what}: in the same pod {one.what} listens on "
             f"{_ports(one)}; change one of them",
@@ -175,7 +224,7 @@ def _unreachable(pods: RolePods) -> Iterator[Finding]:
     at = leader.command_path
     if engine.socket_flag is not None and command.has(engine.socket_flag):
         yield error(
-            "engine-on-socket-file",
+            ENGINE_ON_SOCKET_FILE,
             at,
             f"{engine.socket_flag} makes {engine.title} serve on a file and on no port, where "
             "nothing reaches it; remove it",
@@ -191,7 +240,7 @@ def _unreachable(pods: RolePods) -> Iterator[Finding]:
     say = error if explicit is not None else warning
     said = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
     yield say(
-        "engine-on-loopback",
+        ENGINE_ON_LOOPBACK,
         at,
         f"with {said} it serves inside of its pod alone, where neither gateway nor probes reach "
         f"it; write {HOST_FLAG} 0.0.0.0",
@@ -238,7 +287,7 @@ def _probes(
                 if isinstance(port, str) and port not in named:
                     have = f"; it has {', '.join(named)}" if named else ""
                     yield error(
-                        "probe-port-not-named",
+                        PROBE_PORT_NOT_NAMED,
                         here,
                         f'no port of the container is called "{port}"{have}: name one of its ports',
                     )
@@ -275,7 +324,7 @@ def _answered(
     listeners: Sequence[Listener],
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    rule = "probe-port-not-served"
+    rule = PROBE_PORT_NOT_SERVED
     others = dict(_beside(pod))
     declared = {each.get("containerPort") for each in pod.own.get("ports") or ()}
     if not pod.leads:
@@ -321,7 +370,7 @@ def _without_cluster_dns(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if spec.get("hostNetwork") is True and spec.get("dnsPolicy") in (None, "ClusterFirst"):
         path = (pods.worker or pods.leader).path
         yield warning(
-            "host-network-without-cluster-dns",
+            HOST_NETWORK_WITHOUT_CLUSTER_DNS,
             (*path, "spec", "hostNetwork"),
             "pods on their node's network do not find their leader by its name, which only the "
             "cluster's DNS knows; add dnsPolicy: ClusterFirstWithHostNet",
@@ -345,7 +394,7 @@ def host_network_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator
         declared = {each.get("containerPort") for each in pods.leader.container.get("ports") or ()}
         if same > 1 and port not in declared:
             yield warning(
-                "host-port-not-declared",
+                HOST_PORT_NOT_DECLARED,
                 (*pods.leader.path, "spec", "hostNetwork"),
                 f"{same} pods listen on port {port} of their nodes, and two on one node fail; "
                 f"declare containerPort: {port}, and the scheduler keeps them apart",

@@ -7,26 +7,119 @@ from itertools import product
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, KvConnector
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
 
-_Say = Callable[[str, Location, str], Finding]
+PAIRED_MODELS_DIFFER = Rule(
+    "paired-models-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same model.",
+    remedy="Write the same model in both roles.",
+    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
+)
+PAIRED_RELEASES_DIFFER = Rule(
+    "paired-releases-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same release of the engine.",
+    remedy="Use one image.",
+    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
+)
+PAIRED_DTYPES_DIFFER = Rule(
+    "paired-dtypes-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same data type.",
+    remedy="Write the same `--dtype` in both roles.",
+    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
+)
+PAIRED_CACHE_DTYPES_DIFFER = Rule(
+    "paired-cache-dtypes-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same data type of the KV cache.",
+    remedy="Write the same `--kv-cache-dtype` in both roles.",
+    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
+)
+PAIRED_QUANTIZATIONS_DIFFER = Rule(
+    "paired-quantizations-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same quantization.",
+    remedy="Write the same `--quantization` in both roles.",
+    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
+)
+BLOCK_SIZES_DIFFER = Rule(
+    "block-sizes-differ",
+    ("error", "warning"),
+    "Prefill and decode have the same block size of the KV cache.",
+    remedy="Give `--block-size` the same value in all roles.",
+)
+PAIRED_REVISIONS_DIFFER = Rule(
+    "paired-revisions-differ",
+    "warning",
+    "Prefill and decode load one revision of the model.",
+    remedy="Give both the same `--revision`.",
+    source="the KV cache of other weights is another one",
+)
+PAIRED_TOKENIZERS_DIFFER = Rule(
+    "paired-tokenizers-differ",
+    "warning",
+    "Prefill and decode have one tokenizer.",
+    remedy="Give both the same.",
+    source="prompts are compared by their tokens",
+)
+PREFILL_WITHOUT_DECODE = Rule(
+    "prefill-without-decode",
+    ("error", "warning"),
+    "A prefill role stands beside a decode role.",
+    remedy="Add a role of componentType decoder.",
+)
+DECODE_WITHOUT_PREFILL = Rule(
+    "decode-without-prefill",
+    ("error", "warning"),
+    "A decode role stands beside a prefill role.",
+    remedy="Add a role of componentType prefiller.",
+)
+PAIRED_SIZES_UNSUPPORTED = Rule(
+    "paired-sizes-unsupported",
+    ("error", "warning"),
+    "The parallel sizes of prefill and decode fit each other.",
+    remedy="Change one of them as the message says.",
+)
+PAIRED_SERVED_NAMES_DIFFER = Rule(
+    "paired-served-names-differ",
+    ("error", "warning"),
+    "Prefill and decode serve the same names.",
+    remedy="Give both the same `--served-model-name`.",
+)
+KV_TRANSFER_WRONG_WAY = Rule(
+    "kv-transfer-wrong-way",
+    ("error", "warning"),
+    "KV caches go from prefillers to decoders.",
+    remedy="Correct `kv_role` in the role's arguments.",
+    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
+)
+KV_TRANSFER_DIFFERS = Rule(
+    "kv-transfer-differs",
+    ("error", "warning"),
+    "Prefill and decode hand the KV cache over in the same way.",
+    remedy="Use one engine and one connector in all roles.",
+)
+
+_Say = Callable[[Rule, Location, str], Finding]
 #: Rules by what differs, as `Engine.must_agree` calls it.
 _RULES = {
-    "model": "paired-models-differ",
-    "release": "paired-releases-differ",
-    "dtype": "paired-dtypes-differ",
-    "cache dtype": "paired-cache-dtypes-differ",
-    "quantization": "paired-quantizations-differ",
-    "block size": "block-sizes-differ",
-    "revision": "paired-revisions-differ",
-    "tokenizer": "paired-tokenizers-differ",
+    "model": PAIRED_MODELS_DIFFER,
+    "release": PAIRED_RELEASES_DIFFER,
+    "dtype": PAIRED_DTYPES_DIFFER,
+    "cache dtype": PAIRED_CACHE_DTYPES_DIFFER,
+    "quantization": PAIRED_QUANTIZATIONS_DIFFER,
+    "block size": BLOCK_SIZES_DIFFER,
+    "revision": PAIRED_REVISIONS_DIFFER,
+    "tokenizer": PAIRED_TOKENIZERS_DIFFER,
 }
 #: Rules of a role without its other half.
 _ALONE = {
-    ComponentType.PREFILLER: ("decoder", "prefill-without-decode"),
-    ComponentType.DECODER: ("prefiller", "decode-without-prefill"),
+    ComponentType.PREFILLER: ("decoder", PREFILL_WITHOUT_DECODE),
+    ComponentType.DECODER: ("prefiller", DECODE_WITHOUT_PREFILL),
 }
 #: Names of one type; `fp8` is `fp8_e4m3` on all accelerators that have it.
 _SAME = {
@@ -98,7 +191,7 @@ def _pair(
         say = error if paired else warning
         flag = engine.size_flags["tensor"][0]
         message = f"its {flag} does not fit that of role {first.role.name}: {why}; give both one"
-        yield say("paired-sizes-unsupported", second.at(), message)
+        yield say(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
 
 
 def _names(
@@ -113,7 +206,7 @@ def _names(
     # Requests keep the name of their model on their way to the prefiller.
     say: _Say = error if refused and len(missing) == len(served[1]) else warning
     yield say(
-        "paired-served-names-differ",
+        PAIRED_SERVED_NAMES_DIFFER,
         decoder[0].at(),
         f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
         "same --served-model-name",
@@ -159,7 +252,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         wrong = _WRONG_WAY[ctx.role.component_type]
         if setup.role in wrong and setup.side_channel is None:
             yield say(
-                "kv-transfer-wrong-way",
+                KV_TRANSFER_WRONG_WAY,
                 ctx.at(),
                 f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
                 "goes from prefillers to decoders",
@@ -170,7 +263,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         engines = (_engine_name(pods), _engine_name(wanted_pods))
         if engines[0] != engines[1] or setup.transfers != wanted.transfers:
             yield say(
-                "kv-transfer-differs",
+                KV_TRANSFER_DIFFERS,
                 ctx.at(),
                 f"hands its KV cache over by {setup.name} ({engines[0]}), role "
                 f"{first.role.name} by {wanted.name} ({engines[1]}); all "

@@ -21,11 +21,36 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar import (
 )
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import free_name
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.pod import Context, Pods
+
+SIDECAR_PROTOCOL_UNKNOWN = Rule(
+    "sidecar-protocol-unknown",
+    "warning",
+    "The protocol of the sidecar fits the engine's KV connector.",
+    remedy="Check the sidecar's `--connector` or `--kv-connector`.",
+)
+SIDECAR_PROTOCOL_UNSUPPORTED = Rule(
+    "sidecar-protocol-unsupported",
+    "error",
+    "The sidecar's release has the protocol.",
+    remedy="Use another image or protocol.",
+)
+SIDECAR_SERVES_HTTPS = Rule(
+    "sidecar-serves-https",
+    "warning",
+    "The sidecar serves plain HTTP on the pool's port.",
+    remedy="Remove `--secure-proxy`.",
+)
+PREFILL_CERTIFICATES = Rule(
+    "prefill-certificates",
+    "info",
+    "The certificates of prefill pods hold for their addresses.",
+    remedy="Check them, or skip the verification.",
+)
 
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
@@ -154,14 +179,14 @@ def _protocol(
                 f"no protocol of the sidecar is known to fit {setup.name}, so it speaks "
                 f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
             )
-            return release.connectors[0], [warning("sidecar-protocol-unknown", at, message)]
+            return release.connectors[0], [warning(SIDECAR_PROTOCOL_UNKNOWN, at, message)]
     chosen = chosen or release.connectors[0]
     if chosen not in release.connectors:
         message = (
             f"the sidecar of {family.name} does not speak {chosen}, only "
             f"{', '.join(release.connectors)}"
         )
-        return chosen, [error("sidecar-protocol-unsupported", at, message)]
+        return chosen, [error(SIDECAR_PROTOCOL_UNSUPPORTED, at, message)]
     return chosen, []
 
 
@@ -178,14 +203,14 @@ def _advice(
 ) -> Iterator[Finding]:
     if secure:
         yield warning(
-            "sidecar-serves-https",
+            SIDECAR_SERVES_HTTPS,
             at,
             "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
             "HTTP to the pods of a pool",
         )
     if prefill_https and not has_flag(own, "--tls-insecure-skip-verify"):
         yield info(
-            "prefill-certificates",
+            PREFILL_CERTIFICATES,
             at,
             "prefill pods serve HTTPS: their certificates must hold for their addresses, or add "
             "--tls-insecure-skip-verify=prefiller",

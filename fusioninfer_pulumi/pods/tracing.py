@@ -12,9 +12,29 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
+
+ENGINE_NOT_TRACED = Rule(
+    "engine-not-traced",
+    "info",
+    "The engine is told to trace.",
+    remedy="Write the flags into the arguments, or set `tracing.engines: false`.",
+)
+PICKER_TRACES_WITHOUT_TLS = Rule(
+    "picker-traces-without-tls",
+    "error",
+    "The picker sends traces as its endpoint says.",
+    remedy="Use `http`, or set `tracing.picker: false`.",
+)
+TRACING_WITHOUT_EFFECT = Rule(
+    "tracing-without-effect",
+    "warning",
+    "Tracing traces something.",
+    remedy="Remove it, or switch engines or picker on.",
+)
 
 Variable = Mapping[str, str]
 
@@ -46,7 +66,7 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if engine is None or arguments is None:
         name = engine.name if engine is not None else "the program"
         note = info(
-            "engine-not-traced",
+            ENGINE_NOT_TRACED,
             ctx.at(),
             f"{name} is not told to trace: the library knows no flags for that; write them into "
             "the arguments, or set tracing.engines to false",
@@ -63,7 +83,7 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
                     f"{arguments[0].names[0]} cannot be set in it: {problem}; write the command as "
                     "a list, or set tracing.engines to false"
                 )
-                return pods, [error("command-not-editable", leader.command_path, message)]
+                return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
             # A worker may run nothing but ray.
         pods = pods.put(traced.with_container(lambda each: with_env(each, variables)))
     findings = [each.at(*leader.command_path) for each in engine.check_tracing(command)]
@@ -80,11 +100,11 @@ def epp_findings(
     secured = args.endpoint.startswith("https://")
     if picked and family is not None and secured and not family.traces_tls:
         yield error(
-            "picker-traces-without-tls",
+            PICKER_TRACES_WITHOUT_TLS,
             ("tracing", "endpoint"),
             f"{family.name} sends traces without TLS, whatever the endpoint says; use http, or "
             "set tracing.picker to false",
         )
     if not picked and not has_roles:
         message = "has no effect: neither a picker nor an engine traces"
-        yield warning("tracing-without-effect", ("tracing",), message)
+        yield warning(TRACING_WITHOUT_EFFECT, ("tracing",), message)

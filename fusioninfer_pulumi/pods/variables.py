@@ -8,8 +8,30 @@ from typing import Any
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.variables import REFERENCE, SHELL_VARIABLE
-from fusioninfer_pulumi.findings import Finding, Location, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.pods.build import RolePods
+
+VARIABLE_NOT_DEFINED = Rule(
+    "variable-not-defined",
+    "warning",
+    "The container has the variables that its command line refers to.",
+    remedy="Add them to `env`.",
+    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
+)
+SHELL_VARIABLE_WITHOUT_SHELL = Rule(
+    "shell-variable-without-shell",
+    "warning",
+    "Words that no shell reads have no variables of a shell.",
+    remedy="Write $(NAME), which the kubelet replaces.",
+    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
+)
+VARIABLE_DEFINED_LATER = Rule(
+    "variable-defined-later",
+    "warning",
+    "A variable refers to those before it alone.",
+    remedy="Move the other variable up.",
+    source="https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/",
+)
 
 #: Variables that pods get beside their own: LeaderWorkerSet's, and those of Services.
 _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
@@ -44,7 +66,7 @@ def _words(
                     f"the container has no variable {name}, so the program gets $({name}) as it "
                     "stands; add it to env"
                 )
-                yield warning("variable-not-defined", here, message)
+                yield warning(VARIABLE_NOT_DEFINED, here, message)
         whole = SHELL_VARIABLE.fullmatch(word.partition("=")[2] or word)
         if whole is not None:
             message = (
@@ -52,7 +74,7 @@ def _words(
                 f"$({whole[1] or whole[2]}), "
                 "which the kubelet replaces"
             )
-            yield warning("shell-variable-without-shell", here, message)
+            yield warning(SHELL_VARIABLE_WITHOUT_SHELL, here, message)
 
 
 def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
@@ -66,7 +88,7 @@ def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         for name in _names(REFERENCE, value):
             if name in later and not container.get("envFrom"):
                 message = f"$({name}) stays as it stands, as {name} is defined later; move it up"
-                yield warning("variable-defined-later", (*at, "env", index, "value"), message)
+                yield warning(VARIABLE_DEFINED_LATER, (*at, "env", index, "value"), message)
 
 
 def _names(pattern: re.Pattern[str], text: str) -> list[str]:

@@ -8,7 +8,6 @@ import inspect
 import itertools
 import json
 import types
-from importlib import resources
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fusioninfer_pulumi import __version__, api
@@ -20,9 +19,10 @@ from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.prerequisites import ServingPrerequisites
 from fusioninfer_pulumi.component.prerequisites.component import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.generated import FOLDER
 
-#: Where the package holds the schema.
-PACKAGED = "schema/pulumi-package.json"
+#: Its file in `generated`.
+PACKAGED = "pulumi-package.json"
 REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
@@ -97,7 +97,7 @@ def schema_text() -> str:
 
 def packaged_schema() -> str:
     """The text of the schema in the installed package."""
-    return resources.files("fusioninfer_pulumi").joinpath(PACKAGED).read_text(encoding="utf-8")
+    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
 def _component(

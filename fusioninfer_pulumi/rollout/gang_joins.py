@@ -12,12 +12,27 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error, listed
+from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, update_order
 from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import field_location
 from fusioninfer_pulumi.topology.topology import Topology
+
+GANG_UPDATE_HELD_BACK = Rule(
+    "gang-update-held-back",
+    "error",
+    "A partition holds back no replica that the gang counts on.",
+    remedy="Leave out the partition in this update.",
+    source="Volcano 1.14.1, measured",
+)
+GANG_UPDATE_NEVER_ENDS = Rule(
+    "gang-update-never-ends",
+    "error",
+    "The strategy of an update lets the gang be complete.",
+    remedy="Use the strategy that the message names.",
+    source="Volcano 1.14.1, measured",
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +152,7 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
             roles.setdefault(member.role.name, []).append(member)
     for held in roles.values():
         yield error(
-            "gang-update-held-back",
+            GANG_UPDATE_HELD_BACK,
             field_location(held[0].role, "partition"),
             f"holds back replicas that the gang counts on: {_named(held)}. Leave the partition out "
             "for this update (docs/rollout.md)",
@@ -201,7 +216,7 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
 def _deadlock(member: _Member, late: Sequence[_Member]) -> Finding:
     ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
     return error(
-        "gang-update-never-ends",
+        GANG_UPDATE_NEVER_ENDS,
         field_location(member.role, "strategy"),
         f"{member.step.rollout.strategy.value} would never end: {member.role.name} restarts only "
         f"when gang {member.gang.pod_group} is complete, and {_named(late)} would join it later. "

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, error, listed
+from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import update_order
@@ -14,6 +14,20 @@ from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 from fusioninfer_pulumi.topology.topology import Topology
+
+LAYOUT_CHANGE_WHILE_RUNNING = Rule(
+    "layout-change-while-running",
+    "error",
+    "The layout does not change while the service runs.",
+    remedy="Create a second service, move the requests, and delete the first.",
+)
+SUBGROUP_POLICY_IMMUTABLE = Rule(
+    "subgroup-policy-immutable",
+    "error",
+    "`subGroupPolicy` of a LeaderWorkerSet does not change.",
+    remedy="Rename the role in the same update, or use AllAtOnce.",
+    source="LeaderWorkerSet's webhook",
+)
 
 
 def layout_of(own: Mapping[str, Any]) -> Layout | None:
@@ -34,7 +48,7 @@ def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
     return [
         error(
-            "layout-change-while-running",
+            LAYOUT_CHANGE_WHILE_RUNNING,
             ("layout",),
             f"{layout.value} cannot take the place of {other.value} while the service runs "
             f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
@@ -69,7 +83,7 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
         within = replicas <= rollout.max_unavailable
     if not within:
         yield error(
-            "subgroup-policy-immutable",
+            SUBGROUP_POLICY_IMMUTABLE,
             ("roles", role.position, FIELD),
             "LeaderWorkerSet does not change it after creation: "
             f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "

@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, error, info
+from fusioninfer_pulumi.findings import Finding, Rule, error, info
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateway import GROUP
 from fusioninfer_pulumi.routing.route import ParentPlan
+
+GATEWAY_LISTENERS_UNKNOWN = Rule(
+    "gateway-listeners-unknown",
+    "info",
+    "A Gateway of another namespace allows routes of this one.",
+    remedy="Check its `allowedRoutes.namespaces`, or give `gateway.refs[].listeners`.",
+    source="https://gateway-api.sigs.k8s.io/guides/multiple-ns/",
+)
+LISTENER_NOT_FOUND = Rule(
+    "listener-not-found",
+    "error",
+    "The Gateway has the listener that the route names.",
+    remedy="Correct `sectionName` or `port`.",
+)
+LISTENERS_REFUSE_ROUTE = Rule(
+    "listeners-refuse-route",
+    "error",
+    "A listener of the Gateway takes the route.",
+    remedy="Change the listener's host name, namespaces or kinds, or the route.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
 
 _HTTP = ("HTTP", "HTTPS")
 
@@ -25,7 +46,7 @@ def attachment_findings(
         if parent.listeners is None:
             if _crosses_namespaces(parent, namespace):
                 yield info(
-                    "gateway-listeners-unknown",
+                    GATEWAY_LISTENERS_UNKNOWN,
                     parent.at,
                     f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
                     f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
@@ -34,7 +55,7 @@ def attachment_findings(
             continue
         listeners = referenced_listeners(parent)
         if not listeners:
-            yield error("listener-not-found", parent.at, _no_listener(parent))
+            yield error(LISTENER_NOT_FOUND, parent.at, _no_listener(parent))
             continue
         refusals = [_refusal(parent, listener, namespace, hostnames) for listener in listeners]
         if all(refusals):
@@ -43,7 +64,7 @@ def attachment_findings(
                 for listener, reason in zip(listeners, refusals, strict=True)
             )
             yield error(
-                "listeners-refuse-route",
+                LISTENERS_REFUSE_ROUTE,
                 parent.at,
                 f"no listener of Gateway {parent.name} takes the route: {reasons}",
             )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import SplitArgs
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_overlap
@@ -17,6 +17,69 @@ from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
 from fusioninfer_pulumi.routing.route_rules import normalised_matches
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
+
+SPLIT_TO_MISSING_POOL = Rule(
+    "split-to-missing-pool",
+    ("error", "warning"),
+    "A service that gets a share has an InferencePool.",
+    remedy="Give it a router, or remove its share.",
+)
+SPLIT_MODELS_DIFFER = Rule(
+    "split-models-differ",
+    "warning",
+    "Services that share requests serve the same model names.",
+    remedy="Give both the same names.",
+)
+ROUTED_BY_DIFFERS = Rule(
+    "routed-by-differs",
+    "warning",
+    "Both services name the same route.",
+    remedy="Correct `routedBy` or `split`.",
+)
+ROUTED_BY_MISSING = Rule(
+    "routed-by-missing",
+    "warning",
+    "A service that gets a share says whose route leads to it.",
+    remedy="Set `httproute.routedBy`.",
+)
+ROUTES_CONFLICT = Rule(
+    "routes-conflict",
+    "warning",
+    "Two services do not make routes for the same requests of one Gateway.",
+    remedy="Give them different host names, paths or headers; for shares of one route set "
+    "`routedBy`.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+SPLIT_TARGET_HAS_ROUTE = Rule(
+    "split-target-has-route",
+    "info",
+    "A service that gets a share has no route of its own for them.",
+    remedy="Nothing, if you want both.",
+)
+ROUTED_BY_WITHOUT_ROUTE = Rule(
+    "routed-by-without-route",
+    "warning",
+    "The service of `routedBy` has a route.",
+    remedy="Give it a router, or name another service.",
+)
+ROUTED_BY_WITHOUT_SPLIT = Rule(
+    "routed-by-without-split",
+    "warning",
+    "The route of the other service leads here.",
+    remedy="Add this service to its `split`.",
+)
+SERVICE_IN_OTHER_NAMESPACE = Rule(
+    "service-in-other-namespace",
+    "warning",
+    "A service that gets a share is in the route's namespace.",
+    remedy="Move it, or use `backendRefs` with a ReferenceGrant.",
+)
+SERVICE_NOT_FOUND = Rule(
+    "service-not-found",
+    "warning",
+    "A service that gets a share is known.",
+    remedy="Correct the name, or read both services together.",
+)
 
 
 class RoutedService(Protocol):
@@ -137,9 +200,9 @@ class Shares:
                     at, plan, share.service, "its share of requests fails"
                 )
         elif not other.routers:
-            say: Callable[[str, Location, str], Finding] = error if share.weight else warning
+            say: Callable[[Rule, Location, str], Finding] = error if share.weight else warning
             yield say(
-                "split-to-missing-pool",
+                SPLIT_TO_MISSING_POOL,
                 at,
                 f"{other.service} has no router, so there is no InferencePool "
                 f"{names.inference_pool(other.service)}: gateways answer its share with errors; "
@@ -152,7 +215,7 @@ class Shares:
             lacking = sorted((own or set()) - (served or set()))
             if lacking and served is not None:
                 yield warning(
-                    "split-models-differ",
+                    SPLIT_MODELS_DIFFER,
                     at,
                     f"{other.service} serves {', '.join(sorted(served))}, not "
                     f"{', '.join(lacking)}: requests keep the name that they ask for, and those of "
@@ -168,7 +231,7 @@ class Shares:
                 each.service == by and _leads_to(each, other) for each in self._plans
             ):
                 yield warning(
-                    "routed-by-differs",
+                    ROUTED_BY_DIFFERS,
                     at,
                     f"{other.service} says routedBy: {by}, and this is {plan.service}",
                 )
@@ -176,13 +239,13 @@ class Shares:
             return  # whether those lead to its pool is not read
         elif route is None:
             yield warning(
-                "routed-by-missing",
+                ROUTED_BY_MISSING,
                 at,
                 f"{other.service} does not say whose route leads to it; write {_routed_by(plan)}",
             )
         elif plan.router is not None and _routes_conflict(plan.router, router):
             yield warning(
-                "routes-conflict",
+                ROUTES_CONFLICT,
                 at,
                 f"{other.service} makes a route of its own for the same requests, {route.name}: "
                 f"of two such routes the older one gets all of them; write {_routed_by(plan)} "
@@ -190,7 +253,7 @@ class Shares:
             )
         else:
             yield info(
-                "split-target-has-route",
+                SPLIT_TARGET_HAS_ROUTE,
                 at,
                 f"{other.service} gets requests by its own route, too: {route.name}",
             )
@@ -208,17 +271,17 @@ class Shares:
                 yield from self._missing_findings(at, plan, by, "no request comes")
         elif not other.routers:
             yield warning(
-                "routed-by-without-route",
+                ROUTED_BY_WITHOUT_ROUTE,
                 at,
                 f"{by} has no router, and so no route: no request comes",
             )
         elif other.router is not None and other.router.route is None:
             yield warning(
-                "routed-by-without-route", at, f"{by} makes no route itself: no request comes"
+                ROUTED_BY_WITHOUT_ROUTE, at, f"{by} makes no route itself: no request comes"
             )
         elif other.router is not None:
             yield warning(
-                "routed-by-without-split",
+                ROUTED_BY_WITHOUT_SPLIT,
                 at,
                 f"the route of {by} does not lead here: no request comes; give it split: "
                 f"[{{service: {plan.service}, weight: 0}}], or more",
@@ -240,7 +303,7 @@ class Shares:
         spaces = sorted({each.namespace for each in others if each.service == name})
         if spaces:
             yield warning(
-                "service-in-other-namespace",
+                SERVICE_IN_OTHER_NAMESPACE,
                 at,
                 f"{name} is in namespace {', '.join(spaces)}, and the name means one of this "
                 f"service's namespace {plan.namespace}: {otherwise} unless there is one, too",
@@ -250,7 +313,7 @@ class Shares:
         close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
         hint = f"; did you mean {close[0]}?" if close else ""
         yield warning(
-            "service-not-found",
+            SERVICE_NOT_FOUND,
             at,
             f"{name} is none of the services given: {otherwise} unless it is in namespace "
             f"{plan.namespace} already{hint}",
@@ -358,7 +421,7 @@ def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Fi
     taken = _matches(theirs.route)
     if host is not None and any(match in taken for match in _matches(router.route)):
         yield warning(
-            "routes-conflict",
+            ROUTES_CONFLICT,
             ("roles", router.position, "httproute"),
             f"takes the same requests for {host} as service {other.service} at one Gateway, and "
             "the older route gets them all; give it another host name, path or header",

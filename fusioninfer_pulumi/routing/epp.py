@@ -9,6 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
+from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.check import check_config
 from fusioninfer_pulumi.endpoint_pickers.config import (
@@ -36,7 +37,7 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
     group_affinity,
     group_pairing_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, errors, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
@@ -45,7 +46,39 @@ from fusioninfer_pulumi.pods.checks import credential_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
 from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
 from fusioninfer_pulumi.pods.validation.written import generated_label, written_location
+from fusioninfer_pulumi.routing.rules import NAMESPACE_OUTPUT_IN_NAME
 from fusioninfer_pulumi.topology.role import RolePlan
+
+PICKER_METRICS_OFF = Rule(
+    "picker-metrics-off",
+    "info",
+    "Somebody can read the picker's metrics.",
+    remedy="Set `endpointPicker.metrics: Authenticated`.",
+)
+PICKER_METRICS_UNAUTHENTICATED = Rule(
+    "picker-metrics-unauthenticated",
+    "warning",
+    "The picker's metrics are not open to everybody.",
+    remedy="Set `endpointPicker.metrics: Authenticated`.",
+)
+INFERENCE_OBJECTIVE_REQUIRED = Rule(
+    "inference-objective-required",
+    "info",
+    "The cluster has the kind that the picker needs.",
+    remedy="Install it.",
+)
+PICKER_STANDBY_NOT_READY = Rule(
+    "picker-standby-not-ready",
+    "info",
+    "All pods of the picker become ready.",
+    remedy="Nothing: one leads, the others stand by.",
+)
+STRATEGY_DEFAULTED = Rule(
+    "strategy-defaulted",
+    "info",
+    "The strategy is stated.",
+    remedy="Set `strategy` to choose another one.",
+)
 
 #: Where the container finds its certificate.
 CERTIFICATE_PATH = "/certificate"
@@ -206,7 +239,7 @@ def _config(
     if epp_args.threshold is not None and not intent.pairs:
         found.append(
             error(
-                "threshold-without-disaggregation",
+                THRESHOLD_WITHOUT_DISAGGREGATION,
                 (*at, "endpointPicker", "threshold"),
                 f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
                 f"{intent.strategy.value}; remove it",
@@ -234,41 +267,41 @@ def _advice(
     metrics = (*at, "endpointPicker", "metrics")
     if epp_args.metrics is MetricsMode.OFF:
         yield info(
-            "picker-metrics-off",
+            PICKER_METRICS_OFF,
             metrics,
             "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
             "and binds the picker to the ClusterRole system:auth-delegator",
         )
     elif epp_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
-            "picker-metrics-unauthenticated",
+            PICKER_METRICS_UNAUTHENTICATED,
             metrics,
             "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
     elif is_output(namespace):
         yield error(
-            "namespace-output-in-name",
+            NAMESPACE_OUTPUT_IN_NAME,
             metrics,
             "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
             "value, got a pulumi Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
-            "inference-objective-required",
+            INFERENCE_OBJECTIVE_REQUIRED,
             (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
     if epp_args.replicas > 1:
         yield info(
-            "picker-standby-not-ready",
+            PICKER_STANDBY_NOT_READY,
             (*at, "endpointPicker", "replicas"),
             "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
             "the Deployment",
         )
     if args.strategy is None and args.endpoint_picker_config is None:
         yield info(
-            "strategy-defaulted",
+            STRATEGY_DEFAULTED,
             (*at, "strategy"),
             "is not given: chosen for the roles of the service, see the plan",
         )

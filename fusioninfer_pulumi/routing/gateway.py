@@ -10,7 +10,16 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, similar, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    info,
+    shown,
+    similar,
+    warning,
+)
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.routing.gateways import (
@@ -18,6 +27,49 @@ from fusioninfer_pulumi.routing.gateways import (
     UNKNOWN,
     EppTls,
     Implementation,
+)
+
+FAILURE_MODE_UNVERIFIED = Rule(
+    "failure-mode-unverified",
+    "info",
+    "Whether the gateway reads the pool's failure mode is known.",
+    remedy="Test it.",
+)
+FAILURE_MODE_IGNORED = Rule(
+    "failure-mode-ignored",
+    ("info", "warning"),
+    "The gateway reads the pool's failure mode.",
+    remedy="Remove it, or use a gateway that reads it.",
+)
+GATEWAY_CLASS_DEFAULTED = Rule(
+    "gateway-class-defaulted",
+    "info",
+    "The GatewayClass is stated.",
+    remedy="Set `gatewayClassName`.",
+)
+OWN_GATEWAY_UNATTACHED = Rule(
+    "own-gateway-unattached",
+    "warning",
+    "The route attaches to the service's own Gateway.",
+    remedy="Remove `parentRefs`, or name the Gateway.",
+)
+PICKER_TLS_REQUIRED = Rule(
+    "picker-tls-required",
+    ("error", "warning"),
+    "The gateway and the picker agree on TLS.",
+    remedy="Remove `endpointPicker.tls.enabled`, or configure the gateway.",
+)
+GATEWAY_IMPLEMENTATION_MISSING = Rule(
+    "gateway-implementation-missing",
+    "info",
+    "The gateway software is stated, so that its extra objects are made.",
+    remedy="Set `gateway.implementation`.",
+)
+GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
+    "gateway-implementation-unknown",
+    ("info", "warning"),
+    "The gateway software is one that is known.",
+    remedy="Correct `gateway.implementation`.",
 )
 
 GROUP = "gateway.networking.k8s.io"
@@ -96,12 +148,12 @@ def failure_mode_findings(at: Location, args: RoleArgs) -> Iterator[Finding]:
     if known.honours_failure_mode is None:
         if explicit is not None:
             yield info(
-                "failure-mode-unverified", field, f"whether {known.name} reads it is not known"
+                FAILURE_MODE_UNVERIFIED, field, f"whether {known.name} reads it is not known"
             )
     elif not known.honours_failure_mode and mode is not FailureMode.FAIL_CLOSE:
         say = warning if explicit is not None else info
         yield say(
-            "failure-mode-ignored",
+            FAILURE_MODE_IGNORED,
             field,
             f"{mode.value} is ignored by {known.name}, which always drops requests while "
             "the picker does not answer (FailClose)",
@@ -122,13 +174,13 @@ def gateway_findings(
         and not (args.gateway or GatewayArgs()).gateway_class_name
     ):
         yield info(
-            "gateway-class-defaulted",
+            GATEWAY_CLASS_DEFAULTED,
             (*at, "gateway", "gatewayClassName"),
             f"is not given: {known.gateway_class}, a usual name for Envoy Gateway's, is taken",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
-            "own-gateway-unattached",
+            OWN_GATEWAY_UNATTACHED,
             (*at, "httproute", "parentRefs"),
             f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
             "remove them, or name it",
@@ -138,7 +190,7 @@ def gateway_findings(
         always = known.epp_tls is EppTls.ALWAYS
         say = error if always else warning
         yield say(
-            "picker-tls-required",
+            PICKER_TLS_REQUIRED,
             (*at, "endpointPicker", "tls", "enabled"),
             f"{known.name} speaks TLS to the picker"
             + ("; remove it" if always else ", unless it is configured otherwise"),
@@ -149,7 +201,7 @@ def _unknown_implementation(at: Location, named: str | None) -> Finding:
     listed = ", ".join(IMPLEMENTATIONS)
     if named is None:
         return info(
-            "gateway-implementation-missing",
+            GATEWAY_IMPLEMENTATION_MISSING,
             at,
             "is not given: nothing is generated beside the route; name the gateway software "
             f"where it is one of {listed}",
@@ -158,7 +210,7 @@ def _unknown_implementation(at: Location, named: str | None) -> Finding:
     hint = f"did you mean {close}?" if close else f"known: {listed}"
     say = warning if _is_misspelt(named) else info
     return say(
-        "gateway-implementation-unknown",
+        GATEWAY_IMPLEMENTATION_UNKNOWN,
         at,
         f"nothing is known of {shown(named)}, and nothing is generated beside the route; {hint}",
     )

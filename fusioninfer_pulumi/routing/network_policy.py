@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.kv_transfer import events_port
@@ -21,6 +21,28 @@ from fusioninfer_pulumi.pods.validation.metadata import label_selector
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
+
+IP_BLOCK_BESIDE_SELECTOR = Rule(
+    "ip-block-beside-selector",
+    "error",
+    "A peer of a network policy is an IP block or a selector.",
+    remedy="Make two peers of them.",
+    source="Kubernetes API validation",
+)
+IP_BLOCK_NOT_WITHIN = Rule(
+    "ip-block-not-within",
+    "error",
+    "An exception lies within its IP block.",
+    remedy="Correct it.",
+    source="Kubernetes API validation",
+)
+INVALID_NETWORK = Rule(
+    "invalid-network",
+    "error",
+    "An IP block is a network in CIDR notation.",
+    remedy="Write, for example, `10.0.0.0/8`.",
+    source="Kubernetes API validation",
+)
 
 
 def network_policies(
@@ -109,7 +131,7 @@ def _peer(at: Location, peer: Mapping[str, Any]) -> Iterator[Finding]:
     block = peer.get("ipBlock")
     if block is not None and selectors:
         message = f"excludes {selectors[0]}; write two peers"
-        yield error("ip-block-beside-selector", (*at, "ipBlock"), message)
+        yield error(IP_BLOCK_BESIDE_SELECTOR, (*at, "ipBlock"), message)
     if isinstance(block, Mapping):
         yield from _block((*at, "ipBlock"), block)
 
@@ -124,7 +146,7 @@ def _block(at: Location, block: Mapping[str, Any]) -> Iterator[Finding]:
         yield from found
         if whole is not None and inner is not None and not _inside(inner, whole):
             message = f"must be a part of cidr ({block['cidr']}), got {shown(part)}"
-            yield error("ip-block-not-within", here, message)
+            yield error(IP_BLOCK_NOT_WITHIN, here, message)
 
 
 def _network(at: Location, value: Any) -> tuple[_Network | None, list[Finding]]:
@@ -134,7 +156,7 @@ def _network(at: Location, value: Any) -> tuple[_Network | None, list[Finding]]:
         return ipaddress.ip_network(_without_zeros(value), strict=False), []
     except ValueError:
         message = f"must be a network such as 10.0.0.0/8, got {shown(value)}"
-        return None, [error("invalid-network", at, message)]
+        return None, [error(INVALID_NETWORK, at, message)]
 
 
 def _without_zeros(value: str) -> str:

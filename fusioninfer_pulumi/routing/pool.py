@@ -10,10 +10,35 @@ from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolA
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.topology.role import RolePlan
+
+ROLE_WITHOUT_REQUESTS = Rule(
+    "role-without-requests",
+    "warning",
+    "Every serving role gets requests.",
+    remedy="Choose a strategy that uses it, or remove the role.",
+)
+POOL_PORTS_DIFFER = Rule(
+    "pool-ports-differ",
+    "error",
+    "The pods of a pool serve on one port.",
+    remedy="Give the roles one port.",
+)
+POOL_PODS_SERVE_HTTPS = Rule(
+    "pool-pods-serve-https",
+    "warning",
+    "The pods of a pool serve plain HTTP.",
+    remedy="End TLS at the Gateway.",
+)
+DISAGGREGATION_ROLE_MISSING = Rule(
+    "disaggregation-role-missing",
+    "error",
+    "`pd-disaggregation` has a prefiller and a decoder.",
+    remedy="Add the role, or choose another strategy.",
+)
 
 _LEADER = "0"
 
@@ -92,7 +117,7 @@ def pool_findings(
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left_out)
         to = ", ".join(role.name for role in served)
         yield warning(
-            "role-without-requests",
+            ROLE_WITHOUT_REQUESTS,
             field,
             f"requests go to {to} only, {idle} gets none: "
             + (
@@ -104,7 +129,7 @@ def pool_findings(
     if len({role.serving.port for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.serving.port}" for role in served)
         yield error(
-            "pool-ports-differ",
+            POOL_PORTS_DIFFER,
             at,
             f"the pods of a pool serve on one port, the roles on different ones ({ports}); give "
             "them one port",
@@ -112,7 +137,7 @@ def pool_findings(
     for role in served:
         if role.serving.command.serves_https:
             yield warning(
-                "pool-pods-serve-https",
+                POOL_PODS_SERVE_HTTPS,
                 ("roles", role.position),
                 "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
                 "TLS at the Gateway",
@@ -127,14 +152,14 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
     workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
     if missing:
         yield error(
-            "disaggregation-role-missing",
+            DISAGGREGATION_ROLE_MISSING,
             field,
             f"{Strategy.PD_DISAGGREGATION.value} needs a prefiller and a decoder; there is no "
             f"{' and no '.join(missing)}",
         )
     elif workers:
         yield warning(
-            "role-without-requests",
+            ROLE_WITHOUT_REQUESTS,
             field,
             f"requests go to prefillers and decoders only, {', '.join(workers)} (worker) gets none",
         )

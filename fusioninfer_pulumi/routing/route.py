@@ -9,13 +9,87 @@ from typing import Any
 from fusioninfer_pulumi.api.gateway_rules import backend_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayRefArgs, HttpRouteArgs
-from fusioninfer_pulumi.findings import Finding, Location, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
 from fusioninfer_pulumi.routing.pool import pool_reference
+
+ROUTE_MISSING = Rule(
+    "route-missing",
+    "warning",
+    "A service with a router has a route.",
+    remedy="Add `httproute`, `gateway.refs` or `gateway: {}`.",
+)
+ROUTE_WITHOUT_GATEWAY = Rule(
+    "route-without-gateway",
+    "warning",
+    "A route has a Gateway.",
+    remedy="Set `parentRefs`, `gateway.refs` or `gateway: {}`.",
+)
+BACKEND_KIND_CORRECTED = Rule(
+    "backend-kind-corrected",
+    "info",
+    "A backend of the service's pool has kind InferencePool.",
+    remedy="Write `kind: InferencePool`.",
+)
+ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
+    "route-timeouts-unsupported",
+    "warning",
+    "The gateway takes timeouts in routes.",
+    remedy="Remove them.",
+)
+ROUTED_BY_ITSELF = Rule(
+    "routed-by-itself",
+    "error",
+    "`routedBy` names another service.",
+    remedy="Remove it, or name the other service.",
+)
+EXTERNAL_ROUTE = Rule(
+    "external-route",
+    "info",
+    "The route of a service is its own.",
+    remedy="Nothing: another service's route leads here.",
+)
+SPLIT_TO_ITSELF = Rule(
+    "split-to-itself",
+    "error",
+    "A share goes to another service.",
+    remedy="Remove it.",
+)
+SPLIT_WITHOUT_EFFECT = Rule(
+    "split-without-effect",
+    "error",
+    "`split` belongs to rules without `backendRefs`.",
+    remedy="Write weights into `backendRefs`.",
+)
+SEVERAL_POOLS_UNSUPPORTED = Rule(
+    "several-pools-unsupported",
+    ("error", "warning"),
+    "The gateway takes several pools in a rule.",
+    remedy="Give the other service a route of its own.",
+)
+SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
+    "several-pools-gateway-unknown",
+    "warning",
+    "What the gateway makes of several pools is known.",
+    remedy="Set `gateway.implementation`.",
+)
+SEVERAL_POOLS_ONE_PICKER = Rule(
+    "several-pools-one-picker",
+    "warning",
+    "The gateway asks the picker of each pool.",
+    remedy="Use a gateway that does, or routes by header.",
+    source="istio#61594",
+)
+SEVERAL_POOLS_UNTESTED = Rule(
+    "several-pools-untested",
+    "warning",
+    "What the gateway makes of several pools was tested.",
+    remedy="Test it.",
+)
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
@@ -241,7 +315,7 @@ def route_findings(
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
             yield warning(
-                "route-missing",
+                ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
                 "finds the pool; give httproute, gateway.refs or gateway: {}",
@@ -249,7 +323,7 @@ def route_findings(
         return
     if not route.parent_refs and not route.use_default_gateways:
         yield warning(
-            "route-without-gateway",
+            ROUTE_WITHOUT_GATEWAY,
             (*field, "parentRefs"),
             "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
         )
@@ -260,14 +334,14 @@ def route_findings(
                 yield from backend_findings(place, ref)
                 continue
             yield info(
-                "backend-kind-corrected",
+                BACKEND_KIND_CORRECTED,
                 place,
                 f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
                 f"the service's {names.POOL_KIND}, to which it is corrected",
             )
         if rule.written.get("timeouts") and not implementation.route_timeouts:
             yield warning(
-                "route-timeouts-unsupported",
+                ROUTE_TIMEOUTS_UNSUPPORTED,
                 (*field, "rules", index, "timeouts"),
                 f"{implementation.name} takes no timeouts in routes; remove them",
             )
@@ -281,21 +355,21 @@ def external_route_findings(service: str, at: Location, args: RoleArgs) -> Itera
     field = (*at, "httproute", route.external_field)
     if route.routed_by == service:
         yield error(
-            "routed-by-itself",
+            ROUTED_BY_ITSELF,
             field,
             "is this service, and no route is made then; remove it, or name the one whose route "
             "leads here",
         )
     elif route.routed_by is not None:
         yield info(
-            "external-route",
+            EXTERNAL_ROUTE,
             field,
             f"no route is made: requests come once {route.routed_by} names this service "
             "in its httproute.split, or in backendRefs",
         )
     else:
         yield info(
-            "external-route",
+            EXTERNAL_ROUTE,
             field,
             "no route is made, and what these say is not read: requests come once their "
             f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
@@ -313,19 +387,19 @@ def several_pools_findings(
         for index, (pool, _) in enumerate(others):
             if pool == own:
                 yield error(
-                    "split-to-itself",
+                    SPLIT_TO_ITSELF,
                     (*split, index, "service"),
                     "is this service, which gets the rest anyway",
                 )
         if not route.splits:
             yield error(
-                "split-without-effect",
+                SPLIT_WITHOUT_EFFECT,
                 split,
                 "has no effect: every rule has backendRefs of its own; write weights there",
             )
         if implementation.several_pools is SeveralPools.NO:
             yield error(
-                "several-pools-unsupported",
+                SEVERAL_POOLS_UNSUPPORTED,
                 split,
                 f"{implementation.name} takes one InferencePool in a rule; give the other service "
                 "a route of its own, by a header or a host name",
@@ -343,17 +417,17 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
     name, treatment = implementation.name, implementation.several_pools
     if treatment is SeveralPools.UNKNOWN:
         yield warning(
-            "several-pools-gateway-unknown",
+            SEVERAL_POOLS_GATEWAY_UNKNOWN,
             at,
             "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
             "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
             "to 1.1 takes one pool in a rule; gateway.implementation says which gateway it is",
         )
     elif treatment is SeveralPools.NO:
-        yield warning("several-pools-unsupported", at, f"{name} takes one InferencePool in a rule")
+        yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")
     elif treatment is SeveralPools.ONE_EPP:
         yield warning(
-            "several-pools-one-picker",
+            SEVERAL_POOLS_ONE_PICKER,
             at,
             f"lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker "
             "of one pool for all of the rule's requests, and where that pool has no ready pod all "
@@ -361,7 +435,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
         )
     elif treatment is SeveralPools.UNTESTED:
         yield warning(
-            "several-pools-untested",
+            SEVERAL_POOLS_UNTESTED,
             at,
             f"lead to several InferencePools: what becomes of that is not known of {name}",
         )

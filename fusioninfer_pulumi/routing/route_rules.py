@@ -8,10 +8,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
+from fusioninfer_pulumi.api.rules import LISTENER_WITHOUT_CERTIFICATE
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.routing.gateway import GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.route import RoutePlan
+
+BACKEND_WEIGHTS_ZERO = Rule(
+    "backend-weights-zero",
+    "warning",
+    "A rule of a route gives a weight to one of its backends.",
+    remedy="Give one of them a weight.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+RULE_NEVER_MATCHES = Rule(
+    "rule-never-matches",
+    "warning",
+    "No earlier rule of a route takes the requests of a rule.",
+    remedy="Remove it, or give it other matches.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+INVALID_REGULAR_EXPRESSION = Rule(
+    "invalid-regular-expression",
+    "error",
+    "Regular expressions of a route can be read.",
+    remedy="Correct it.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+LISTENERS_CONFLICT = Rule(
+    "listeners-conflict",
+    "error",
+    "Listeners of one port have one protocol.",
+    remedy="Change the port of one of them.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
 
 _REGULAR = "RegularExpression"
 #: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
@@ -29,7 +59,7 @@ def rule_findings(at: Location, route: RoutePlan | None) -> Iterator[Finding]:
         weights = [backend.get("weight", 1) for backend in rule.backends]
         if weights and all(weight == 0 for weight in weights):
             yield warning(
-                "backend-weights-zero",
+                BACKEND_WEIGHTS_ZERO,
                 (*field, "backendRefs"),
                 "all weights are 0: gateways answer each request of the rule with status 500; give "
                 "one of them a weight",
@@ -38,7 +68,7 @@ def rule_findings(at: Location, route: RoutePlan | None) -> Iterator[Finding]:
         matches = normalised_matches(rule.matches)
         if all(match in earlier for match in matches):
             yield warning(
-                "rule-never-matches",
+                RULE_NEVER_MATCHES,
                 field,
                 "takes what an earlier rule takes already, which gets all of the requests; remove "
                 "it, or give it other matches",
@@ -67,7 +97,7 @@ def _expressions(at: Location, matches: Sequence[Any]) -> Iterator[Finding]:
                 reason = _malformed(value) if isinstance(value, str) else None
                 if reason is not None:
                     yield error(
-                        "invalid-regular-expression",
+                        INVALID_REGULAR_EXPRESSION,
                         (*where, "value"),
                         f"{shown(value)} is no regular expression: {reason}",
                     )
@@ -97,7 +127,7 @@ def listener_findings(
         reason = _conflict(one, other)
         if reason is not None:
             yield error(
-                "listeners-conflict",
+                LISTENERS_CONFLICT,
                 (*field, index),
                 f"conflicts with listener {one['name']}, also on port {one['port']}: {reason}",
             )
@@ -110,7 +140,7 @@ def listener_findings(
         # What stands in `tls` is checked with the other rules of the Gateway API.
         if listener["protocol"] in _ENDING_TLS and listener.get("tls") is None and not otherwise:
             yield error(
-                "listener-without-certificate",
+                LISTENER_WITHOUT_CERTIFICATE,
                 (*field, index, "tls"),
                 f"protocol {listener['protocol']} needs a certificate; give certificateRefs: "
                 "[{name: SECRET}]",

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
-from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.routing.attachment import attachment_findings
@@ -62,6 +62,13 @@ from fusioninfer_pulumi.routing.route import (
 from fusioninfer_pulumi.routing.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
+
+LABEL_VALUE_TOO_LONG = Rule(
+    "label-value-too-long",
+    "error",
+    "Names that become label values are not too long.",
+    remedy="Shorten the name of the service.",
+)
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,7 @@ def _name_findings(service: str, gateway: GatewayPlan | None) -> Iterator[Findin
     for what, name in derived:
         if len(name) > names.DNS_LABEL_LIMIT:
             yield error(
-                "label-value-too-long",
+                LABEL_VALUE_TOO_LONG,
                 at,
                 f'the name of the {what} "{name}" has {len(name)} characters, of at most '
                 f"{names.DNS_LABEL_LIMIT}; shorten the service's by "

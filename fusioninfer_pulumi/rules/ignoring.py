@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Severity, shown, similar, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, shown, similar, warning
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
+
+IGNORED_RULE_UNKNOWN = Rule(
+    "ignored-rule-unknown",
+    "warning",
+    "An ignored rule exists.",
+    remedy="Correct its id: `fusioninfer-pulumi rules` lists all.",
+)
+IGNORED_RULE_IS_ERROR = Rule(
+    "ignored-rule-is-error",
+    "warning",
+    "An ignored rule is a warning: errors are never silenced.",
+    remedy="Correct the error, and remove the id.",
+)
 
 #: Where a service names the rules that it ignores.
 AT: Location = ("metadata", "annotations", IGNORE_RULES)
@@ -33,14 +46,14 @@ def ignoring_findings(
     """Warns of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
-    from fusioninfer_pulumi.rules.registry import rules  # noqa: PLC0415  # few services ignore any
+    from fusioninfer_pulumi.rules.catalog import all_rules  # noqa: PLC0415  # few ignore any
 
     refused = {each.rule for each in found if each.severity is Severity.ERROR}
     for rule in sorted(ignored):
-        if rule not in rules():
-            near = similar(rule, rules())
+        if rule not in all_rules():
+            near = similar(rule, all_rules())
             hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
-            yield warning("ignored-rule-unknown", at, f"no rule has the id {shown(rule)}; {hint}")
+            yield warning(IGNORED_RULE_UNKNOWN, at, f"no rule has the id {shown(rule)}; {hint}")
         elif rule in refused:
             message = f"{rule} is an error here, which is never ignored; correct it"
-            yield warning("ignored-rule-is-error", at, message)
+            yield warning(IGNORED_RULE_IS_ERROR, at, message)

@@ -14,6 +14,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
+    Rule,
     error,
     path_text,
     shown,
@@ -21,7 +22,47 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
+    INVALID_QUANTITY,
+    OUT_OF_RANGE,
+    TOO_LONG,
+    UNKNOWN_KEY,
+    UNKNOWN_VALUE,
+    VALUE_EMPTY,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
+
+FIELD_OF_OTHER_RELEASE = Rule(
+    "field-of-other-release",
+    "warning",
+    "A field exists in all supported releases of LeaderWorkerSet.",
+    remedy="Remove it, unless your release has it.",
+    source="the CRDs of LeaderWorkerSet",
+)
+TOO_SHORT = Rule(
+    "too-short",
+    "error",
+    "A string or list has at least the required length.",
+    remedy="Lengthen it.",
+    source="the schemas of Kubernetes",
+)
+DUPLICATE_LIST_KEY = Rule(
+    "duplicate-list-key",
+    "error",
+    "Items of a list map differ in their key.",
+    remedy="Remove or rename one of them.",
+    source="the schemas of Kubernetes",
+)
+FIELD_OF_EXPERIMENTAL_CHANNEL = Rule(
+    "field-of-experimental-channel",
+    "warning",
+    "A field is in the standard channel of the Gateway API.",
+    remedy="Install the experimental channel, or remove it.",
+    source="the CRDs of the Gateway API",
+)
 
 _TYPES = {
     "array": "a list",
@@ -137,7 +178,7 @@ def _absurd(
             pattern = schema.below(part, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
                 yield error(
-                    "invalid-quantity", (*at, key), f"must be {_QUANTITY}, got {shown(value)}"
+                    INVALID_QUANTITY, (*at, key), f"must be {_QUANTITY}, got {shown(value)}"
                 )
 
 
@@ -175,18 +216,18 @@ def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Findin
             yield _unknown_key((*at, key), schema.at(at))
     elif name == "required":
         wanted = schema.below(schema.at(at), expected)
-        yield error("field-required", (*at, expected), f"is required: {_wanted(schema, wanted)}")
+        yield error(FIELD_REQUIRED, (*at, expected), f"is required: {_wanted(schema, wanted)}")
     elif name == "type":
         # Unquoted numbers and words such as `true` are what YAML makes of many strings.
         scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
         kind = _wanted(schema, schema.at(at))
-        yield error("wrong-type", at, f"must be {kind}, got {shown(value)}{hint}")
+        yield error(WRONG_TYPE, at, f"must be {kind}, got {shown(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(each) for each in expected)
-        yield error("unknown-value", at, f"must be one of {allowed}, got {shown(value)}")
+        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
-        rule = "invalid-quantity" if expected.startswith(_QUANTITY_PATTERN) else "invalid-format"
+        rule = INVALID_QUANTITY if expected.startswith(_QUANTITY_PATTERN) else INVALID_FORMAT
         kind = _wanted(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
         yield error(rule, at, f"must be {kind}{hint}, got {shown(value)}")
@@ -212,32 +253,32 @@ def _unknown_key(at: Location, parent: Schema) -> Finding:
     key, known = str(at[-1]), sorted(parent.get("properties", ()))
     if key in OTHER_RELEASES:
         return warning(
-            "field-of-other-release",
+            FIELD_OF_OTHER_RELEASE,
             at,
             "LeaderWorkerSet 0.9 has no such field: the API server refuses it, or drops it",
         )
     meant = similar(key, known)
     if meant is not None:
-        return error("unknown-key", at, f"unknown key, did you mean {meant}?")
+        return error(UNKNOWN_KEY, at, f"unknown key, did you mean {meant}?")
     listed = (
         f"allowed: {', '.join(known)}" if len(known) <= _LISTED else "Kubernetes has no such field"
     )
-    return error("unknown-key", at, f"unknown key; {listed}")
+    return error(UNKNOWN_KEY, at, f"unknown key; {listed}")
 
 
 def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
     """The finding of a number, a text, a list or a mapping that is too small or too large."""
     if name in ("minimum", "maximum"):
         word = "least" if name == "minimum" else "most"
-        return error("out-of-range", at, f"must be at {word} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {shown(value)}")
     if name in ("minLength", "minItems", "minProperties"):
         if limit == 1:
-            return error("value-empty", at, "must not be empty")
-        return error("too-short", at, f"must have at least {limit}, got {len(value)}")
+            return error(VALUE_EMPTY, at, "must not be empty")
+        return error(TOO_SHORT, at, f"must have at least {limit}, got {len(value)}")
     if name in ("maxLength", "maxItems", "maxProperties"):
         counted = "characters" if name == "maxLength" else "items"
-        return error("too-long", at, f"must have at most {limit} {counted}, got {len(value)}")
-    return error("duplicate-list-key", at, f"takes each value once, got {shown(value)}")
+        return error(TOO_LONG, at, f"must have at most {limit} {counted}, got {len(value)}")
+    return error(DUPLICATE_LIST_KEY, at, f"takes each value once, got {shown(value)}")
 
 
 def _same_keys(
@@ -264,7 +305,7 @@ def _same_keys(
             other = path_text((at[-1], before))
             verb = "is" if len(keys) == 1 else "are"
             message = f"{values} {verb} in {other}, too; remove one of them"
-            yield error("duplicate-list-key", where, message)
+            yield error(DUPLICATE_LIST_KEY, where, message)
 
 
 def _experimental(at: Location, schema: Schema, held: Mapping[str, Any]) -> Iterator[Finding]:
@@ -273,7 +314,7 @@ def _experimental(at: Location, schema: Schema, held: Mapping[str, Any]) -> Iter
     for key in held:
         if "x-experimental" in fields.get(key, ()):
             yield warning(
-                "field-of-experimental-channel",
+                FIELD_OF_EXPERIMENTAL_CHANNEL,
                 (*at, key),
                 "needs the experimental channel of the Gateway API; the standard one refuses it",
             )

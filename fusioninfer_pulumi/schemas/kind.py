@@ -6,14 +6,14 @@ import functools
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.generated import FOLDER
 
 Schema = Mapping[str, Any]
 
-_DATA = Path(__file__).parent / "data"
+_DATA = FOLDER / "kubernetes"
 _GZIP = 31
 
 

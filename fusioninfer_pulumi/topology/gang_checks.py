@@ -14,13 +14,178 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
-from fusioninfer_pulumi.findings import Finding, Location, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import pod_requests
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
+
+SUBGROUP_POLICY_REQUIRED = Rule(
+    "subgroup-policy-required",
+    "error",
+    "The annotation for subgroups stands beside `subGroupPolicy`.",
+    remedy="Set `subGroupPolicy`.",
+)
+SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
+    "scheduler-differs-from-service",
+    "error",
+    "Pods have the service's scheduler.",
+    remedy="Remove `schedulerName` from the template.",
+)
+QUEUE_DIFFERS_FROM_SERVICE = Rule(
+    "queue-differs-from-service",
+    "error",
+    "Pods have the service's queue.",
+    remedy="Remove the annotation.",
+)
+ANNOTATION_SET_BY_LIBRARY = Rule(
+    "annotation-set-by-library",
+    "error",
+    "Annotations that are set here are not written by users.",
+    remedy="Remove the annotation.",
+)
+TASK_PRIORITY_REORDERS_GANG = Rule(
+    "task-priority-reorders-gang",
+    "warning",
+    "Priorities of tasks do not reorder the gang.",
+    remedy="Expect another order than the capacity table shows.",
+)
+GANG_POD_WITHOUT_REQUESTS = Rule(
+    "gang-pod-without-requests",
+    "warning",
+    "Pods of a gang ask for resources.",
+    remedy="Set `resources.requests`.",
+    source="Volcano 1.14.1, measured",
+)
+LEADER_READY_IN_GANG = Rule(
+    "leader-ready-in-gang",
+    "error",
+    "`startupPolicy: LeaderReady` is not used in a gang: it deadlocks.",
+    remedy="Use `LeaderCreated`, or `gangPolicy.mode: Off`.",
+    source="LeaderWorkerSet 0.9 with Volcano 1.14.1, measured",
+)
+EXCLUSIVE_TOPOLOGY_IN_GANG = Rule(
+    "exclusive-topology-in-gang",
+    "error",
+    "Exclusive topology and Volcano's gang do not exclude each other.",
+    remedy="Remove the annotation, or set `gangPolicy.mode: Off`.",
+    source="LeaderWorkerSet 0.9 with Volcano 1.14.1",
+)
+SUBGROUP_EXCLUSIVE_TOPOLOGY_IN_GANG = Rule(
+    "subgroup-exclusive-topology-in-gang",
+    "error",
+    "Several subgroups with exclusive topology are not in a gang.",
+    remedy="Remove the annotation, or set `gangPolicy.mode: Off`.",
+    source="Volcano 1.14.1, measured",
+)
+SCHEDULER_WITHOUT_GANGS = Rule(
+    "scheduler-without-gangs",
+    "error",
+    "The scheduler of a gang knows gangs.",
+    remedy="Use Volcano, or set `gangPolicy.mode: Off`.",
+    source="Kubernetes' default scheduler",
+)
+GANG_MINIMUM_ZERO = Rule(
+    "gang-minimum-zero",
+    "error",
+    "A role has a minimum above 0.",
+    remedy="Raise one of the minima.",
+)
+LOWEST_ORDINALS_WITHOUT_MINIMUM = Rule(
+    "lowest-ordinals-without-minimum",
+    "warning",
+    "`LowestOrdinals` belongs to roles with a minimum.",
+    remedy="Set `minRoleReplicas`, or remove it.",
+)
+GANG_ALL_OR_NOTHING = Rule(
+    "gang-all-or-nothing",
+    "info",
+    "A part of the gang may start.",
+    remedy="Set `minRoleReplicas`.",
+    source="Volcano 1.14.1",
+)
+GANG_PRIORITIES_DIFFER = Rule(
+    "gang-priorities-differ",
+    "warning",
+    "Pods of a gang have one priority class.",
+    remedy="Set `schedulingStrategy.priorityClassName`.",
+)
+GANG_MINIMUM_ZERO_FOR_ROLE = Rule(
+    "gang-minimum-zero-for-role",
+    "info",
+    "Every role has a minimum above 0.",
+    remedy="Raise it, if the service does not work without the role.",
+)
+GANG_SETTING_WITHOUT_GANG = Rule(
+    "gang-setting-without-gang",
+    "warning",
+    "Settings of a gang belong to one.",
+    remedy="Remove them, or set `gangPolicy.mode: On`.",
+)
+QUEUE_WITHOUT_VOLCANO = Rule(
+    "queue-without-volcano",
+    "warning",
+    "A queue belongs to Volcano.",
+    remedy="Remove it, or use Volcano.",
+)
+NETWORK_TOPOLOGY_EMPTY = Rule(
+    "network-topology-empty",
+    "warning",
+    "Network topology names a rule.",
+    remedy="Add `groupPolicy` or `rolePolicy`, or remove it.",
+)
+NETWORK_TOPOLOGY_WITHOUT_GANG = Rule(
+    "network-topology-without-gang",
+    "error",
+    "Network topology belongs to a gang.",
+    remedy="Remove it, or set `gangPolicy.mode: On`.",
+)
+NETWORK_TOPOLOGY_NEEDS_VOLCANO = Rule(
+    "network-topology-needs-volcano",
+    "info",
+    "Volcano is 1.14.1 or later.",
+    remedy="Check its release.",
+)
+NETWORK_TOPOLOGY_PLUGIN = Rule(
+    "network-topology-plugin",
+    "info",
+    "Volcano's plugin for network topology is on.",
+    remedy="Switch it on, and create HyperNodes.",
+)
+HIGHEST_TIER_REQUIRED = Rule(
+    "highest-tier-required",
+    "error",
+    "Network topology of mode hard has a tier.",
+    remedy="Set `highestTierAllowed`.",
+    source="Volcano 1.14.1",
+)
+HIGHEST_TIER_WITHOUT_EFFECT = Rule(
+    "highest-tier-without-effect",
+    "warning",
+    "A tier belongs to network topology of mode hard.",
+    remedy="Remove it, or set `mode: hard`.",
+)
+WORKERS_NOT_SPREAD = Rule(
+    "workers-not-spread",
+    "info",
+    "Workers are in the domain of their leader.",
+    remedy="Use exclusive topology.",
+)
+SPREAD_HOLDS_GANG_BACK = Rule(
+    "spread-holds-gang-back",
+    "info",
+    "Spreading does not hold a gang back.",
+    remedy="Use `ScheduleAnyway`, or keep room in every domain.",
+)
+SPREAD_STARVES_REPLICAS = Rule(
+    "spread-starves-replicas",
+    "warning",
+    "Spreading does not starve replicas above the gang's minimum.",
+    remedy="Use `ScheduleAnyway`.",
+    source="Volcano 1.14.1, measured",
+)
 
 _STRATEGY = ("schedulingStrategy",)
 
@@ -47,7 +212,7 @@ def scheduling_findings(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         ):
             yield error(
-                "subgroup-policy-required",
+                SUBGROUP_POLICY_REQUIRED,
                 ("roles", role.position, "subGroupPolicy"),
                 f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
             )
@@ -81,7 +246,7 @@ def _pod_scheduler(
         own = pod.written["spec"].get(field)
         if wanted is not None and own not in (None, wanted):
             yield error(
-                "scheduler-differs-from-service",
+                SCHEDULER_DIFFERS_FROM_SERVICE,
                 (*pod.path, "spec", field),
                 f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
             )
@@ -91,7 +256,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
     own = _annotations(pod).get(labels.QUEUE_NAME)
     if own not in (None, queue) and not is_output(queue):
         yield error(
-            "queue-differs-from-service",
+            QUEUE_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
             f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(own)}',
         )
@@ -101,10 +266,10 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
     annotations = _annotations(pod)
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         message = "is set by fusioninfer-pulumi; remove it"
-        yield error("annotation-set-by-library", _annotation(pod, key), message)
+        yield error(ANNOTATION_SET_BY_LIBRARY, _annotation(pod, key), message)
     if labels.TASK_PRIORITY in annotations:
         yield warning(
-            "task-priority-reorders-gang",
+            TASK_PRIORITY_REORDERS_GANG,
             _annotation(pod, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table ignores it",
         )
@@ -115,7 +280,7 @@ def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
     pods = [pod for pod in role.pods.each if pod.path == written]
     if not all(any(pod_requests(pod.template).values()) for pod in pods):
         yield warning(
-            "gang-pod-without-requests",
+            GANG_POD_WITHOUT_REQUESTS,
             (*written, "spec", "containers"),
             "no container asks for any resource: Volcano counts such pods as placed and does not "
             "hold them together with the gang",
@@ -129,7 +294,7 @@ def _deadlocks(
     for role in roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
-                "leader-ready-in-gang",
+                LEADER_READY_IN_GANG,
                 ("roles", role.position, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
                 f"leader is ready, and the leader is scheduled only with its workers; {way_out}",
@@ -140,12 +305,12 @@ def _deadlocks(
         f"and the leader is scheduled only with its workers; {way_out}"
     )
     if key in annotations:
-        yield error("exclusive-topology-in-gang", ("metadata", "annotations", key), exclusive)
+        yield error(EXCLUSIVE_TOPOLOGY_IN_GANG, ("metadata", "annotations", key), exclusive)
     for role in roles:
         for pod in role.pods.written:
             if key in _annotations(pod):
                 yield error(
-                    "exclusive-topology-in-gang",
+                    EXCLUSIVE_TOPOLOGY_IN_GANG,
                     _annotation(pod, key),
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {way_out}",
@@ -153,7 +318,7 @@ def _deadlocks(
         policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
             yield error(
-                "subgroup-exclusive-topology-in-gang",
+                SUBGROUP_EXCLUSIVE_TOPOLOGY_IN_GANG,
                 ("roles", role.position, "subGroupPolicy"),
                 f"several subgroups with the annotation {several} are never placed by Volcano, "
                 "which takes all pods of a replica to fit the same nodes; remove the annotation, "
@@ -161,7 +326,7 @@ def _deadlocks(
             )
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         yield error(
-            "scheduler-without-gangs",
+            SCHEDULER_WITHOUT_GANGS,
             (*_STRATEGY, "schedulerName"),
             f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
             "gangPolicy.mode to Off",
@@ -175,13 +340,13 @@ def _minimum(
     if gang is None:
         if any(role.replicas for role in roles):
             yield error(
-                "gang-minimum-zero", at, "must be above 0 for at least one role, got 0 for all"
+                GANG_MINIMUM_ZERO, at, "must be above 0 for at least one role, got 0 for all"
             )
         return
     lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     if lowest and not any(group.lowest for group in gang.sub_groups or ()):
         yield warning(
-            "lowest-ordinals-without-minimum",
+            LOWEST_ORDINALS_WITHOUT_MINIMUM,
             (*_STRATEGY, "gangPolicy", "requiredReplicas"),
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
@@ -190,7 +355,7 @@ def _minimum(
         if sum(role.group_replicas for role in roles) > 1:
             each = "" if gang.group is None else " of a group"
             yield info(
-                "gang-all-or-nothing",
+                GANG_ALL_OR_NOTHING,
                 (*_STRATEGY, "gangPolicy"),
                 f"the gang is all-or-nothing: nothing{each} starts before all {gang.min_member} "
                 "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
@@ -201,7 +366,7 @@ def _minimum(
     }
     if len(priorities) > 1 and scheduling.priority_class_name is None:
         yield warning(
-            "gang-priorities-differ",
+            GANG_PRIORITIES_DIFFER,
             (*_STRATEGY, "priorityClassName"),
             "the roles' pods have different priority classes: Volcano starts further replicas by "
             "priority first, which the capacity table does not know",
@@ -210,7 +375,7 @@ def _minimum(
     optional = [role.name for role in roles if role.replicas and minima[role.name] == 0]
     if optional:
         yield info(
-            "gang-minimum-zero-for-role",
+            GANG_MINIMUM_ZERO_FOR_ROLE,
             at,
             f"the service starts without {', '.join(optional)}: a minimum of 0",
         )
@@ -225,13 +390,13 @@ def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -
     ):
         if present:
             yield warning(
-                "gang-setting-without-gang",
+                GANG_SETTING_WITHOUT_GANG,
                 (*_STRATEGY, "gangPolicy", field),
                 "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
             )
     if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
         yield warning(
-            "queue-without-volcano",
+            QUEUE_WITHOUT_VOLCANO,
             (*_STRATEGY, "queue"),
             "has no effect: queues belong to Volcano, and these pods use another scheduler",
         )
@@ -252,14 +417,14 @@ def network_topology_findings(
     present = {name: rule for name, rule in rules.items() if rule is not None}
     if not present:
         yield warning(
-            "network-topology-empty",
+            NETWORK_TOPOLOGY_EMPTY,
             _AT,
             "has no effect: it names neither groupPolicy nor rolePolicy",
         )
         return
     if not gang_scheduled:
         yield error(
-            "network-topology-without-gang",
+            NETWORK_TOPOLOGY_WITHOUT_GANG,
             _AT,
             "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
         )
@@ -268,12 +433,12 @@ def network_topology_findings(
         yield from _network_topology_rule((*_AT, name), rule)
     if topology.role_policy is not None and policy.min_role_replicas is None:
         yield info(
-            "network-topology-needs-volcano",
+            NETWORK_TOPOLOGY_NEEDS_VOLCANO,
             (*_AT, "rolePolicy"),
             "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later",
         )
     yield info(
-        "network-topology-plugin",
+        NETWORK_TOPOLOGY_PLUGIN,
         _AT,
         "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
         "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
@@ -284,13 +449,13 @@ def _network_topology_rule(at: Location, rule: NetworkTopologyRuleArgs) -> Itera
     hard = rule.mode is NetworkTopologyMode.HARD
     if hard and rule.highest_tier_allowed is None:
         yield error(
-            "highest-tier-required",
+            HIGHEST_TIER_REQUIRED,
             (*at, "highestTierAllowed"),
             "is required with mode hard: Volcano ignores the mode without it",
         )
     elif not hard and rule.highest_tier_allowed is not None:
         yield warning(
-            "highest-tier-without-effect",
+            HIGHEST_TIER_WITHOUT_EFFECT,
             (*at, "highestTierAllowed"),
             "has no effect with mode soft",
         )
@@ -303,7 +468,7 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
         return
     if role.nodes > 1:
         yield info(
-            "workers-not-spread",
+            WORKERS_NOT_SPREAD,
             at,
             "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
             "leader",
@@ -313,7 +478,7 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
         return
     if gang.sub_groups is None:
         yield info(
-            "spread-holds-gang-back",
+            SPREAD_HOLDS_GANG_BACK,
             at,
             "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
             "which the capacity table does not know",
@@ -321,7 +486,7 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
     else:
         # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
         yield warning(
-            "spread-starves-replicas",
+            SPREAD_STARVES_REPLICAS,
             at,
             "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting for "
             "ever, where a domain has little room, although all of them would fit; use "

@@ -10,11 +10,33 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import NAME_TOO_LONG
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
+
+ROLE_NAME_RESERVED = Rule(
+    "role-name-reserved",
+    "error",
+    "A role's name is not that of the router's objects.",
+    remedy="Rename the role.",
+)
+SERVICE_NAME_TAKEN = Rule(
+    "service-name-taken",
+    "error",
+    "A service does not take over a Service of the cluster.",
+    remedy="Rename the service.",
+    source="Services of Kubernetes 1.35, LeaderWorkerSet 0.9 and Volcano 1.14",
+)
+SERVICE_NAME_BREAKS_ENGINE = Rule(
+    "service-name-breaks-engine",
+    "error",
+    "The variables that Kubernetes sets for a Service are none that the engine reads as numbers.",
+    remedy="Rename the service, or set `enableServiceLinks` to false in the pod template.",
+    source="https://docs.vllm.ai/en/stable/configuration/env_vars/",
+)
 
 #: Role names that collide with the names of the router's objects.
 RESERVED_ROLES = frozenset(
@@ -51,7 +73,7 @@ def name_findings(
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
             yield error(
-                "role-name-reserved",
+                ROLE_NAME_RESERVED,
                 at,
                 f'"{role.name}" is taken by the router\'s objects; '
                 f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
@@ -62,7 +84,7 @@ def name_findings(
         limit = names.leader_worker_set_limit(role.nodes, groups_of(rollout, role, role.lws[-1]))
         if len(longest) > limit:
             yield error(
-                "name-too-long",
+                NAME_TOO_LONG,
                 at,
                 f'the LeaderWorkerSet name "{longest}" has {len(longest)} characters, its pods '
                 f"need at most {limit}; shorten the names of service {service} and role "
@@ -90,7 +112,7 @@ def service_name_findings(
         owner = None if is_output(namespace) else _OWNED.get((namespace, name))
         if owner is not None:
             yield error(
-                "service-name-taken",
+                SERVICE_NAME_TAKEN,
                 _AT,
                 f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
                 "over; rename the service",
@@ -105,7 +127,7 @@ def service_name_findings(
         overridden = any(each.get("name") == variable for each in own)
         if spec.get("enableServiceLinks") is not False and not overridden:
             yield error(
-                "service-name-breaks-engine",
+                SERVICE_NAME_BREAKS_ENGINE,
                 _AT,
                 f"for a Service called {entry} pods get {variable}=tcp://..., on which "
                 f"{engine.title} ends; rename the service, or set enableServiceLinks: false",

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from samples import container, pod, problems, role, service, template
 
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, error, shown
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, shown
 
 COMMAND = "x\n::error::injected \x1b[31m"
 ESCAPED = "x\\n::error::injected \\x1b[31m"
 
 
 def test_a_finding_is_one_line() -> None:
-    told = error("lines", ("a", COMMAND), f"got {COMMAND}")
+    told = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
     assert (str(told), told.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
     refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
     assert refused == f"{ESCAPED}: {ESCAPED}"

@@ -170,7 +170,7 @@ def test_problems_of_a_file_name_the_file_and_the_document(tmp_path: Path) -> No
     path = tmp_path / "two.yaml"
     path.write_text(f"{TEXT}---\nkind: Pod\n")
     read = read_text(path.read_text(), "two.yaml")
-    assert [each.label for each in read] == ["two.yaml", "two.yaml#2"]
+    assert [str(each.origin) for each in read] == ["two.yaml", "two.yaml#2"]
     with pytest.raises(InvalidServiceError) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}#2: apiVersion: is required")

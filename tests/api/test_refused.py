@@ -123,7 +123,7 @@ def test_nothing_is_told_that_rests_on_a_field_left_out(manifest: Manifest, path
 
 
 def found(manifest: Manifest) -> list[Finding]:
-    return errors(checked(examine(manifest, ""))[1])
+    return errors(checked(examine(manifest))[1])
 
 
 def fields(manifest: Manifest) -> list[Path]:
@@ -162,11 +162,11 @@ def test_beside_a_refused_field_only_errors_of_the_whole_are_told(
     slip: tuple[Manifest, Manifest, Path],
 ) -> None:
     manifest, broken, at = slip
-    assume(examine(manifest, "").args is not None)
+    assume(examine(manifest).args is not None)
     field = at[1:] if at[0] == "spec" else at
     before = set(found(manifest))
     told = found(broken)
-    assume(examine(broken, "").args is None)
+    assume(examine(broken).args is None)
     for each in told:
         there = each.location[: len(field)] == field[: len(each.location)]
         assert there or each in before, each

@@ -166,10 +166,10 @@ FORMS: dict[str, Callable[[Case], str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
-def test_output(name: str, form: str, request: pytest.FixtureRequest) -> None:
+def test_output(name: str, form: str, regenerate: bool) -> None:
     written = FORMS[form](CASES[name])
     expected = EXPECTED / f"{name}.{form}"
-    if request.config.getoption("--regenerate"):
+    if regenerate:
         expected.write_text(written, encoding="utf-8")
     assert written == expected.read_text(encoding="utf-8")
 

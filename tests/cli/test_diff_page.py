@@ -10,7 +10,7 @@ from typing import Any
 from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare, to_html
-from fusioninfer_pulumi.findings import warning
+from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.objects import render
 
 
@@ -70,7 +70,7 @@ def test_what_is_removed_goes_last() -> None:
 
 
 def test_input_is_text_never_html() -> None:
-    found = ("<b>.yaml", warning("some-rule", ("roles", 0), "odd <script>"))
+    found = ("<b>.yaml", Finding("some-rule", Severity.WARNING, ("roles", 0), "odd <script>"))
     written = page(one(1), one(1, image="<script>alert(1)</script>"), found)
     assert "<script" not in written
     assert "odd &lt;script&gt;" in written

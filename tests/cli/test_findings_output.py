@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from samples import container, listening, prefill_decode, role, service, templat
 from fusioninfer_pulumi.cli.lines import Lines
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.rule_texts import page
-from fusioninfer_pulumi.rules.registry import rules
+from fusioninfer_pulumi.findings import Origin
+from fusioninfer_pulumi.rules.catalog import all_rules
 
 ROOT = Path(__file__).parent.parent.parent
 WARNED = service(listening("a", 8000), listening("b", 9000))
@@ -157,7 +159,7 @@ def test_sarif(
     for result in run["results"]:
         rule = known[result["ruleIndex"]]
         assert rule["id"] == result["ruleId"]
-        assert rule["shortDescription"]["text"] == rules()[rule["id"]].checks
+        assert rule["shortDescription"]["text"] == all_rules()[rule["id"]].sentence
         place = result["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "bad.yaml"
         assert place["region"]["startLine"] > 0
@@ -184,32 +186,47 @@ def test_text_with_commands_for_runners_is_escaped(
 
 
 @pytest.mark.parametrize(
-    ("label", "location", "line"),
+    ("origin", "location", "line"),
     [
-        ("f", ("roles", 0, "name"), 4),
-        ("f", ("roles", 0, "port"), 4),
-        ("f", ("roles", 7), 3),
-        ("f", (), 1),
-        ("f#2", ("metadata",), 7),
-        ("f#items[1]", (), 1),
-        ("f#3", (), None),
-        ("other#2", (), None),
+        (Origin("f"), ("roles", 0, "name"), 4),
+        (Origin("f"), ("roles", 0, "port"), 4),
+        (Origin("f"), ("roles", 7), 3),
+        (Origin("f"), (), 1),
+        (Origin("f", 2), ("metadata",), 7),
+        (Origin("f", item=1), (), 1),
+        (Origin("f", 3), (), None),
+        (Origin("other", 2), (), None),
     ],
 )
-def test_lines(label: str, location: tuple[str | int, ...], line: int | None) -> None:
+def test_lines(origin: Origin, location: tuple[str | int, ...], line: int | None) -> None:
     text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
-    assert Lines({"f": text}).place(label, location) == (label.partition("#")[0], line)
+    assert Lines({"f": text}).place(origin, location) == replace(origin, line=line)
+
+
+@pytest.mark.parametrize(
+    ("origin", "text"),
+    [
+        (Origin("f"), "f"),
+        (Origin("f", 2), "f#2"),
+        (Origin("f", item=0), "f#items[0]"),
+        (Origin("f", 2, 1), "f#2.items[1]"),
+        (Origin("f", 2, 1, line=7), "f:7"),
+        (Origin("", 1, 3), "#items[3]"),
+    ],
+)
+def test_messages_name_a_document(origin: Origin, text: str) -> None:
+    assert str(origin) == text
 
 
 def test_lines_of_a_list() -> None:
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
-    assert Lines({"f": text}).place("f#items[0]", ("roles",)) == ("f", 5)
+    assert Lines({"f": text}).place(Origin("f", item=0), ("roles",)).line == 5
 
 
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
 def test_a_rule_in_full(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", rule]) == 0
-    assert rules()[rule].do in capsys.readouterr().out
+    assert all_rules()[rule].remedy in capsys.readouterr().out
 
 
 def test_the_example_of_a_rule_can_be_checked_as_it_is(
@@ -226,7 +243,7 @@ def test_the_example_of_a_rule_can_be_checked_as_it_is(
 def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(rules())
+    assert [line.split()[0] for line in lines] == sorted(all_rules())
 
 
 def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from fusioninfer_pulumi.cli.output import finding_line, to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.report import finding_line
 from fusioninfer_pulumi.findings import Finding, Severity
 
 

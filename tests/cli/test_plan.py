@@ -15,7 +15,7 @@ from told import without_rules
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.plan_text import print_plan
-from fusioninfer_pulumi.findings import warning
+from fusioninfer_pulumi.findings import Finding, Severity
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
 STORY_1 = str(INPUTS / "fusioninfer-story-1-monolithic.yaml")
@@ -232,8 +232,10 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
     # Rich would read [red] as a colour and :bomb: as a picture.
     (args,) = load(STORY_1)
     at = ("metadata", "annotations", "[red]")
-    finding = warning("", at, "[/a] :bomb: [bold]x")
-    plan = replace(plan_service(args), findings=(finding, warning("a-rule", (), "no place")))
+    finding = Finding("", Severity.WARNING, at, "[/a] :bomb: [bold]x")
+    plan = replace(
+        plan_service(args), findings=(finding, Finding("a-rule", Severity.WARNING, (), "no place"))
+    )
     print_plan(plan, (), (), file := io.StringIO())
     assert file.getvalue().endswith(
         "warning  metadata.annotations[[red]]: [/a] :bomb: [bold]x\nwarning  no place [a-rule]\n"

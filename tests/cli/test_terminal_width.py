@@ -14,13 +14,15 @@ from samples import container, plan_of, role, service, template
 from fusioninfer_pulumi.cli import output
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_text
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.output import finding_line, terminal_width, working
+from fusioninfer_pulumi.cli.output import terminal_width, working
+from fusioninfer_pulumi.cli.report import finding_line
+from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.objects import render
 
 PLACE = "clusters/a folder/with-a-long-name/of-services/deepseek-v3.yaml:12"
 FOUND = warning(
-    "accelerators-too-few",
+    ACCELERATORS_TOO_FEW,
     ("roles", 0, "template", "spec", "containers", 0, "args"),
     "--tensor-parallel-size 16 needs 16 accelerators, the pod has 8; raise nvidia.com/gpu",
 )

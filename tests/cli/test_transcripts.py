@@ -231,7 +231,7 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_transcript(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regenerate: bool
 ) -> None:
     case = CASES[name]
     monkeypatch.chdir(tmp_path)
@@ -248,7 +248,7 @@ def test_transcript(
         transcript(each, monkeypatch, terminal=case.terminal) for each in case.commands
     )
     expected = FOLDER / f"{name}.txt"
-    if request.config.getoption("--regenerate"):
+    if regenerate:
         expected.write_text(told, encoding="utf-8")
     assert told == expected.read_text(encoding="utf-8")
 

@@ -14,9 +14,9 @@ from samples import nodes, role, service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import children, update
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component import live as live_state
 from fusioninfer_pulumi.component.live import LiveState
 from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.rollout import state_machine
 
 NAME = "svc-inference-{}"
 
@@ -145,9 +145,8 @@ def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
     monkeypatch.setattr(LiveState, "listed", lambda _, *where: stack.list(*where))
     monkeypatch.setattr(update, "explain_failure", explained)
-    for module in (live_state, update):
-        monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(update, "_TURN_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "TURN_SECONDS", 0.01)
     return stack
 
 
@@ -305,9 +304,9 @@ def test_optional_replicas_are_created_after_the_required_ones(
 ) -> None:
     register, existing = update.Update._register, {}
 
-    def noted(self: update.Update, registered: Any) -> None:
-        existing.update({name: {*stack.live} for name in registered})
-        register(self, registered)
+    def noted(self: update.Update, names: Any) -> None:
+        existing.update({name: {*stack.live} for name in names})
+        register(self, names)
 
     monkeypatch.setattr(update.Update, "_register", noted)
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}

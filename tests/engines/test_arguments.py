@@ -370,7 +370,7 @@ def test_an_element_that_holds_flag_and_value_is_two_words() -> None:
 )
 def test_values(option: Option, value: str, rule: str | None) -> None:
     found = problem(option, value)
-    assert (found[0] if found else None) == rule
+    assert (found[0].id if found else None) == rule
 
 
 def changes(before: str, after: str, old: str, new: str | None = None) -> Any:

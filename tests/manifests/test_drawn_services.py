@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from drawn_services import draw_service
 from drawn_services.coverage import schema_features, used_features
 from drawn_services.outcome import rendered
@@ -84,8 +83,8 @@ def with_every_feature(seeds: set[int]) -> list[int]:
     return sorted(seeds)
 
 
-def test_drawn_services_become_their_golden_objects(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--regenerate"):
+def test_drawn_services_become_their_golden_objects(regenerate: bool) -> None:
+    if regenerate:
         seeds = with_every_feature({*FIRST, *golden()})
         rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
         GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")

@@ -18,4 +18,4 @@ HERE = Path(__file__).parent
 
 def test_the_workloads_over_several_nodes_are_exactly_these(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "multinode.yaml")
-    golden(f"../../{HERE.name}/multinode-expected", list(workloads(plan_service(args))))
+    golden("pods/multinode", list(workloads(plan_service(args))))

@@ -278,4 +278,4 @@ def test_a_router_has_no_cache() -> None:
 
 def test_the_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "kv-offloading.yaml")
-    golden(f"../../{HERE.name}/kv-offloading-expected", list(workloads(plan_service(args))))
+    golden("pods/kv-offloading", list(workloads(plan_service(args))))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rule_examples import found_in
 
-from fusioninfer_pulumi.rules.registry import changed
+from fusioninfer_pulumi.rules.catalog import changed
 
 CONTAINER = "roles[0].template.spec.containers[0]"
 SGLANG = {"image": "lmsysorg/sglang:v0.5.5", "command": ["python3", "-m", "sglang.launch_server"]}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "fusioninfer_pulumi" / "schemas" / "data"
+DATA = ROOT / "fusioninfer_pulumi" / "generated" / "kubernetes"
 
 
 def test_they_are_of_the_versions_that_the_end_to_end_tests_pin() -> None:

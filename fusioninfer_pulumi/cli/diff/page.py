@@ -16,7 +16,8 @@ from fusioninfer_pulumi.cli.diff.text import (
     service_name,
     summary,
 )
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.cli.report import placed_text, rule_mark
+from fusioninfer_pulumi.findings import Finding, Origin
 from fusioninfer_pulumi.service_plan import ServicePlan
 
 _LONGEST_LINE = 400
@@ -44,14 +45,14 @@ td, th { padding: .2rem .8rem .2rem 0; text-align: left;
 def to_html(
     difference: Difference,
     plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]] = ((), ()),
-    findings: Sequence[tuple[str, Finding]] = (),
+    findings: Sequence[tuple[Origin, Finding]] = (),
 ) -> str:
     """Writes a difference as a page of one file, without scripts.
 
     Args:
         difference: What `compare` found.
         plans: Services before and after, as far as they are known: they have the GPUs of a replica.
-        findings: Errors and warnings, each with the label of its source.
+        findings: Errors and warnings, each after the origin of its document.
     """
     before, after = (_sizes(each) for each in plans)
     body = [
@@ -108,17 +109,16 @@ def _notes(difference: Difference) -> Iterator[str]:
         yield "</ul>"
 
 
-def _findings(findings: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+def _findings(findings: Sequence[tuple[Origin, Finding]]) -> Iterator[str]:
     if not findings:
         return
     yield "<h2>Findings</h2><ul>"
-    for label, each in findings:
-        level = each.severity.value
-        place = f"{label}: {each.path}: " if each.path else f"{label}: "
-        rule = f' <span class="rule">[{_html(each.rule)}]</span>' if each.rule else ""
-        yield (
-            f'<li><span class="{level}">{level}</span> {_html(place)}{_html(each.text)}{rule}</li>'
-        )
+    for origin, finding in findings:
+        level = finding.severity.value
+        text = f"{_html(origin)}: {_html(placed_text(finding))}"
+        mark = rule_mark(finding).strip()
+        rule = f' <span class="rule">{_html(mark)}</span>' if mark else ""
+        yield f'<li><span class="{level}">{level}</span> {text}{rule}</li>'
     yield "</ul>"
 
 

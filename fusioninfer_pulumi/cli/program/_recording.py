@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, Rule, error
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
@@ -103,7 +103,7 @@ def failing_exits() -> Iterator[None]:
         raise ExitError(exit_) from exit_
 
 
-def refused(rule: str, message: str) -> ProgramError:
+def refused(rule: Rule, message: str) -> ProgramError:
     """An error of one line."""
     return ProgramError(error(rule, (), message))
 

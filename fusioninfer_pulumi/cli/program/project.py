@@ -15,6 +15,18 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.program._recording import SECRET, refused
+from fusioninfer_pulumi.cli.program._rules import (
+    CONFIG_ENCRYPTED,
+    CONFIG_VALUE_MISSING,
+    ENVIRONMENT_NOT_OPENED,
+    PROGRAM_MISSING,
+    PROJECT_FILE_INVALID,
+    PROJECT_MISSING,
+    RUNTIME_NOT_PYTHON,
+    STACK_FILE_INVALID,
+    STACK_MISSING,
+    STACK_NOT_CHOSEN,
+)
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -25,7 +37,6 @@ _MAIN_MODULE = "__main__.py"
 _DEFAULT_STACK = "dev"
 #: Keys of a declaration in `Pulumi.yaml`; a mapping with any other key is a value.
 _DECLARATION = {"type", "default", "value", "description", "secret", "items"}
-_INVALID = "project-file-invalid"
 
 
 @dataclass(frozen=True)
@@ -75,11 +86,11 @@ def load_project(folder: Path) -> Project:
     """The project in a folder; raises ProgramError if it holds no Python program to run."""
     path = _project_file(folder)
     if path is None:
-        raise refused("project-missing", "no Pulumi.yaml in this directory")
+        raise refused(PROJECT_MISSING, "no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
     name = content.get("name")
     if not isinstance(name, str) or not name:
-        raise refused(_INVALID, f"{path.name}: name is missing")
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: name is missing")
     _check_runtime(path.name, content.get("runtime"))
     config = content.get("config") or {}
     # Before `stackConfigDir` existed, a plain string under `config` named that folder.
@@ -87,7 +98,7 @@ def load_project(folder: Path) -> Project:
     if isinstance(config, str):
         config = {}
     if not isinstance(config, dict):
-        raise refused(_INVALID, f"{path.name}: config must be a mapping")
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
     root = folder.resolve()
     return Project(
         root=root,
@@ -111,10 +122,10 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
         content, spelled = _read_mapping(path)
         block = content.get("config") or {}
         if not isinstance(block, dict):
-            raise refused("stack-file-invalid", f"{path.name}: config must be a mapping")
+            raise refused(STACK_FILE_INVALID, f"{path.name}: config must be a mapping")
         if content.get("environment"):
             text = f"{path.name}: environment: only Pulumi can open it; left out"
-            findings.append(warning("environment-not-opened", (), text))
+            findings.append(warning(ENVIRONMENT_NOT_OPENED, (), text))
         for key, value in block.items():
             full = _full_key(project.name, str(key))
             shown = _without_encrypted(value)
@@ -122,7 +133,7 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
             if shown != value:
                 encrypted[full] = json.dumps(value, sort_keys=True, default=str)
                 text = f"{path.name}: config {full} is encrypted; {SECRET} stands in for it"
-                findings.append(warning("config-encrypted", (), text))
+                findings.append(warning(CONFIG_ENCRYPTED, (), text))
     _add_defaults(project, name, values)
     return StackConfig(name, values, tuple(findings), encrypted)
 
@@ -140,15 +151,15 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
         found = list(documents(text))
     except UnicodeDecodeError:
-        raise refused(_INVALID, f"{path.name}: not UTF-8 text") from None
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: not UTF-8 text") from None
     except OSError as problem:
-        raise refused(_INVALID, f"{path.name}: {problem.strerror}") from None
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem.strerror}") from None
     except UnreadableError as problem:
-        raise refused(_INVALID, f"{path.name}: {problem}") from None
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem}") from None
     if not found:
         return {}, {}
     if len(found) > 1 or not isinstance(found[0], dict):
-        raise refused(_INVALID, f"{path.name}: must be one YAML mapping")
+        raise refused(PROJECT_FILE_INVALID, f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
     return found[0], spelled
 
@@ -156,22 +167,22 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _check_runtime(file: str, runtime: Any) -> None:
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
     if name is None:
-        raise refused(_INVALID, f"{file}: runtime is missing")
+        raise refused(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
     if name != "python":
         text = f"{file}: runtime is {name}; only python programs can be run in process"
-        raise refused("runtime-not-python", text)
+        raise refused(RUNTIME_NOT_PYTHON, text)
 
 
 def _program(file: str, root: Path, main: Any) -> Path:
     if main is not None and not isinstance(main, str):
-        raise refused(_INVALID, f"{file}: main must be a path")
+        raise refused(PROJECT_FILE_INVALID, f"{file}: main must be a path")
     entry = root / (main or ".")
     if entry.is_dir():
         entry = entry / _MAIN_MODULE
         if not entry.is_file():
-            raise refused("program-missing", f"no {_MAIN_MODULE} in {main or 'this directory'}")
+            raise refused(PROGRAM_MISSING, f"no {_MAIN_MODULE} in {main or 'this directory'}")
     elif not entry.is_file():
-        raise refused("program-missing", f"{file}: main is {main}, which does not exist")
+        raise refused(PROGRAM_MISSING, f"{file}: main is {main}, which does not exist")
     return entry.resolve()
 
 
@@ -185,14 +196,14 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
         if short not in found:
             text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
-            raise refused("stack-missing", text)
+            raise refused(STACK_MISSING, text)
         return short, found[short], []
     if len(found) == 1:
         name, path = next(iter(found.items()))
         return name, path, []
     if found and _DEFAULT_STACK not in found:
         text = f"no stack chosen, run without stack config (stacks: {names})"
-        return _DEFAULT_STACK, None, [warning("stack-not-chosen", (), text)]
+        return _DEFAULT_STACK, None, [warning(STACK_NOT_CHOSEN, (), text)]
     return _DEFAULT_STACK, found.get(_DEFAULT_STACK), []
 
 
@@ -215,7 +226,7 @@ def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
         kind = "value" if len(missing) == 1 else "values"
         names = ", ".join(sorted(missing))
         text = f"stack '{stack}' is missing configuration {kind} {names}"
-        raise refused("config-value-missing", text)
+        raise refused(CONFIG_VALUE_MISSING, text)
 
 
 def _full_key(project: str, key: str) -> str:

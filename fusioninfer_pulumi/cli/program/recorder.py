@@ -26,8 +26,19 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_stack
 
 from fusioninfer_pulumi.cli.program._recording import SECRET, Recorded, Secrets
+from fusioninfer_pulumi.cli.program._rules import (
+    COMPONENT_NOT_EXPANDED,
+    DYNAMIC_PROVIDER_NOT_RUN,
+    PROGRAM_ERROR_MESSAGE,
+    PROGRAM_WARNING,
+    PROVIDER_FUNCTION_UNANSWERED,
+    PROVIDER_NAMESPACE_NOT_WRITTEN,
+    READ_RESOURCE_UNKNOWN,
+    RESOURCE_EXISTENCE_UNKNOWN,
+    STACK_REFERENCE_UNKNOWN,
+)
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml import documents
 
@@ -80,7 +91,7 @@ class Recorder(MockMonitor):
             found.setdefault(finding.message, finding)
         return tuple(found.values())
 
-    def warn(self, rule: str, text: str, position: int | None = None) -> None:
+    def warn(self, rule: Rule, text: str, position: int | None = None) -> None:
         """Keeps a warning, in one line; about a resource at the position of its constructor."""
         found = warning(rule, (), " ".join(text.split()))
         self._findings.append((self._constructions if position is None else position, found))
@@ -124,17 +135,17 @@ class Recorder(MockMonitor):
         position = self._position(request)
         if request.type == _STACK_REFERENCE:
             text = f'stack reference "{request.id}": its outputs are unknown here'
-            self.warn("stack-reference-unknown", text, position)
+            self.warn(STACK_REFERENCE_UNKNOWN, text, position)
         else:
             text = f'{request.type} "{request.name}" is read from the cluster: it is unknown here'
-            self.warn("read-resource-unknown", text, position)
+            self.warn(READ_RESOURCE_UNKNOWN, text, position)
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
         """Asks whether something exists, which is unknown here."""
         text = f'{request.type} "{request.id}": whether it exists is unknown here'
-        self.warn("resource-existence-unknown", text)
+        self.warn(RESOURCE_EXISTENCE_UNKNOWN, text)
         return SimpleNamespace(exists=False, unknown=True)
 
     def Invoke(self, request: Any) -> Any:
@@ -162,7 +173,7 @@ class Recorder(MockMonitor):
         return _answer({"result": rpc.UNKNOWN})
 
     def _not_called(self, what: str) -> None:
-        self.warn("provider-function-unanswered", f"{what}: only its provider can answer")
+        self.warn(PROVIDER_FUNCTION_UNANSWERED, f"{what}: only its provider can answer")
 
     def register_transform(
         self, transform: Callable[[ResourceTransformArgs], Any]
@@ -223,16 +234,16 @@ class Recorder(MockMonitor):
             self._providers.append((position, provider.rpartition("::")[2]))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
-            self.warn("component-not-expanded", f'{token} "{name}": {text}', position)
+            self.warn(COMPONENT_NOT_EXPANDED, f'{token} "{name}": {text}', position)
             return Struct() if request.remote else properties
         if token.startswith("pulumi-python:dynamic"):
             text = f'{token} "{name}": a dynamic provider runs only in a deployment'
-            self.warn("dynamic-provider-not-run", text, position)
+            self.warn(DYNAMIC_PROVIDER_NOT_RUN, text, position)
         inputs = _plain(properties)
         if token == _PROVIDER and "namespace" in inputs:
             text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
             self.warn(
-                "provider-namespace-not-written",
+                PROVIDER_NAMESPACE_NOT_WRITTEN,
                 f'provider "{name}" puts objects without metadata.namespace {text}; it is not '
                 "written into them here",
                 position,
@@ -261,9 +272,9 @@ class Engine:
     def Log(self, request: Any) -> None:
         """Takes a message of `pulumi.log`."""
         if request.severity == engine_pb2.WARNING:
-            self._recorder.warn("program-warning", request.message)
+            self._recorder.warn(PROGRAM_WARNING, request.message)
         elif request.severity == engine_pb2.ERROR:
-            self._recorder.warn("program-error-message", f"error: {request.message}")
+            self._recorder.warn(PROGRAM_ERROR_MESSAGE, f"error: {request.message}")
         elif request.severity == engine_pb2.INFO:
             print(request.message, file=sys.stderr)
 

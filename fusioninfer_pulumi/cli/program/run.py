@@ -24,13 +24,13 @@ from fusioninfer_pulumi.cli.program._recording import (
     mark_with,
     refused,
 )
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_FAILED
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig, load_project, stack_config
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
 
 #: Seconds that a program may take.
 LIMIT = 300.0
 _MAX_FRAMES = 8
-_FAILED = "program-failed"
 #: Text with which the SDK starts what it says about a value that is no property.
 _SERIALISING = "While processing resource: "
 #: Parts of the SDK that it imports itself and few programs use.
@@ -171,7 +171,7 @@ def _failure(problem: BaseException, project: Project) -> ProgramError:
         # Meant to end a program without a traceback; the text of a missing config value has two
         # lines that belong together.
         text = ": ".join(line.strip() for line in str(problem).splitlines())
-        return refused(_FAILED, text or "failed")
+        return refused(PROGRAM_FAILED, text or "failed")
     root = project.root
     frames = _frames(problem, root)
     text = _text(problem)
@@ -183,10 +183,12 @@ def _failure(problem: BaseException, project: Project) -> ProgramError:
     elif isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
     lines = [line for line in text.splitlines() if line]
-    rules = [_FAILED] * len(lines)
+    findings = [error(PROGRAM_FAILED, (), line) for line in lines]
     if isinstance(problem, InvalidServiceError) and len(problem.findings) == len(lines):
-        rules = [finding.rule for finding in problem.findings]
-    findings = [error(rule, (), line) for rule, line in zip(rules, lines, strict=True)]
+        findings = [
+            replace(finding, location=(), converted=(), message=line)
+            for finding, line in zip(problem.findings, lines, strict=True)
+        ]
     return ProgramError(*findings, frames=frames)
 
 

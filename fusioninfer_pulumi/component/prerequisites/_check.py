@@ -16,10 +16,25 @@ from fusioninfer_pulumi.component.prerequisites._table import (
     Served,
     release_text,
 )
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import gateway_extras
+from fusioninfer_pulumi.rules.cluster import (
+    API_NOT_SERVED,
+    CLUSTER_NOT_CHECKED,
+    CRD_FIELD_MISSING,
+    CRD_NOT_INSTALLED,
+    CRD_VERSION_NOT_SERVED,
+    FEATURE_GATE_OFF_BY_DEFAULT,
+    KUBERNETES_TOO_OLD,
+    LWS_GANG_PROVIDER_ON,
+    LWS_GANG_PROVIDER_UNKNOWN,
+    NAMED_OBJECT_MISSING,
+    RELEASE_NOT_SUPPORTED,
+    RELEASE_UNKNOWN,
+    STATEFULSET_KEEPS_BROKEN_PODS,
+)
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -35,9 +50,7 @@ Named = Mapping[tuple[NamedKind, str], Sequence[str]]
 
 def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     """Everything that a cluster lacks, with what to install; warnings for what was not read."""
-    found = [
-        warning("cluster-not-checked", (), f"not checked: {reason}") for reason in facts.unread
-    ]
+    found = [warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}") for reason in facts.unread]
     for row, services in needs(plans).items():
         if row.definition in facts.definitions:
             found += _check_row(row, services, facts)
@@ -45,7 +58,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     if gangs and facts.lws_provider:
         found.append(
             error(
-                "lws-gang-provider-on",
+                LWS_GANG_PROVIDER_ON,
                 (),
                 "LeaderWorkerSet: its own gang provider is on "
                 f"(gangSchedulingManagement.schedulerProvider: {facts.lws_provider}) and would "
@@ -56,7 +69,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     elif gangs and facts.lws_provider is None:
         found.append(
             warning(
-                "lws-gang-provider-unknown",
+                LWS_GANG_PROVIDER_UNKNOWN,
                 (),
                 "LeaderWorkerSet: whether its own gang provider is off was not checked: its "
                 "configuration was not found; gangSchedulingManagement must not be set in it",
@@ -130,7 +143,7 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
         yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}")
     elif stored is not None and not row.field_since_least and _release(row, stored, facts) is None:
         yield warning(
-            "release-unknown",
+            RELEASE_UNKNOWN,
             (),
             f"{row.product}: its release was not found, so it was not checked; {wanted}: {install}",
         )
@@ -138,20 +151,20 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
 
 def _problem(
     row: Minimum, stored: Definition | None, facts: ClusterFacts
-) -> tuple[str, str] | None:
+) -> tuple[Rule, str] | None:
     """Rule and message of what is wrong with a definition, None where nothing is."""
     if stored is None:
-        return "crd-not-installed", f"{row.definition} is not installed"
+        return CRD_NOT_INSTALLED, f"{row.definition} is not installed"
     if row.served not in stored.schemas:
         served = ", ".join(stored.schemas) or "no version"
         text = f"{row.definition} serves {served}, not {row.served}"
-        return "crd-version-not-served", text
+        return CRD_VERSION_NOT_SERVED, text
     if row.field is not None and not stored.has(row.served, row.field):
-        return "crd-field-missing", f"{row.definition} has no field {row.field}"
+        return CRD_FIELD_MISSING, f"{row.definition} has no field {row.field}"
     release = _release(row, stored, facts)
     least = row.least or (0, 0, 0)
     if release is not None and (release < least or release in row.broken):
-        return "release-not-supported", f"{release_text(release)} is installed"
+        return RELEASE_NOT_SUPPORTED, f"{release_text(release)} is installed"
     return None
 
 
@@ -176,7 +189,7 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
     first, last = table.STALLED
     if plans and facts.kubernetes is not None and first <= facts.kubernetes <= last:
         yield warning(
-            "statefulset-keeps-broken-pods",
+            STATEFULSET_KEEPS_BROKEN_PODS,
             (),
             f"Kubernetes: {release_text(facts.kubernetes)} does not replace what is broken "
             "(kubernetes#137409): a replica that never became ready stays so through an update "
@@ -191,7 +204,7 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
             missing.add(row.group)
             has = f" ({', '.join(sorted(served))} is)" if served else ""
             yield error(
-                "api-not-served",
+                API_NOT_SERVED,
                 (),
                 f"{row.product}: {row.group}/{' or '.join(row.versions)} is not served{has}; "
                 f"{_services_need(apis[row])} it: {row.install}",
@@ -209,13 +222,13 @@ def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -
     wanted = f"{_services_need(services)} Kubernetes {release_text(row.on)} or later"
     if found < row.least:
         yield error(
-            "kubernetes-too-old",
+            KUBERNETES_TOO_OLD,
             (),
             f"{row.product}: {release_text(found)} does not have them; {wanted}",
         )
     else:
         yield warning(
-            "feature-gate-off-by-default",
+            FEATURE_GATE_OFF_BY_DEFAULT,
             (),
             f"{row.product}: need the feature gate {row.gate} in {release_text(found)}, where it "
             f"is off by default and which nothing shows from outside; {wanted}, or the gate",
@@ -257,7 +270,7 @@ def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[F
             continue
         finding_of = warning if kind.own else error
         yield finding_of(
-            "named-object-missing",
+            NAMED_OBJECT_MISSING,
             (),
             f"{kind.product}: there is no {kind.kind} {name}; {_services_need(services)} it: "
             f"{kind.way_out}",

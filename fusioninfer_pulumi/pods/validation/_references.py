@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.api.rules import INVALID_LABEL_KEY
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import VOLUME_MISSING
 from fusioninfer_pulumi.pods.validation._paths import local_path, no_backsteps
 from fusioninfer_pulumi.pods.validation._values import (
     DNS_LABEL,
@@ -26,6 +28,64 @@ from fusioninfer_pulumi.pods.validation._values import (
     text,
 )
 from fusioninfer_pulumi.pods.validation.resources import parsed_amount
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT, UNKNOWN_VALUE
+
+UNKNOWN_FIELD_PATH = Rule(
+    "unknown-field-path",
+    "error",
+    "A `fieldPath` is one that pods have.",
+    remedy="Use one that the message lists.",
+    source="Kubernetes API validation",
+)
+UNKNOWN_RESOURCE_FIELD = Rule(
+    "unknown-resource-field",
+    "error",
+    "A `resourceFieldRef` names a resource that pods can read.",
+    remedy="Use one that the message lists.",
+    source="Kubernetes API validation",
+)
+UNKNOWN_DIVISOR = Rule(
+    "unknown-divisor",
+    "error",
+    "A divisor is one of the resource's.",
+    remedy="Use one that the message lists.",
+    source="Kubernetes API validation",
+)
+FILE_SOURCES_NOT_ONE = Rule(
+    "file-sources-not-one",
+    "error",
+    "A file of a `downwardAPI` volume has one source.",
+    remedy="Keep either `fieldRef` or `resourceFieldRef`.",
+    source="Kubernetes API validation",
+)
+VARIABLE_SOURCES_NOT_ONE = Rule(
+    "variable-sources-not-one",
+    "error",
+    "`valueFrom` of a variable has one source.",
+    remedy="Keep one of its sources.",
+    source="Kubernetes API validation",
+)
+VALUE_BESIDE_VALUE_FROM = Rule(
+    "value-beside-value-from",
+    "error",
+    "A variable has a value or a source.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+ENV_SOURCES_NOT_ONE = Rule(
+    "env-sources-not-one",
+    "error",
+    "An item of `envFrom` has one source.",
+    remedy="Keep either `configMapRef` or `secretRef`.",
+    source="Kubernetes API validation",
+)
+VOLUME_NOT_EMPTY_DIR = Rule(
+    "volume-not-empty-dir",
+    "error",
+    "The volume that is named is an emptyDir.",
+    remedy="Use an emptyDir.",
+    source="Kubernetes API validation",
+)
 
 _OF_PODS = ("metadata.name", "metadata.namespace", "metadata.uid")
 _IN_VARIABLES = (
@@ -59,7 +119,7 @@ def _field(allowed: tuple[str, ...]) -> Check:
             reference["apiVersion"]
         ):
             message = f"must be v1, got {shown(reference['apiVersion'])}"
-            yield error("unknown-value", (*at, "apiVersion"), message)
+            yield error(UNKNOWN_VALUE, (*at, "apiVersion"), message)
         elif path.endswith("']") and path.startswith(
             ("metadata.labels['", "metadata.annotations['")
         ):
@@ -67,10 +127,10 @@ def _field(allowed: tuple[str, ...]) -> Check:
             key = key.lower() if kind == "metadata.annotations" else key
             if not QUALIFIED_NAME.fits(key):
                 message = f"{shown(key)} is no valid Kubernetes label or annotation key"
-                yield error("invalid-label-key", here, message)
+                yield error(INVALID_LABEL_KEY, here, message)
         elif path and path not in allowed and path != _RENAMED:
             message = f"must be one of {', '.join(allowed)}, got {shown(path)}"
-            yield error("unknown-field-path", here, message)
+            yield error(UNKNOWN_FIELD_PATH, here, message)
 
     return fields({}, check, required=("fieldPath",))
 
@@ -80,7 +140,7 @@ def _resource(*required: str) -> Check:
         name = text(reference.get("resource"))
         if name and name not in _RESOURCES and not name.startswith(_HUGE_PAGES):
             message = f"must be one of {', '.join(_RESOURCES)}, got {shown(name)}"
-            yield error("unknown-resource-field", (*at, "resource"), message)
+            yield error(UNKNOWN_RESOURCE_FIELD, (*at, "resource"), message)
             return
         divisor = reference.get("divisor")
         amount = parsed_amount(divisor)
@@ -89,7 +149,7 @@ def _resource(*required: str) -> Check:
         allowed = ("1", "1m") if name.endswith(".cpu") else tuple(_DIVISORS.values())
         if amount not in {parsed_amount(each) for each in allowed}:
             message = f"must be one of {', '.join(allowed)}, got {shown(divisor)}"
-            yield error("unknown-divisor", (*at, "divisor"), message)
+            yield error(UNKNOWN_DIVISOR, (*at, "divisor"), message)
 
     return fields({}, check, required=("resource", *required))
 
@@ -102,7 +162,7 @@ downward_file = fields(
         "fieldRef": _field(_IN_FILES),
         "resourceFieldRef": _resource("containerName"),
     },
-    exactly_one("file-sources-not-one", "source", ("fieldRef", "resourceFieldRef")),
+    exactly_one(FILE_SOURCES_NOT_ONE, "source", ("fieldRef", "resourceFieldRef")),
     required=("path",),
 )
 
@@ -119,7 +179,7 @@ _SOURCES: Mapping[str, Check] = {
         required=("key", "volumeName", "path"),
     ),
 }
-_VALUE_FROM = fields(_SOURCES, exactly_one("variable-sources-not-one", "source", tuple(_SOURCES)))
+_VALUE_FROM = fields(_SOURCES, exactly_one(VARIABLE_SOURCES_NOT_ONE, "source", tuple(_SOURCES)))
 
 
 def _one_value(at: Location, variable: Mapping[str, Any]) -> Iterator[Finding]:
@@ -127,7 +187,7 @@ def _one_value(at: Location, variable: Mapping[str, Any]) -> Iterator[Finding]:
     # An Output may turn out empty, which would be allowed.
     if source is not None and given(value) and not is_output(value):
         message = "excludes value; remove one of them"
-        yield error("value-beside-value-from", (*at, "valueFrom"), message)
+        yield error(VALUE_BESIDE_VALUE_FROM, (*at, "valueFrom"), message)
 
 
 def _prefixed_name(at: Location, value: Any) -> Iterator[Finding]:
@@ -135,7 +195,7 @@ def _prefixed_name(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and value:
         masked = f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value
         if not OBJECT_NAME.fits(masked):
-            yield error("invalid-format", at, f"must be {OBJECT_NAME.kind}, got {shown(value)}")
+            yield error(INVALID_FORMAT, at, f"must be {OBJECT_NAME.kind}, got {shown(value)}")
 
 
 _ENV_FROM_SOURCES = {
@@ -150,7 +210,7 @@ env = each(
 env_from = each(
     fields(
         {"prefix": formatted(VARIABLE), **_ENV_FROM_SOURCES},
-        exactly_one("env-sources-not-one", "source", tuple(_ENV_FROM_SOURCES)),
+        exactly_one(ENV_SOURCES_NOT_ONE, "source", tuple(_ENV_FROM_SOURCES)),
     )
 )
 
@@ -166,6 +226,6 @@ def file_references(
             continue
         here = (*at, "env", index, "valueFrom", "fileKeyRef", "volumeName")
         if name not in volumes:
-            yield error("volume-missing", here, f"the pod has no volume {shown(name)}")
+            yield error(VOLUME_MISSING, here, f"the pod has no volume {shown(name)}")
         elif volumes[name].get("emptyDir") is None and len(volumes[name]) > 1:
-            yield error("volume-not-empty-dir", here, f"{shown(name)} must be an emptyDir")
+            yield error(VOLUME_NOT_EMPTY_DIR, here, f"{shown(name)} must be an emptyDir")

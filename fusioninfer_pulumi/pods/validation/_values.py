@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
+    OUT_OF_RANGE,
+    UNKNOWN_VALUE,
+)
 
 Check = Callable[[Location, Any], Iterator[Finding]]
-Rule = Callable[[Location, Mapping[str, Any]], Iterator[Finding]]
+FieldsRule = Callable[[Location, Mapping[str, Any]], Iterator[Finding]]
 
 MAX_INT32 = 2**31 - 1
 
@@ -119,7 +125,7 @@ def formatted(wanted: Format) -> Check:
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
         if isinstance(value, str) and value and not wanted.fits(value):
-            yield error("invalid-format", at, f"must be {wanted.kind}, got {shown(value)}")
+            yield error(INVALID_FORMAT, at, f"must be {wanted.kind}, got {shown(value)}")
 
     return check
 
@@ -130,7 +136,7 @@ def one_of(*allowed: str) -> Check:
     def check(at: Location, value: Any) -> Iterator[Finding]:
         if isinstance(value, str) and value and value not in allowed:
             words = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
-            yield error("unknown-value", at, f"must be {words}, got {shown(value)}")
+            yield error(UNKNOWN_VALUE, at, f"must be {words}, got {shown(value)}")
 
     return check
 
@@ -142,7 +148,7 @@ def between(least: int, most: int = MAX_INT32) -> Check:
     def check(at: Location, value: Any) -> Iterator[Finding]:
         held = number(value)
         if held is not None and not least <= held <= most:
-            yield error("out-of-range", at, f"must be an integer {bounds}, got {held}")
+            yield error(OUT_OF_RANGE, at, f"must be an integer {bounds}, got {held}")
 
     return check
 
@@ -157,7 +163,9 @@ def each(of: Check) -> Check:
     return check
 
 
-def fields(checks: Mapping[str, Check], *rules: Rule, required: tuple[str, ...] = ()) -> Check:
+def fields(
+    checks: Mapping[str, Check], *rules: FieldsRule, required: tuple[str, ...] = ()
+) -> Check:
     """A mapping whose fields are checked, then the rules between them."""
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
@@ -165,7 +173,7 @@ def fields(checks: Mapping[str, Check], *rules: Rule, required: tuple[str, ...] 
             return
         for key in required:
             if not given(value.get(key)):
-                yield error("field-required", (*at, key), "is required")
+                yield error(FIELD_REQUIRED, (*at, key), "is required")
         for key, of in checks.items():
             if value.get(key) is not None and not is_output(value[key]):
                 yield from of((*at, key), value[key])
@@ -180,7 +188,7 @@ def required_text(*keys: str) -> Check:
     return fields({}, required=keys)
 
 
-def exactly_one(rule: str, what: str, keys: tuple[str, ...], *, least: int = 1) -> Rule:
+def exactly_one(rule: Rule, what: str, keys: tuple[str, ...], *, least: int = 1) -> FieldsRule:
     """Exactly one of some fields of a mapping, or at most one."""
 
     def check(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:

@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
+from fusioninfer_pulumi.api.rules import INVALID_IMAGE
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import INVALID_SECURITY_PROFILE, VOLUME_MISSING
 from fusioninfer_pulumi.pods.validation._paths import descending, no_backsteps
 from fusioninfer_pulumi.pods.validation._references import env, env_from, file_references
 from fusioninfer_pulumi.pods.validation._values import (
@@ -29,6 +31,184 @@ from fusioninfer_pulumi.pods.validation._values import (
     text,
 )
 from fusioninfer_pulumi.pods.validation.resources import container_resources
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, TOO_LONG, UNKNOWN_VALUE
+
+INVALID_PORT = Rule(
+    "invalid-port",
+    "error",
+    "A port is a number from 1 to 65535, or a port's name.",
+    remedy="Correct it.",
+    source="Kubernetes API validation",
+)
+SUCCESS_THRESHOLD_NOT_ONE = Rule(
+    "success-threshold-not-one",
+    "error",
+    "Liveness and startup probes have a `successThreshold` of 1.",
+    remedy="Remove it.",
+    source="Kubernetes API validation",
+)
+GRACE_PERIOD_OF_READINESS = Rule(
+    "grace-period-of-readiness",
+    "error",
+    "A readiness probe has no grace period.",
+    remedy="Remove it.",
+    source="Kubernetes API validation",
+)
+PROBE_HANDLERS_NOT_ONE = Rule(
+    "probe-handlers-not-one",
+    "error",
+    "A probe has one handler.",
+    remedy="Keep one of `exec`, `httpGet`, `tcpSocket` and `grpc`.",
+    source="Kubernetes API validation",
+)
+HOOK_HANDLERS_NOT_ONE = Rule(
+    "hook-handlers-not-one",
+    "error",
+    "A lifecycle hook has one handler.",
+    remedy="Keep one of `exec`, `httpGet`, `tcpSocket` and `sleep`.",
+    source="Kubernetes API validation",
+)
+SLEEP_ABOVE_GRACE_PERIOD = Rule(
+    "sleep-above-grace-period",
+    "error",
+    "A hook sleeps at most as long as the pod may take to stop.",
+    remedy="Lower it, or raise `terminationGracePeriodSeconds`.",
+    source="Kubernetes API validation",
+)
+PROFILE_WITHOUT_EFFECT = Rule(
+    "profile-without-effect",
+    "error",
+    "A profile's name belongs to type Localhost.",
+    remedy="Remove it, or change the type.",
+    source="Kubernetes API validation",
+)
+PRIVILEGED_WITHOUT_ESCALATION = Rule(
+    "privileged-without-escalation",
+    "error",
+    "A privileged container allows privilege escalation.",
+    remedy="Remove `allowPrivilegeEscalation: false`, or `privileged`.",
+    source="Kubernetes API validation",
+)
+ADMIN_WITHOUT_ESCALATION = Rule(
+    "admin-without-escalation",
+    "error",
+    "A container with CAP_SYS_ADMIN allows privilege escalation.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+DUPLICATE_PORT_NAME = Rule(
+    "duplicate-port-name",
+    "error",
+    "Ports of a container have different names.",
+    remedy="Rename one of them.",
+    source="Kubernetes API validation",
+)
+RESIZE_POLICY_TWICE = Rule(
+    "resize-policy-twice",
+    "error",
+    "A resource has one resize policy.",
+    remedy="Remove the second one.",
+    source="Kubernetes API validation",
+)
+RESTART_RULES_OF_SIDECAR = Rule(
+    "restart-rules-of-sidecar",
+    "warning",
+    "An init container that restarts always has no `restartPolicyRules`, which need an alpha "
+    "feature gate.",
+    remedy="Remove `restartPolicyRules`.",
+    source="Kubernetes API validation (1.35, validateInitContainerRestartPolicy)",
+)
+PROBE_OF_INIT_CONTAINER = Rule(
+    "probe-of-init-container",
+    "error",
+    "Init containers have no probes, unless they restart always.",
+    remedy="Remove the probe.",
+    source="Kubernetes API validation",
+)
+PROC_MOUNT_OF_HOST_USERS = Rule(
+    "proc-mount-of-host-users",
+    "error",
+    "`procMount: Unmasked` belongs to pods with users of their own.",
+    remedy="Set `hostUsers: false`.",
+    source="Kubernetes API validation",
+)
+VOLUME_MOUNTED_AS_DEVICE = Rule(
+    "volume-mounted-as-device",
+    "error",
+    "A volume is mounted or is a device.",
+    remedy="Use it in one way.",
+    source="Kubernetes API validation",
+)
+PATH_OF_DEVICE = Rule(
+    "path-of-device",
+    "error",
+    "A mount and a device have different paths.",
+    remedy="Change one of them.",
+    source="Kubernetes API validation",
+)
+PROPAGATION_WITHOUT_PRIVILEGE = Rule(
+    "propagation-without-privilege",
+    "error",
+    "Bidirectional mounts belong to privileged containers.",
+    remedy="Make the container privileged, or change the propagation.",
+    source="Kubernetes API validation",
+)
+DEVICE_NAMED_TWICE = Rule(
+    "device-named-twice",
+    "error",
+    "A container has each device once.",
+    remedy="Remove the second one.",
+    source="Kubernetes API validation",
+)
+DEVICE_WITHOUT_CLAIM = Rule(
+    "device-without-claim",
+    "error",
+    "A device is a claim of the pod.",
+    remedy="Use a persistent volume claim.",
+    source="Kubernetes API validation",
+)
+RECURSIVE_WITHOUT_READ_ONLY = Rule(
+    "recursive-without-read-only",
+    "error",
+    "A recursive read-only mount is read-only.",
+    remedy="Set `readOnly: true`.",
+    source="Kubernetes API validation",
+)
+RECURSIVE_WITH_PROPAGATION = Rule(
+    "recursive-with-propagation",
+    "error",
+    "A recursive read-only mount has no propagation.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+SUB_PATHS_SEVERAL = Rule(
+    "sub-paths-several",
+    "error",
+    "A mount has `subPath` or `subPathExpr`.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+DUPLICATE_CONTAINER_NAME = Rule(
+    "duplicate-container-name",
+    "error",
+    "Containers of a pod have different names.",
+    remedy="Rename one of them.",
+    source="Kubernetes API validation",
+)
+HOST_PORT_DIFFERS = Rule(
+    "host-port-differs",
+    "error",
+    "On the node's network `hostPort` is `containerPort`.",
+    remedy="Remove `hostPort`.",
+    source="Kubernetes API validation",
+)
+HOST_PORT_TWICE = Rule(
+    "host-port-twice",
+    "error",
+    "A pod has each host port once.",
+    remedy="Change one of them.",
+    source="Kubernetes API validation",
+)
 
 #: Seconds that a pod has to end, where it does not say so.
 _GRACE_SECONDS = 30
@@ -69,11 +249,11 @@ def _image(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     if is_output(image):
         return
     if not given(image):
-        yield error("field-required", (*at, "image"), "is required: an image reference")
+        yield error(FIELD_REQUIRED, (*at, "image"), "is required: an image reference")
     elif isinstance(image, str) and any(each.isspace() for each in image):
         # Inside of a reference the API server takes a space, and no kubelet does.
         message = f"must be an image reference, got {shown(image)}"
-        yield error("invalid-image", (*at, "image"), message)
+        yield error(INVALID_IMAGE, (*at, "image"), message)
 
 
 def _port(at: Location, value: Any) -> Iterator[Finding]:
@@ -83,7 +263,7 @@ def _port(at: Location, value: Any) -> Iterator[Finding]:
             message = (
                 f"must be an integer from 1 to 65535 or the name of a port, got {shown(value)}"
             )
-            yield error("invalid-port", at, message)
+            yield error(INVALID_PORT, at, message)
     else:
         yield from _PORT_NUMBER(at, value)
 
@@ -93,13 +273,13 @@ _PORT_NUMBER = between(1, 65535)
 
 def _has_port(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
     if value.get("port") is None:
-        yield error("field-required", (*at, "port"), "is required")
+        yield error(FIELD_REQUIRED, (*at, "port"), "is required")
 
 
 def _has_command(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
     command = value.get("command")
     if not is_output(command) and not command:
-        yield error("field-required", (*at, "command"), "is required")
+        yield error(FIELD_REQUIRED, (*at, "command"), "is required")
 
 
 _HANDLERS: Mapping[str, Check] = {
@@ -124,11 +304,11 @@ def _probe(*, once: bool) -> Check:
         successes = number(probe.get("successThreshold"))
         if once and successes is not None and successes > 1:
             message = f"must be 1, got {successes}"
-            yield error("success-threshold-not-one", (*at, "successThreshold"), message)
+            yield error(SUCCESS_THRESHOLD_NOT_ONE, (*at, "successThreshold"), message)
         if not once and probe.get("terminationGracePeriodSeconds") is not None:
             message = "must not be set: a readiness probe ends no container"
             here = (*at, "terminationGracePeriodSeconds")
-            yield error("grace-period-of-readiness", here, message)
+            yield error(GRACE_PERIOD_OF_READINESS, here, message)
 
     counts = dict.fromkeys(
         ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
@@ -137,7 +317,7 @@ def _probe(*, once: bool) -> Check:
     )  # fmt: skip
     return fields(
         {**_PROBE_HANDLERS, **counts, "terminationGracePeriodSeconds": between(1)},
-        exactly_one("probe-handlers-not-one", "handler", tuple(_PROBE_HANDLERS)),
+        exactly_one(PROBE_HANDLERS_NOT_ONE, "handler", tuple(_PROBE_HANDLERS)),
         check,
     )
 
@@ -150,14 +330,12 @@ _PROBES = {
 
 
 def _hook_findings(at: Location, hook: Any, grace: int | None) -> Iterator[Finding]:
-    hooked = fields(
-        _HANDLERS, exactly_one("hook-handlers-not-one", "handler", (*_HANDLERS, "sleep"))
-    )
+    hooked = fields(_HANDLERS, exactly_one(HOOK_HANDLERS_NOT_ONE, "handler", (*_HANDLERS, "sleep")))
     yield from hooked(at, hook)
     seconds = number(known(known(hook).get("sleep")).get("seconds"))
     if seconds is not None and grace is not None and not 0 <= seconds <= grace:
         message = f"must be from 0 to terminationGracePeriodSeconds ({grace}), got {seconds}"
-        yield error("sleep-above-grace-period", (*at, "sleep", "seconds"), message)
+        yield error(SLEEP_ABOVE_GRACE_PERIOD, (*at, "sleep", "seconds"), message)
 
 
 _USER = between(0)
@@ -171,14 +349,14 @@ def _local_profile(at: Location, profile: Mapping[str, Any]) -> Iterator[Finding
         return
     if kind == "Localhost":
         if local is None:
-            yield error("field-required", here, "is required with type Localhost")
+            yield error(FIELD_REQUIRED, here, "is required with type Localhost")
     elif local is not None:
-        yield error("profile-without-effect", here, "has an effect with type Localhost only")
+        yield error(PROFILE_WITHOUT_EFFECT, here, "has an effect with type Localhost only")
 
 
 def _unpadded(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and (not value.strip() or value != value.strip()):
-        yield error("invalid-security-profile", at, f"must be a profile's name, got {shown(value)}")
+        yield error(INVALID_SECURITY_PROFILE, at, f"must be a profile's name, got {shown(value)}")
 
 
 #: Fields of security that containers and pods share.
@@ -205,10 +383,10 @@ def _escalation(at: Location, security: Mapping[str, Any]) -> Iterator[Finding]:
     here = (*at, "allowPrivilegeEscalation")
     if security.get("privileged") is True:
         message = "cannot be false with privileged: true; remove one of them"
-        yield error("privileged-without-escalation", here, message)
+        yield error(PRIVILEGED_WITHOUT_ESCALATION, here, message)
     if _ADMIN in listed(known(security.get("capabilities")).get("add")):
         message = f"cannot be false with the capability {_ADMIN}; remove one of them"
-        yield error("admin-without-escalation", here, message)
+        yield error(ADMIN_WITHOUT_ESCALATION, here, message)
 
 
 _SECURITY_CONTEXT = fields({**SECURITY, "procMount": one_of("Default", "Unmasked")}, _escalation)
@@ -228,10 +406,10 @@ def _restart_rules(at: Location, container: Mapping[str, Any]) -> Iterator[Findi
     rules = listed(container.get("restartPolicyRules"))
     if rules and not given(container.get("restartPolicy")):
         message = "is required with restartPolicyRules"
-        yield error("field-required", (*at, "restartPolicy"), message)
+        yield error(FIELD_REQUIRED, (*at, "restartPolicy"), message)
     if len(rules) > _MOST_RESTART_RULES:
         message = f"must hold at most {_MOST_RESTART_RULES} rules, got {len(rules)}"
-        yield error("too-long", (*at, "restartPolicyRules"), message)
+        yield error(TOO_LONG, (*at, "restartPolicyRules"), message)
 
 
 def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
@@ -240,7 +418,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
         name = text(port.get("name"))
         if name and name in names:
             message = f"{shown(name)} names two ports of the container"
-            yield error("duplicate-port-name", (*at, "ports", index, "name"), message)
+            yield error(DUPLICATE_PORT_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
 
@@ -250,7 +428,7 @@ def _resized_twice(at: Location, container: Mapping[str, Any]) -> Iterator[Findi
         name = text(policy.get("resourceName"))
         if name and name in seen:
             message = f"{shown(name)} has two policies; remove one"
-            yield error("resize-policy-twice", (*at, "resizePolicy", index), message)
+            yield error(RESIZE_POLICY_TWICE, (*at, "resizePolicy", index), message)
         seen.add(name)
 
 
@@ -319,14 +497,14 @@ def container_findings(
                 yield from _hook_findings((*at, "lifecycle", hook), held, pod.grace_seconds)
         if starting and policy == "Always" and listed(container.get("restartPolicyRules")):
             message = f"needs the feature gate {_RULES_GATE} beside restartPolicy Always; remove it"
-            yield warning("restart-rules-of-sidecar", (*at, "restartPolicyRules"), message)
+            yield warning(RESTART_RULES_OF_SIDECAR, (*at, "restartPolicyRules"), message)
         return
     for key in (*_PROBES, "lifecycle"):
         held = container.get(key)
         # API servers drop a stopSignal before they look, unless a feature gate is on.
         if held is not None and not (isinstance(held, Mapping) and {*held} == {"stopSignal"}):
             message = "needs restartPolicy Always in an init container; remove it"
-            yield error("probe-of-init-container", (*at, key), message)
+            yield error(PROBE_OF_INIT_CONTAINER, (*at, key), message)
 
 
 def _restart_policy(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
@@ -334,7 +512,7 @@ def _restart_policy(at: Location, container: Mapping[str, Any]) -> Iterator[Find
     here = (*at, "restartPolicy")
     # The empty string is no default here.
     if policy == "":
-        yield error("unknown-value", here, "must be Always, Never or OnFailure, got an empty text")
+        yield error(UNKNOWN_VALUE, here, "must be Always, Never or OnFailure, got an empty text")
     elif policy is not None:
         yield from _RESTART_POLICY(here, policy)
 
@@ -345,7 +523,7 @@ def _security_of_pod(
     security = known(container.get("securityContext"))
     if security.get("procMount") == "Unmasked" and pod.host_users:
         message = "needs hostUsers: false of the pod to be Unmasked"
-        yield error("proc-mount-of-host-users", (*at, "securityContext", "procMount"), message)
+        yield error(PROC_MOUNT_OF_HOST_USERS, (*at, "securityContext", "procMount"), message)
 
 
 def _mounts(at: Location, container: Mapping[str, Any], pod: PodFacts) -> Iterator[Finding]:
@@ -361,14 +539,14 @@ def _mounts(at: Location, container: Mapping[str, Any], pod: PodFacts) -> Iterat
         yield from _volume_missing(here, name, pod)
         if name and name in devices:
             message = f"{shown(name)} is among volumeDevices, too; remove one"
-            yield error("volume-mounted-as-device", (*here, "name"), message)
+            yield error(VOLUME_MOUNTED_AS_DEVICE, (*here, "name"), message)
         elif path and path in devices.values():
             message = f"{shown(path)} is the path of a device, too; choose another path"
-            yield error("path-of-device", (*here, "mountPath"), message)
+            yield error(PATH_OF_DEVICE, (*here, "mountPath"), message)
         shared = mount.get("mountPropagation") == "Bidirectional"
         if shared and privileged is not True and not is_output(privileged):
             message = "Bidirectional needs a privileged container"
-            yield error("propagation-without-privilege", (*here, "mountPropagation"), message)
+            yield error(PROPAGATION_WITHOUT_PRIVILEGE, (*here, "mountPropagation"), message)
     yield from _devices(at, container, pod)
 
 
@@ -382,7 +560,7 @@ def _devices(at: Location, container: Mapping[str, Any], pod: PodFacts) -> Itera
         yield from _volume_missing(here, name, pod)
         if (name and name in names) or (path and path in paths):
             message = f"{shown(name)} at {shown(path)} is there already; remove one"
-            yield error("device-named-twice", here, message)
+            yield error(DEVICE_NAMED_TWICE, here, message)
         names.add(name)
         paths.add(path)
         volume = (pod.volumes or {}).get(name)
@@ -390,14 +568,14 @@ def _devices(at: Location, container: Mapping[str, Any], pod: PodFacts) -> Itera
             volume.get(key) is not None for key in ("persistentVolumeClaim", "ephemeral")
         ):
             message = f"{shown(name)} must be a persistentVolumeClaim or ephemeral volume"
-            yield error("device-without-claim", (*here, "name"), message)
+            yield error(DEVICE_WITHOUT_CLAIM, (*here, "name"), message)
 
 
 def _volume_missing(at: Location, name: str, pod: PodFacts) -> Iterator[Finding]:
     if name and pod.volumes is not None and name not in pod.volumes:
         have = f"; it has {', '.join(sorted(pod.volumes))}" if pod.volumes else ""
         message = f"the pod has no volume {shown(name)}{have}: add it to its volumes"
-        yield error("volume-missing", (*at, "name"), message)
+        yield error(VOLUME_MISSING, (*at, "name"), message)
 
 
 def _read_only(at: Location, mount: Mapping[str, Any]) -> Iterator[Finding]:
@@ -406,16 +584,16 @@ def _read_only(at: Location, mount: Mapping[str, Any]) -> Iterator[Finding]:
     if recursive not in ("Enabled", "IfPossible"):
         return
     if mount.get("readOnly") is not True and not is_output(mount.get("readOnly")):
-        yield error("recursive-without-read-only", here, "needs readOnly: true")
+        yield error(RECURSIVE_WITHOUT_READ_ONLY, here, "needs readOnly: true")
     if propagation not in (None, "None") and not is_output(propagation):
         message = f"needs mountPropagation None, got {shown(propagation)}"
-        yield error("recursive-with-propagation", here, message)
+        yield error(RECURSIVE_WITH_PROPAGATION, here, message)
 
 
 def _one_sub_path(at: Location, mount: Mapping[str, Any]) -> Iterator[Finding]:
     if text(mount.get("subPath")) and text(mount.get("subPathExpr")):
         message = "subPath and subPathExpr exclude each other; remove one"
-        yield error("sub-paths-several", (*at, "subPathExpr"), message)
+        yield error(SUB_PATHS_SEVERAL, (*at, "subPathExpr"), message)
 
 
 _MOUNT = fields(
@@ -439,7 +617,7 @@ def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         name = text(container.get("name"))
         if name in names:
             message = f"{shown(name)} names two containers of the pod"
-            yield error("duplicate-container-name", (*at, "initContainers", index, "name"), message)
+            yield error(DUPLICATE_CONTAINER_NAME, (*at, "initContainers", index, "name"), message)
 
 
 def host_ports(at: Location, spec: Mapping[str, Any], pod: PodFacts) -> Iterator[Finding]:
@@ -467,12 +645,12 @@ def _host_ports(
             own, host = number(port.get("containerPort")), number(port.get("hostPort"))
             if pod.host_network and host and own and host != own and at[-2] == "containers":
                 message = f"must be the containerPort ({own}) with hostNetwork, got {host}"
-                yield error("host-port-differs", (*here, "hostPort"), message)
+                yield error(HOST_PORT_DIFFERS, (*here, "hostPort"), message)
             host = host or (own if pod.host_network else None)
             if not host or is_output(port.get("protocol")) or is_output(port.get("hostIP")):
                 continue
             key = (text(port.get("protocol")) or "TCP", text(port.get("hostIP")), host)
             if key in taken:
                 message = f"{host}/{key[0]} of the node is taken twice in this pod; change one"
-                yield error("host-port-twice", here, message)
+                yield error(HOST_PORT_TWICE, here, message)
             taken.add(key)

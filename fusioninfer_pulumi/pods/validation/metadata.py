@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.api.rules import INVALID_LABEL, INVALID_LABEL_KEY
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output, is_output
+from fusioninfer_pulumi.pods.rules import INVALID_SECURITY_PROFILE
 from fusioninfer_pulumi.pods.validation._values import (
     LABEL_VALUE,
     QUALIFIED_NAME,
@@ -17,6 +19,50 @@ from fusioninfer_pulumi.pods.validation._values import (
     known,
     listed,
     text,
+)
+from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
+
+VALUES_MISSING = Rule(
+    "values-missing",
+    "error",
+    "Operators that need values have some.",
+    remedy="Add `values`.",
+    source="Kubernetes API validation",
+)
+VALUES_WITHOUT_EFFECT = Rule(
+    "values-without-effect",
+    "error",
+    "Operators without values have none.",
+    remedy="Remove `values`.",
+    source="Kubernetes API validation",
+)
+INVALID_DELETION_COST = Rule(
+    "invalid-deletion-cost",
+    "error",
+    "The deletion cost of a pod is a whole number.",
+    remedy="Correct the annotation.",
+    source="Kubernetes API validation",
+)
+MIRROR_POD = Rule(
+    "mirror-pod",
+    "error",
+    "A pod has no annotation of mirror pods.",
+    remedy="Remove it.",
+    source="Kubernetes API validation",
+)
+ANNOTATIONS_TOO_LARGE = Rule(
+    "annotations-too-large",
+    "error",
+    "Annotations have at most 256 KiB.",
+    remedy="Shorten them.",
+    source="Kubernetes API validation",
+)
+PROFILE_OF_NO_CONTAINER = Rule(
+    "profile-of-no-container",
+    "error",
+    "An annotation with a profile names a container of the pod.",
+    remedy="Correct the name in the annotation.",
+    source="Kubernetes API validation",
 )
 
 _ANNOTATION_BYTES = 256 * 1024
@@ -35,14 +81,14 @@ def label_key(at: Location, value: Any) -> Iterator[Finding]:
     """The key of a label."""
     if isinstance(value, str) and not QUALIFIED_NAME.fits(value):
         message = f"{shown(value)} is no valid Kubernetes label or annotation key"
-        yield error("invalid-label-key", at, message)
+        yield error(INVALID_LABEL_KEY, at, message)
 
 
 def label_value(at: Location, value: Any) -> Iterator[Finding]:
     """The value of a label."""
     if isinstance(value, str) and not LABEL_VALUE.fits(value):
         message = f"must be {LABEL_VALUE.kind}, got {shown(value)}"
-        yield error("invalid-label", at, message)
+        yield error(INVALID_LABEL, at, message)
 
 
 def label_map(at: Location, value: Any) -> Iterator[Finding]:
@@ -71,18 +117,18 @@ def operator_findings(
     count = None if is_output(values) else len(listed(values))
     if operator in comparing:
         if count == 0:
-            yield error("values-missing", (*at, "values"), f"{operator} needs a value")
+            yield error(VALUES_MISSING, (*at, "values"), f"{operator} needs a value")
     elif operator in existing:
         if count:
             message = f"{operator} takes no values; remove them"
-            yield error("values-without-effect", (*at, "values"), message)
+            yield error(VALUES_WITHOUT_EFFECT, (*at, "values"), message)
     elif operator in single:
         if count is not None and count != 1:
-            yield error("values-missing", (*at, "values"), f"{operator} needs exactly one value")
+            yield error(VALUES_MISSING, (*at, "values"), f"{operator} needs exactly one value")
     else:
         words = ", ".join((*comparing, *existing, *single))
         message = f"must be one of {words}, got {shown(operator)}"
-        yield error("unknown-value", (*at, "operator"), message)
+        yield error(UNKNOWN_VALUE, (*at, "operator"), message)
 
 
 #: A selector of labels (apimachinery, `ValidateLabelSelector`).
@@ -107,9 +153,9 @@ def annotation_findings(at: Location, template: Mapping[str, Any]) -> Iterator[F
         yield from label_key(here, key.lower())
         if key == _DELETION_COST and isinstance(value, str) and not _is_int32(value):
             message = f"must be a whole number of 32 bits, got {shown(value)}"
-            yield error("invalid-deletion-cost", here, message)
+            yield error(INVALID_DELETION_COST, here, message)
         elif key == _MIRROR and not given(known(template.get("spec")).get("nodeName")):
-            yield error("mirror-pod", here, "is of pods that a node starts by itself; remove it")
+            yield error(MIRROR_POD, here, "is of pods that a node starts by itself; remove it")
         elif key.startswith(_APP_ARMOR):
             yield from _app_armor(here, key[len(_APP_ARMOR) :], value, template)
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
@@ -122,7 +168,7 @@ def size_findings(at: Location, annotations: Mapping[str, Any]) -> Iterator[Find
     size = sum(len(f"{key}{value}".encode(errors="replace")) for key, value in annotations.items())
     if size > _ANNOTATION_BYTES and not contains_output(annotations):
         message = f"have {size} bytes, at most {_ANNOTATION_BYTES} are allowed"
-        yield error("annotations-too-large", at, message)
+        yield error(ANNOTATIONS_TOO_LARGE, at, message)
 
 
 def _is_int32(value: str) -> bool:
@@ -139,11 +185,11 @@ def _app_armor(
         for each in listed(spec.get(key))
     ]
     if container not in names:
-        yield error("profile-of-no-container", at, f"there is no container {shown(container)}")
+        yield error(PROFILE_OF_NO_CONTAINER, at, f"there is no container {shown(container)}")
     words = ("", "runtime/default", "unconfined")
     if isinstance(profile, str) and not (profile in words or profile.startswith("localhost/")):
         message = f"must be runtime/default, unconfined or localhost/NAME, got {shown(profile)}"
-        yield error("invalid-security-profile", at, message)
+        yield error(INVALID_SECURITY_PROFILE, at, message)
 
 
 def _seccomp(at: Location, profile: Any) -> Iterator[Finding]:
@@ -153,4 +199,4 @@ def _seccomp(at: Location, profile: Any) -> Iterator[Finding]:
         return
     if not profile.startswith("localhost/"):
         message = f"must be runtime/default, unconfined or localhost/PATH, got {shown(profile)}"
-        yield error("invalid-security-profile", at, message)
+        yield error(INVALID_SECURITY_PROFILE, at, message)

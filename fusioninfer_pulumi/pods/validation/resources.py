@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown, similar
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.pods.rules import NEGATIVE_QUANTITY
 from fusioninfer_pulumi.pods.validation._values import (
     DNS_LABEL,
     QUALIFIED_NAME,
@@ -16,6 +17,113 @@ from fusioninfer_pulumi.pods.validation._values import (
     known,
     mappings,
     text,
+)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+
+CLAIMS_OF_POD_RESOURCES = Rule(
+    "claims-of-pod-resources",
+    "error",
+    "Claims stand at containers, not in resources of the pod.",
+    remedy="Move them.",
+    source="Kubernetes API validation",
+)
+POD_REQUEST_BELOW_CONTAINERS = Rule(
+    "pod-request-below-containers",
+    "error",
+    "The pod's request is at least that of its containers.",
+    remedy="Raise it.",
+    source="Kubernetes API validation",
+)
+POD_LIMIT_BELOW_CONTAINERS = Rule(
+    "pod-limit-below-containers",
+    "error",
+    "The pod's limit is at least what its containers request.",
+    remedy="Raise it.",
+    source="Kubernetes API validation",
+)
+LIMIT_ABOVE_POD_LIMIT = Rule(
+    "limit-above-pod-limit",
+    "error",
+    "A container's limit is at most the pod's.",
+    remedy="Lower it.",
+    source="Kubernetes API validation",
+)
+REQUEST_DIFFERS_FROM_LIMIT = Rule(
+    "request-differs-from-limit",
+    "error",
+    "Requests and limits of an extended resource are equal.",
+    remedy="Write the same amount, or `limits` alone.",
+    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
+)
+REQUEST_ABOVE_LIMIT = Rule(
+    "request-above-limit",
+    "error",
+    "A request is at most its limit.",
+    remedy="Lower the request, or raise the limit.",
+    source="Kubernetes API validation",
+)
+LIMIT_MISSING = Rule(
+    "limit-missing",
+    "error",
+    "An extended resource in `requests` is in `limits`, too.",
+    remedy="Write the same amount into `limits`.",
+    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
+)
+HUGE_PAGES_ALONE = Rule(
+    "huge-pages-alone",
+    "error",
+    "Huge pages stand beside CPU or memory.",
+    remedy="Ask for CPU or memory, too.",
+    source="Kubernetes API validation",
+)
+UNKNOWN_RESOURCE = Rule(
+    "unknown-resource",
+    "error",
+    "A resource is one of Kubernetes', or has a domain.",
+    remedy="Correct its name.",
+    source="Kubernetes API validation",
+)
+UNKNOWN_POD_RESOURCE = Rule(
+    "unknown-pod-resource",
+    "error",
+    "Resources of a pod are CPU, memory and huge pages.",
+    remedy="Move others to a container.",
+    source="Kubernetes API validation",
+)
+FRACTIONAL_DEVICES = Rule(
+    "fractional-devices",
+    "error",
+    "Devices are requested in whole numbers.",
+    remedy="Round the amount.",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+)
+INVALID_PAGE_SIZE = Rule(
+    "invalid-page-size",
+    "error",
+    "A size of huge pages is a quantity.",
+    remedy="Write, for example, `hugepages-2Mi`.",
+    source="Kubernetes API validation",
+)
+FRACTIONAL_HUGE_PAGES = Rule(
+    "fractional-huge-pages",
+    "error",
+    "Huge pages are asked for in whole pages.",
+    remedy="Choose a multiple of the page size.",
+    source="Kubernetes API validation",
+)
+CLAIM_NAMED_TWICE = Rule(
+    "claim-named-twice",
+    "error",
+    "A container names a claim once.",
+    remedy="Remove the second one.",
+    source="Kubernetes API validation",
+)
+CLAIM_MISSING = Rule(
+    "claim-missing",
+    "error",
+    "A claim that a container names is the pod's.",
+    remedy="Add it to `resourceClaims`.",
+    source="Kubernetes API validation",
 )
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
@@ -52,20 +160,20 @@ def pod_resources(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _requirements((*at, "resources"), resources, _pod_name)
     if given(resources.get("claims")):
         message = "has no effect on a pod as a whole; name the claims in its containers"
-        yield error("claims-of-pod-resources", (*at, "resources", "claims"), message)
+        yield error(CLAIMS_OF_POD_RESOURCES, (*at, "resources", "claims"), message)
     limits, requests = amounts(resources.get("limits")), amounts(resources.get("requests"))
     asked = _aggregate(spec)
     for name, amount in asked.items():
         if name in requests and amount > requests[name]:
             yield error(
-                "pod-request-below-containers",
+                POD_REQUEST_BELOW_CONTAINERS,
                 (*at, "resources", "requests", name),
                 f"must be at least what the containers request ({quantity.write(amount)}), got "
                 f"{quantity.write(requests[name])}",
             )
         elif name not in requests and name in limits and amount > limits[name]:
             yield error(
-                "pod-limit-below-containers",
+                POD_LIMIT_BELOW_CONTAINERS,
                 (*at, "resources", "limits", name),
                 f"must be at least what the containers request ({quantity.write(amount)}), got "
                 f"{quantity.write(limits[name])}",
@@ -75,7 +183,7 @@ def pod_resources(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         for name, amount in own.items():
             if name in limits and amount > limits[name]:
                 yield error(
-                    "limit-above-pod-limit",
+                    LIMIT_ABOVE_POD_LIMIT,
                     (*at, "containers", index, "resources", "limits", name),
                     f"must be at most the pod's limit ({quantity.write(limits[name])}), got "
                     f"{quantity.write(amount)}",
@@ -123,24 +231,24 @@ def _requirements(
         if name in limits:
             if exact and amount != limits[name]:
                 yield error(
-                    "request-differs-from-limit",
+                    REQUEST_DIFFERS_FROM_LIMIT,
                     here,
                     f"must equal limits[{name}] ({held['limits'][name]}), got "
                     f"{shown(held['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
-                    "request-above-limit",
+                    REQUEST_ABOVE_LIMIT,
                     here,
                     f"must be at most limits[{name}] ({held['limits'][name]}), got "
                     f"{shown(held['requests'][name])}",
                 )
         elif exact and name not in held["limits"]:
-            yield error("limit-missing", here, "needs the same amount in limits")
+            yield error(LIMIT_MISSING, here, "needs the same amount in limits")
     names = {str(name) for its in held.values() for name in its}
     if any(name.startswith(_HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
         message = "huge pages need a request or limit of cpu or memory beside them"
-        yield error("huge-pages-alone", at, message)
+        yield error(HUGE_PAGES_ALONE, at, message)
 
 
 def _container_name(at: Location, name: str) -> Iterator[Finding]:
@@ -149,10 +257,10 @@ def _container_name(at: Location, name: str) -> Iterator[Finding]:
             meant = similar(name, _STANDARD)
             out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
             message = f"{shown(name)} is no resource of a container; {out}"
-            yield error("unknown-resource", at, message)
+            yield error(UNKNOWN_RESOURCE, at, message)
     elif not _is_qualified(name):
         message = f"{shown(name)} is no resource name; devices have a domain: nvidia.com/gpu"
-        yield error("unknown-resource", at, message)
+        yield error(UNKNOWN_RESOURCE, at, message)
 
 
 def _is_qualified(name: str) -> bool:
@@ -166,7 +274,7 @@ def _is_qualified(name: str) -> bool:
 def _pod_name(at: Location, name: str) -> Iterator[Finding]:
     if name not in _OF_PODS and not name.startswith(_HUGE_PAGES):
         message = f"a pod as a whole asks for cpu, memory or huge pages only, got {shown(name)}"
-        yield error("unknown-pod-resource", at, message)
+        yield error(UNKNOWN_POD_RESOURCE, at, message)
 
 
 def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
@@ -174,18 +282,18 @@ def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
     if held is None:
         return
     if held < 0:
-        yield error("negative-quantity", at, f"must be at least 0, got {shown(amount)}")
+        yield error(NEGATIVE_QUANTITY, at, f"must be at least 0, got {shown(amount)}")
     elif is_extended(name) and held != held.to_integral_value():
         message = f"must be a whole number of devices, got {shown(amount)}"
-        yield error("fractional-devices", at, message)
+        yield error(FRACTIONAL_DEVICES, at, message)
     elif name.startswith(_HUGE_PAGES):
         size = parsed_amount(name[len(_HUGE_PAGES) :])
         if size is None or size <= 0 or size != size.to_integral_value():
             message = f"{shown(name)} names no page size such as hugepages-2Mi"
-            yield error("invalid-page-size", at, message)
+            yield error(INVALID_PAGE_SIZE, at, message)
         elif held % size:
             message = f"must be whole pages of {name[len(_HUGE_PAGES) :]}, got {shown(amount)}"
-            yield error("fractional-huge-pages", at, message)
+            yield error(FRACTIONAL_HUGE_PAGES, at, message)
 
 
 def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterator[Finding]:
@@ -194,7 +302,7 @@ def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterat
         here = (*at, index)
         name, request = text(claim.get("name")), claim.get("request")
         if not given(claim.get("name")):
-            yield error("field-required", (*here, "name"), "is required")
+            yield error(FIELD_REQUIRED, (*here, "name"), "is required")
         if given(request):
             yield from _REQUEST_NAME((*here, "request"), request)
         if not name:
@@ -202,12 +310,12 @@ def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterat
         whole, key = (name, ""), (name, text(request))
         again = whole in seen or key in seen or (not key[1] and any(s[0] == name for s in seen))
         if again:
-            yield error("claim-named-twice", here, f"{shown(name)} is named twice; remove one")
+            yield error(CLAIM_NAMED_TWICE, here, f"{shown(name)} is named twice; remove one")
         seen.add(key)
         if of_pod is not None and name not in of_pod:
             have = f"; it has {', '.join(sorted(of_pod))}" if of_pod else ""
             message = f"the pod has no claim {shown(name)}{have}: add it to its resourceClaims"
-            yield error("claim-missing", (*here, "name"), message)
+            yield error(CLAIM_MISSING, (*here, "name"), message)
 
 
 def _aggregate(spec: Mapping[str, Any]) -> dict[str, Decimal]:

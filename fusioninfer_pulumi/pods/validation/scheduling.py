@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.validation._values import (
     DNS_LABEL,
@@ -30,6 +30,70 @@ from fusioninfer_pulumi.pods.validation.metadata import (
     label_value,
     operator_findings,
 )
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
+
+TOLERATION_WITHOUT_KEY = Rule(
+    "toleration-without-key",
+    "error",
+    "A toleration without a key has `operator: Exists`.",
+    remedy="Name a key, or use `Exists`.",
+    source="Kubernetes API validation",
+)
+TOLERATION_SECONDS_WITHOUT_EFFECT = Rule(
+    "toleration-seconds-without-effect",
+    "error",
+    "`tolerationSeconds` belongs to effect NoExecute.",
+    remedy="Remove it, or set the effect.",
+    source="Kubernetes API validation",
+)
+TOLERATION_VALUE_WITH_EXISTS = Rule(
+    "toleration-value-with-exists",
+    "error",
+    "A toleration with operator Exists has no value.",
+    remedy="Remove it.",
+    source="Kubernetes API validation",
+)
+NODE_TERMS_MISSING = Rule(
+    "node-terms-missing",
+    "error",
+    "Node affinity has a term.",
+    remedy="Add one, or remove it.",
+    source="Kubernetes API validation",
+)
+LABEL_KEYS_WITHOUT_SELECTOR = Rule(
+    "label-keys-without-selector",
+    "error",
+    "Label keys stand beside a label selector.",
+    remedy="Add `labelSelector`.",
+    source="Kubernetes API validation",
+)
+LABEL_KEY_CONTRADICTS = Rule(
+    "label-key-contradicts",
+    "error",
+    "A label key is not matched and mismatched.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+LABEL_KEY_SELECTED_TWICE = Rule(
+    "label-key-selected-twice",
+    "error",
+    "A label key is not in the selector, too.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+MINIMUM_DOMAINS_NOT_REQUIRED = Rule(
+    "minimum-domains-not-required",
+    "error",
+    "`minDomains` belongs to DoNotSchedule.",
+    remedy="Remove it, or change `whenUnsatisfiable`.",
+    source="Kubernetes API validation",
+)
+SPREAD_TWICE = Rule(
+    "spread-twice",
+    "error",
+    "A topology key is spread over once.",
+    remedy="Remove one of them.",
+)
 
 
 def _toleration(at: Location, toleration: Mapping[str, Any]) -> Iterator[Finding]:
@@ -38,15 +102,15 @@ def _toleration(at: Location, toleration: Mapping[str, Any]) -> Iterator[Finding
         return
     if not given(toleration.get("key")) and operator != "Exists":
         message = "must be Exists without a key, which tolerates everything; or name a key"
-        yield error("toleration-without-key", (*at, "operator"), message)
+        yield error(TOLERATION_WITHOUT_KEY, (*at, "operator"), message)
     effect = toleration.get("effect")
     ending = toleration.get("tolerationSeconds") is not None
     if ending and effect != "NoExecute" and not is_output(effect):
         message = f"must be NoExecute with tolerationSeconds, got {shown(effect)}"
-        yield error("toleration-seconds-without-effect", (*at, "effect"), message)
+        yield error(TOLERATION_SECONDS_WITHOUT_EFFECT, (*at, "effect"), message)
     if operator == "Exists" and given(value):
         message = "must be empty with operator Exists; remove it"
-        yield error("toleration-value-with-exists", (*at, "value"), message)
+        yield error(TOLERATION_VALUE_WITH_EXISTS, (*at, "value"), message)
     elif operator in (None, "", "Equal"):
         yield from label_value((*at, "value"), value)
 
@@ -79,7 +143,7 @@ def _field_requirement(at: Location, value: Mapping[str, Any]) -> Iterator[Findi
     yield from operator_findings(at, value, (), (), ("In", "NotIn"))
     key = value.get("key")
     if key != "metadata.name" and not is_output(key):
-        yield error("unknown-value", (*at, "key"), f"must be metadata.name, got {shown(key)}")
+        yield error(UNKNOWN_VALUE, (*at, "key"), f"must be metadata.name, got {shown(key)}")
 
 
 def _node_term(*, required: bool) -> Check:
@@ -98,7 +162,7 @@ def _has_terms(at: Location, selector: Mapping[str, Any]) -> Iterator[Finding]:
     terms = selector.get("nodeSelectorTerms")
     if not is_output(terms) and not terms:
         message = "must hold at least one term; remove the affinity to allow any node"
-        yield error("node-terms-missing", (*at, "nodeSelectorTerms"), message)
+        yield error(NODE_TERMS_MISSING, (*at, "nodeSelectorTerms"), message)
 
 
 def _label_keys(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
@@ -109,13 +173,13 @@ def _label_keys(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = listed(term.get(field))
         if keys and selector is None:
-            yield error("label-keys-without-selector", (*at, field), "needs a labelSelector")
+            yield error(LABEL_KEYS_WITHOUT_SELECTOR, (*at, field), "needs a labelSelector")
             continue
         for index, key in enumerate(keys):
             yield from label_key((*at, field, index), key)
             if field == "mismatchLabelKeys" and key in matching:
                 message = f"{shown(key)} is also in matchLabelKeys; remove one"
-                yield error("label-key-contradicts", (*at, field, index), message)
+                yield error(LABEL_KEY_CONTRADICTS, (*at, field, index), message)
 
 
 def keys_selected_twice(
@@ -135,7 +199,7 @@ def keys_selected_twice(
             if key in taken and key in labels:
                 where = (*at, *place, "matchLabelKeys", index)
                 message = f"{shown(key)} is also in labelSelector; remove one of them"
-                yield error("label-key-selected-twice", where, message)
+                yield error(LABEL_KEY_SELECTED_TWICE, where, message)
 
 
 def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any]]]:
@@ -152,7 +216,7 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[Location, Mapping[str, Any
 
 def _topology_key(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
     if not given(term.get("topologyKey")):
-        yield error("field-required", (*at, "topologyKey"), "is required")
+        yield error(FIELD_REQUIRED, (*at, "topologyKey"), "is required")
 
 
 _POD_TERM = fields(
@@ -201,7 +265,7 @@ def _minimum(at: Location, constraint: Mapping[str, Any]) -> Iterator[Finding]:
     minimum = number(constraint.get("minDomains"))
     if minimum is not None and action != "DoNotSchedule" and not is_output(action):
         message = f"needs whenUnsatisfiable DoNotSchedule, got {shown(action)}"
-        yield error("minimum-domains-not-required", (*at, "minDomains"), message)
+        yield error(MINIMUM_DOMAINS_NOT_REQUIRED, (*at, "minDomains"), message)
 
 
 _CONSTRAINT = fields(
@@ -227,7 +291,7 @@ def spread_findings(at: Location, constraints: Any) -> Iterator[Finding]:
         key = (text(constraint.get("topologyKey")), text(constraint.get("whenUnsatisfiable")))
         if all(key) and key in seen:
             message = f"{key[0]} with {key[1]} is there already; remove one of them"
-            yield error("spread-twice", (*at, index), message)
+            yield error(SPREAD_TWICE, (*at, index), message)
         seen.add(key)
 
 

@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.validation._values import (
     DNS_LABEL,
@@ -53,6 +53,99 @@ from fusioninfer_pulumi.pods.validation.scheduling import (
     tolerations,
 )
 from fusioninfer_pulumi.pods.validation.volumes import volume_names, volumes
+from fusioninfer_pulumi.rules.common import TOO_LONG
+
+POD_RESTART_POLICY = Rule(
+    "pod-restart-policy",
+    "error",
+    "Pods of a LeaderWorkerSet have `restartPolicy: Always`.",
+    remedy="Remove `restartPolicy` from the template; the role's `restartPolicy` says what a "
+    "failure restarts.",
+)
+POD_DEADLINE = Rule(
+    "pod-deadline",
+    "error",
+    "Pods that serve have no deadline.",
+    remedy="Remove `activeDeadlineSeconds`.",
+    source="Kubernetes API validation",
+)
+EPHEMERAL_CONTAINER = Rule(
+    "ephemeral-container",
+    "error",
+    "Pod templates have no ephemeral containers.",
+    remedy="Remove them.",
+    source="Kubernetes API validation",
+)
+PROCESS_NAMESPACES_SEVERAL = Rule(
+    "process-namespaces-several",
+    "error",
+    "A pod has one way to share process namespaces.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+HOST_NAMESPACE_WITHOUT_USERS = Rule(
+    "host-namespace-without-users",
+    "error",
+    "Pods with users of their own do not share the host's namespaces.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+DEVICES_WITHOUT_HOST_USERS = Rule(
+    "devices-without-host-users",
+    "error",
+    "Pods with users of their own have no block devices.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+NODE_NAME_WITH_GATES = Rule(
+    "node-name-with-gates",
+    "error",
+    "A pod with scheduling gates has no `nodeName`.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+OVERHEAD_WITHOUT_RUNTIME_CLASS = Rule(
+    "overhead-without-runtime-class",
+    "error",
+    "Overhead belongs to a runtime class.",
+    remedy="Remove it.",
+    source="Kubernetes API validation",
+)
+NAMESERVER_MISSING = Rule(
+    "nameserver-missing",
+    "error",
+    "`dnsPolicy: None` stands beside a name server.",
+    remedy="Add `dnsConfig.nameservers`.",
+    source="Kubernetes API validation",
+)
+INVALID_ADDRESS = Rule(
+    "invalid-address",
+    "error",
+    "An address is an IP address.",
+    remedy="Correct it.",
+    source="Kubernetes API validation",
+)
+SYSCTL_TWICE = Rule(
+    "sysctl-twice",
+    "error",
+    "A pod sets each sysctl once.",
+    remedy="Remove the second one.",
+    source="Kubernetes API validation",
+)
+SYSCTL_OF_HOST = Rule(
+    "sysctl-of-host",
+    "error",
+    "A pod on the host's namespaces does not set their sysctls.",
+    remedy="Remove one of them.",
+    source="Kubernetes API validation",
+)
+CLAIM_SOURCES_NOT_ONE = Rule(
+    "claim-sources-not-one",
+    "error",
+    "A resource claim of a pod has one source.",
+    remedy="Keep either `resourceClaimName` or `resourceClaimTemplateName`.",
+    source="Kubernetes API validation",
+)
 
 _MOST_NAMESERVERS = 3
 _MOST_SEARCHES = 32
@@ -110,41 +203,41 @@ def _kept_running(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     policy = spec.get("restartPolicy")
     if policy not in (None, "", "Always") and not is_output(policy):
         message = f"must be Always for pods that are kept running, got {shown(policy)}"
-        yield error("pod-restart-policy", (*at, "restartPolicy"), message)
+        yield error(POD_RESTART_POLICY, (*at, "restartPolicy"), message)
     if spec.get("activeDeadlineSeconds") is not None:
         message = "must not be set for pods that are kept running; remove it"
-        yield error("pod-deadline", (*at, "activeDeadlineSeconds"), message)
+        yield error(POD_DEADLINE, (*at, "activeDeadlineSeconds"), message)
 
 
 def _ephemeral(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     if listed(spec.get("ephemeralContainers")):
         message = "are added to running pods only (kubectl debug); remove them"
-        yield error("ephemeral-container", (*at, "ephemeralContainers"), message)
+        yield error(EPHEMERAL_CONTAINER, (*at, "ephemeralContainers"), message)
 
 
 def _host_users(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     if spec.get("shareProcessNamespace") is True and spec.get("hostPID") is True:
         message = "excludes hostPID; remove one of them"
-        yield error("process-namespaces-several", (*at, "shareProcessNamespace"), message)
+        yield error(PROCESS_NAMESPACES_SEVERAL, (*at, "shareProcessNamespace"), message)
     if spec.get("hostUsers") is not False:
         return
     # `hostNetwork` is allowed behind a feature gate since 1.35.
     for key in ("hostPID", "hostIPC"):
         if spec.get(key) is True:
             message = "excludes hostUsers: false; remove one of them"
-            yield error("host-namespace-without-users", (*at, key), message)
+            yield error(HOST_NAMESPACE_WITHOUT_USERS, (*at, key), message)
     for key in ("initContainers", "containers"):
         for index, container in mappings(spec.get(key)):
             if listed(container.get("volumeDevices")):
                 where = (*at, key, index, "volumeDevices")
                 message = "excludes hostUsers: false; remove one of them"
-                yield error("devices-without-host-users", where, message)
+                yield error(DEVICES_WITHOUT_HOST_USERS, where, message)
 
 
 def _gated_node(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     if text(spec.get("nodeName")) and listed(spec.get("schedulingGates")):
         message = "excludes schedulingGates; remove one of them"
-        yield error("node-name-with-gates", (*at, "nodeName"), message)
+        yield error(NODE_NAME_WITH_GATES, (*at, "nodeName"), message)
 
 
 def _overhead(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -152,7 +245,7 @@ def _overhead(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     yield from overhead((*at, "overhead"), held)
     if held and not given(spec.get("runtimeClassName")):
         message = "is that of a RuntimeClass; set runtimeClassName, or remove it"
-        yield error("overhead-without-runtime-class", (*at, "overhead"), message)
+        yield error(OVERHEAD_WITHOUT_RUNTIME_CLASS, (*at, "overhead"), message)
 
 
 def _dns(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -163,17 +256,17 @@ def _dns(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     servers, searches = known(config).get("nameservers"), listed(known(config).get("searches"))
     if spec.get("dnsPolicy") == "None" and not is_output(servers) and not servers:
         message = "needs a nameserver with dnsPolicy None"
-        yield error("nameserver-missing", (*at, "nameservers"), message)
+        yield error(NAMESERVER_MISSING, (*at, "nameservers"), message)
     if len(listed(servers)) > _MOST_NAMESERVERS:
         message = f"must hold at most {_MOST_NAMESERVERS} nameservers, got {len(listed(servers))}"
-        yield error("too-long", (*at, "nameservers"), message)
+        yield error(TOO_LONG, (*at, "nameservers"), message)
     characters = len(" ".join(each for each in searches if isinstance(each, str)))
     if len(searches) > _MOST_SEARCHES or characters > _SEARCH_CHARACTERS:
         message = (
             f"must hold at most {_MOST_SEARCHES} domains of {_SEARCH_CHARACTERS} characters "
             f"together, got {len(searches)} of {characters}"
         )
-        yield error("too-long", (*at, "searches"), message)
+        yield error(TOO_LONG, (*at, "searches"), message)
 
 
 def _address(at: Location, value: Any) -> Iterator[Finding]:
@@ -184,7 +277,7 @@ def _address(at: Location, value: Any) -> Iterator[Finding]:
     except ValueError:
         valid = False
     if not valid:
-        yield error("invalid-address", at, f"must be an IP address, got {shown(value)}")
+        yield error(INVALID_ADDRESS, at, f"must be an IP address, got {shown(value)}")
 
 
 def _alias(at: Location, alias: Mapping[str, Any]) -> Iterator[Finding]:
@@ -198,7 +291,7 @@ def _sysctls(at: Location, security: Mapping[str, Any]) -> Iterator[Finding]:
         name = text(sysctl.get("name"))
         if name and name in seen:
             where = (*at, "sysctls", index, "name")
-            yield error("sysctl-twice", where, f"{shown(name)} is there twice; remove one")
+            yield error(SYSCTL_TWICE, where, f"{shown(name)} is there twice; remove one")
         seen.add(name)
 
 
@@ -213,7 +306,7 @@ def _host_sysctls(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         for key, prefixes in (("hostNetwork", ("net.",)), ("hostIPC", _IPC_SYSCTLS)):
             if spec.get(key) is True and name.startswith(prefixes):
                 message = f"{shown(name)} would change the node with {key}; remove one of them"
-                yield error("sysctl-of-host", where, message)
+                yield error(SYSCTL_OF_HOST, where, message)
 
 
 _POD_SECURITY = fields(
@@ -235,7 +328,7 @@ _CLAIM = fields(
         "resourceClaimTemplateName": formatted(OBJECT_NAME),
     },
     exactly_one(
-        "claim-sources-not-one", "source", ("resourceClaimName", "resourceClaimTemplateName")
+        CLAIM_SOURCES_NOT_ONE, "source", ("resourceClaimName", "resourceClaimTemplateName")
     ),
     required=("name",),
 )

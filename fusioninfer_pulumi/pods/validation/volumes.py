@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import NEGATIVE_QUANTITY
 from fusioninfer_pulumi.pods.validation._paths import descending, local_path, no_backsteps
 from fusioninfer_pulumi.pods.validation._references import downward_file
 from fusioninfer_pulumi.pods.validation._values import (
@@ -28,6 +29,50 @@ from fusioninfer_pulumi.pods.validation._values import (
 )
 from fusioninfer_pulumi.pods.validation.metadata import label_map, label_selector
 from fusioninfer_pulumi.pods.validation.resources import parsed_amount
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
+
+PATH_NOT_ABSOLUTE = Rule(
+    "path-not-absolute",
+    "error",
+    "The path of an NFS export is absolute.",
+    remedy="Start it with `/`.",
+    source="Kubernetes API validation",
+)
+ACCESS_MODES_EXCLUDE_EACH_OTHER = Rule(
+    "access-modes-exclude-each-other",
+    "error",
+    "ReadWriteOncePod is the only access mode of a claim.",
+    remedy="Remove the others.",
+    source="Kubernetes API validation",
+)
+PROJECTED_SOURCES_SEVERAL = Rule(
+    "projected-sources-several",
+    "error",
+    "An item of a projected volume's `sources` has one source.",
+    remedy="Write one item for each source.",
+    source="Kubernetes API validation",
+)
+PROJECTED_PATH_TWICE = Rule(
+    "projected-path-twice",
+    "error",
+    "Files of a projected volume have different paths.",
+    remedy="Change one of them.",
+    source="Kubernetes API validation",
+)
+DISK_NAMES_NOT_ONE = Rule(
+    "disk-names-not-one",
+    "error",
+    "A Fibre Channel volume is named in one way.",
+    remedy="Keep either `targetWWNs` or `wwids`.",
+    source="Kubernetes API validation",
+)
+VOLUME_SOURCES_SEVERAL = Rule(
+    "volume-sources-several",
+    "error",
+    "A volume has one source.",
+    remedy="Remove the others.",
+    source="Kubernetes API validation",
+)
 
 _MODE = between(0, 0o777)
 
@@ -35,12 +80,12 @@ _MODE = between(0, 0o777)
 def _size_limit(at: Location, value: Any) -> Iterator[Finding]:
     amount = parsed_amount(value)
     if amount is not None and amount < 0:
-        yield error("negative-quantity", at, f"must be at least 0, got {shown(value)}")
+        yield error(NEGATIVE_QUANTITY, at, f"must be at least 0, got {shown(value)}")
 
 
 def _absolute(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and value and not value.startswith("/"):
-        yield error("path-not-absolute", at, f"must be an absolute path, got {shown(value)}")
+        yield error(PATH_NOT_ABSOLUTE, at, f"must be an absolute path, got {shown(value)}")
 
 
 _ITEMS = each(fields({"path": local_path, "mode": _MODE}, required=("key", "path")))
@@ -52,10 +97,10 @@ def _access_modes(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     if is_output(modes):
         return
     if not modes:
-        yield error("field-required", here, "is required")
+        yield error(FIELD_REQUIRED, here, "is required")
     elif isinstance(modes, list) and "ReadWriteOncePod" in modes and len(set(map(str, modes))) > 1:
         message = "ReadWriteOncePod stands alone; remove the other modes"
-        yield error("access-modes-exclude-each-other", here, message)
+        yield error(ACCESS_MODES_EXCLUDE_EACH_OTHER, here, message)
 
 
 def _storage(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -65,11 +110,11 @@ def _storage(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         return
     here, size = (*at, "resources", "requests", "storage"), known(requests).get("storage")
     if size is None:
-        yield error("field-required", here, "is required")
+        yield error(FIELD_REQUIRED, here, "is required")
         return
     amount = parsed_amount(size)
     if amount is not None and amount <= 0:
-        yield error("out-of-range", here, f"must be above 0, got {shown(size)}")
+        yield error(OUT_OF_RANGE, here, f"must be above 0, got {shown(size)}")
 
 
 #: The spec of a claim (`ValidatePersistentVolumeClaimSpec`).
@@ -100,7 +145,7 @@ _PROJECTED_SOURCES: Mapping[str, Check] = {
 }
 _PROJECTED_SOURCE = fields(
     _PROJECTED_SOURCES,
-    exactly_one("projected-sources-several", "source", tuple(_PROJECTED_SOURCES), least=0),
+    exactly_one(PROJECTED_SOURCES_SEVERAL, "source", tuple(_PROJECTED_SOURCES), least=0),
 )
 
 
@@ -110,7 +155,7 @@ def _projected_paths(at: Location, projected: Mapping[str, Any]) -> Iterator[Fin
         for place, path in _paths((*at, "sources", index), source):
             if path in seen:
                 message = f"{shown(path)} is the path of two files; give them different paths"
-                yield error("projected-path-twice", place, message)
+                yield error(PROJECTED_PATH_TWICE, place, message)
             seen.add(path)
 
 
@@ -123,7 +168,7 @@ def _paths(at: Location, source: Mapping[str, Any]) -> Iterator[tuple[Location, 
 
 def _unit_number(at: Location, channel: Mapping[str, Any]) -> Iterator[Finding]:
     if channel.get("targetWWNs") and channel.get("lun") is None:
-        yield error("field-required", (*at, "lun"), "is required with targetWWNs")
+        yield error(FIELD_REQUIRED, (*at, "lun"), "is required with targetWWNs")
 
 
 #: Sources of core/v1 `VolumeSource` in Kubernetes 1.36.
@@ -148,7 +193,7 @@ SOURCES: Mapping[str, Check] = {
     ),
     "fc": fields(
         {"lun": between(0, 255)},
-        exactly_one("disk-names-not-one", "list of names", ("targetWWNs", "wwids")),
+        exactly_one(DISK_NAMES_NOT_ONE, "list of names", ("targetWWNs", "wwids")),
         _unit_number,
     ),
     "flexVolume": required_text("driver"),
@@ -187,7 +232,7 @@ SOURCES: Mapping[str, Check] = {
 
 _VOLUME = fields(
     {"name": formatted(DNS_LABEL), **SOURCES},
-    exactly_one("volume-sources-several", "source", tuple(SOURCES), least=0),
+    exactly_one(VOLUME_SOURCES_SEVERAL, "source", tuple(SOURCES), least=0),
     required=("name",),
 )
 

@@ -1,0 +1,162 @@
+"""What `check --server` asks a real API server, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.harness import Cluster, Object
+from fusioninfer_pulumi.checks.server import server_findings, tried_objects
+from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.kube.client import KubernetesApi
+
+RECORDED = Path(__file__).parents[1] / "tests" / "fixtures" / "server_answers.json"
+_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
+_POD = "svc-inference-0-0"
+
+
+def _pod(**spec: Any) -> Object:
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", **spec.pop("container", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _POD},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def _created(api: KubernetesApi, pod: Object, namespace: str = "default") -> Object:
+    return api.request("POST", f"/api/v1/namespaces/{namespace}/pods", _QUERY, pod)[1]
+
+
+def _applied(api: KubernetesApi, template: Object) -> Object:
+    labels = {"app": "svc"}
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": _POD},
+        "spec": {
+            "serviceName": "svc",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/default/statefulsets/{_POD}"
+    query = {**_QUERY, "fieldManager": "fusioninfer-pulumi", "force": "true"}
+    return api.request("PATCH", path, query, stateful_set)[1]
+
+
+def answers(cluster: Cluster) -> dict[str, Object]:
+    """Answers of each sort, as the fast tests read them."""
+    api = KubernetesApi(str(cluster.kubeconfig), None)
+    nobody = KubernetesApi(
+        str(cluster.kubeconfig_for("system:serviceaccount:default:default")), None
+    )
+    ports = [{"containerPort": 8000}, {"containerPort": 8000}]
+    return {
+        "unsupported": _created(api, _pod(container={"imagePullPolicy": "Sometimes"})),
+        "unknown": _created(api, _pod(surprise=1)),
+        "account": _created(api, _pod(serviceAccountName="absent")),
+        "class": _created(api, _pod(priorityClassName="absent")),
+        "runtime": _created(api, _pod(runtimeClassName="absent")),
+        "priority": _created(api, _pod(priority=10)),
+        "namespace": _created(api, _pod(), "absent"),
+        "twice": _applied(api, _pod(container={"ports": ports})),
+        "rights": _created(nobody, _pod()),
+    }
+
+
+@pytest.mark.proves("the API server answers dry runs as the fast tests of `check --server` expect")
+def test_the_recorded_answers_are_the_servers(
+    cluster: Cluster, request: pytest.FixtureRequest
+) -> None:
+    received = answers(cluster)
+    if request.config.getoption("--write-transcripts"):
+        RECORDED.write_text(json.dumps(received, indent=1) + "\n", encoding="utf-8")
+    assert received == json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+def said(cluster: Cluster, manifest: Object) -> list[Finding]:
+    """What is said of a service, but for kinds that are not installed."""
+    api = KubernetesApi(str(cluster.kubeconfig), None)
+    (found,) = server_findings(api, [inputs.plan_of(manifest)], seconds=60)
+    return [finding for finding in found if finding.rule != "kind-not-installed"]
+
+
+def _service(
+    namespace: str,
+    nodes: int = 1,
+    container: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Object:
+    """A service of one role; more fields of its container, of its pods and of the role."""
+    role = inputs.role("worker", "worker", nodes=nodes, **more)
+    pod = role["template"]["spec"]
+    pod |= spec or {}
+    pod["containers"][0] |= container or {}
+    made = inputs.service("svc", role)
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+@pytest.mark.proves(
+    "the pods that `check --server` tries are those that LeaderWorkerSet creates, but for what its "
+    "webhook adds on the server"
+)
+@pytest.mark.parametrize("policy", ["Shared", "UniquePerReplica"])
+def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, policy: str) -> None:
+    cluster.add_nodes(2)
+    manifest = _service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
+    plan = inputs.plan_of(manifest)
+    cluster.apply(inputs.objects_of(plan), namespace=namespace)
+    tried = {
+        each.manifest["metadata"]["name"]: each.manifest
+        for each in tried_objects(plan)
+        if each.manifest["kind"] == "Pod"
+    }
+    cluster.wait(lambda: len(cluster.pods(namespace)) == len(tried), 60)
+    for live in cluster.pods(namespace):
+        ours = tried[live["metadata"]["name"]]
+        for field in ("hostname", "subdomain"):
+            assert ours["spec"][field] == live["spec"][field]
+        for field in ("labels", "annotations"):
+            for key, value in ours["metadata"][field].items():
+                hashed = key.endswith(("hash", "/group-key"))
+                assert hashed or live["metadata"][field][key] == value, key
+        (owner,), (real,) = (each["metadata"]["ownerReferences"] for each in (ours, live))
+        assert (owner["kind"], owner["name"]) == (real["kind"], real["name"])
+
+
+@pytest.mark.proves("`check --server` judges objects that exist as the update that Pulumi makes")
+def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespace: str) -> None:
+    before = _service(namespace, container={"env": [{"name": "A", "value": "x"}]})
+    field = {"fieldRef": {"fieldPath": "status.podIP"}}
+    after = _service(namespace, container={"env": [{"name": "A", "valueFrom": field}]})
+    cluster.apply(inputs.objects_of(inputs.plan_of(before)), namespace=namespace)
+    assert said(cluster, after) == []
+
+
+@pytest.mark.proves(
+    "`check --server` reports what the API server refuses at the field of the manifest"
+)
+def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -> None:
+    refused = said(cluster, _service(namespace, spec={"priority": 10}))
+    assert [(each.path, each.severity) for each in refused] == [
+        ("roles[0].template.spec", Severity.ERROR)
+    ]
+    assert "the integer value of priority (10) must not be provided" in refused[0].message
+
+
+@pytest.mark.proves("what the documents write is refused in no object and no pod")
+@pytest.mark.parametrize("name", sorted(inputs.DOCUMENTS))
+def test_the_documents_inputs_are_accepted(cluster: Cluster, namespace: str, name: str) -> None:
+    plan = inputs.plan_of(inputs.DOCUMENTS[name])
+    api = KubernetesApi(str(cluster.kubeconfig), None)
+    (found,) = server_findings(api, [replace(plan, namespace=namespace)], seconds=60)
+    assert [each for each in found if each.severity is Severity.ERROR] == []

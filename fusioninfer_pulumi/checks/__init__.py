@@ -1,0 +1,1 @@
+"""Judges what is built: one list of checks for each stage."""

@@ -1,0 +1,75 @@
+"""In a preview: what the API server would refuse of a service's objects and of their pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pulumi
+
+from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
+from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.findings import Finding, errors, info
+from fusioninfer_pulumi.rules.ignoring import ignored_by, without_ignored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fusioninfer_pulumi.service_plan import ServicePlan
+
+#: How long a preview waits for all answers of a service.
+_SECONDS = 10.0
+
+
+def check_on_server(
+    component: pulumi.Resource,
+    plan: ServicePlan,
+    yaml_only: pulumi.Output[bool],
+    log: Callable[[list[Finding], pulumi.Resource], None],
+) -> None:
+    """Fails a preview if the API server refuses the service; logs the rest with `log`.
+
+    Only in a preview by Pulumi whose cluster can be read: what hinders the check is no more than a
+    message with `--debug`.
+    """
+    if not (pulumi.runtime.is_dry_run() and has_engine()):
+        return
+
+    async def checked(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
+        if files or not await names_cluster(component):
+            return False
+        cluster = Cluster(component, plan.namespace)
+        try:
+            found = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
+        # The provider reports a cluster that cannot be reached.
+        except Exception as problem:  # noqa: BLE001
+            text = f"the API server was not asked: {read_error_text(problem)}"
+            pulumi.log.debug(text, component)
+            return False
+        log(without_ignored(found, ignored_by(plan.annotations)), component)
+        refused = errors(found)
+        if refused:
+            lines = "\n".join(f"{plan.service}: {finding}" for finding in refused)
+            raise pulumi.RunError(lines)
+        return True
+
+    yaml_only.apply(checked)
+
+
+def _findings(
+    kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
+) -> list[Finding]:
+    # Start-up time: only a preview that reads a cluster needs it.
+    from fusioninfer_pulumi.checks.server import (  # noqa: PLC0415
+        API_SERVER_NOT_ASKED,
+        server_findings,
+    )
+    from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
+
+    api = KubernetesApi(kubeconfig, context)
+    (found,) = server_findings(api, [plan], seconds=_SECONDS, namespace=namespace)
+    return [
+        info(API_SERVER_NOT_ASKED, each.location, each.message)
+        if each.rule == API_SERVER_NOT_ASKED.id
+        else each
+        for each in found
+    ]

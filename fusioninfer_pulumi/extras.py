@@ -1,0 +1,38 @@
+"""Packages beside the core: how they are found, and how users install them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any
+
+#: Where the packages come from. They are not on a package index yet.
+_ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+#: Groups of entry points.
+GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
+#: API groups that the package `importers` reads, for the message that names a missing package.
+IMPORTED_GROUPS = (
+    "modelplane.ai",
+    "networking.serving.volcano.sh",
+    "serving.kserve.io",
+    "workload.serving.volcano.sh",
+)
+
+
+def install_command(package: str = "", extra: str = "") -> str:
+    """The command that installs the core, or one of the packages beside it."""
+    address = f"{_ADDRESS}#subdirectory={package}" if package else _ADDRESS
+    name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
+    return f'pip install "{name}{address}"'
+
+
+def plugins(group: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the object of each entry point of a group, sorted by name."""
+    for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
+        yield entry_point.name, entry_point.load()
+
+
+def plugin_packages() -> list[str]:
+    """The installed packages that have any entry points of ours, sorted by name."""
+    modules = {point.module for group in GROUPS for point in entry_points(group=group)}
+    return sorted({module.partition(".")[0] for module in modules})

@@ -1,0 +1,17 @@
+"""Files that tools write from their source, never edited by hand.
+
+| File | Written by | From |
+|---|---|---|
+| `dicts.py` | `make regenerate` | the models in `api` |
+| `inference-service.schema.json` | `make regenerate` | the models in `api` |
+| `pulumi-package.json` | `make regenerate` | the models in `api`, the components |
+| `vllm_arguments.jsonl`, `sglang_arguments.jsonl` | `tools/engine_arguments.py` | the engines |
+| `kubernetes/` | `make schemas` | the Go modules that `e2e/tools` pins |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+#: The folder of these files.
+FOLDER = Path(__file__).parent

@@ -1,0 +1,145 @@
+"""Importers: they convert other systems' manifests, and come from packages beside the core."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fusioninfer_pulumi.extras import plugins
+from fusioninfer_pulumi.findings import Finding, Origin
+from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.loading.source import SourceDocument
+
+#: Entry points of this group are importers.
+GROUP = "fusioninfer.importers"
+#: API version, kind, namespace and name of an object.
+ObjectKey = tuple[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class ConvertedService:
+    """A service made from documents of another system.
+
+    Attributes:
+        main: The document that became the service.
+        manifest: The service as a manifest of ours; our own rules have not checked it yet.
+        origins: Where its fields come from.
+    """
+
+    main: SourceDocument
+    manifest: Mapping[str, Any]
+    origins: Origins
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The services of a set of documents.
+
+    Attributes:
+        services: In the order of their documents.
+        findings: Origin of a document, and a finding about it at a field of that document.
+    """
+
+    services: tuple[ConvertedService, ...]
+    findings: tuple[tuple[Origin, Finding], ...]
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A system whose manifests are converted.
+
+    Attributes:
+        name: Name of the system in messages.
+        module: Module with `convert(documents, allow_lossy=...) -> Conversion`; imported when a
+            document of these kinds comes.
+        services: Kinds that become a service, each with its supported API versions.
+        companions: Kinds that configure a service of the same input.
+        platform: Kinds that configure the cluster and no service.
+        pod_labels: Labels of its pods that ours do not carry, by `KEY` or `KEY=VALUE`; the key
+            under which ours have the same value, None where there is none.
+        scaling: What scales its services in place of an object that names them.
+        words: By the rule of a finding about a converted service, what to say in the system's terms
+            in place of ours.
+    """
+
+    name: str
+    module: str
+    services: Mapping[str, tuple[str, ...]]
+    companions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pod_labels: Mapping[str, str | None] = field(default_factory=dict)
+    scaling: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        """All kinds that are converted, each with its API versions."""
+        return {**self.services, **self.companions}
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The API groups of its kinds."""
+        versions = itertools.chain(*self.kinds.values(), *self.platform.values())
+        return frozenset(version.partition("/")[0] for version in versions)
+
+    def convert(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+        """Converts the documents of one input."""
+        conversion: Conversion = self._converter.convert(documents, allow_lossy=allow_lossy)
+        return conversion
+
+    def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
+        """Other objects that its documents refer to, such as ConfigMaps, and that it converts too.
+
+        A module that converts such objects has a function `named(documents)`.
+        """
+        named = getattr(self._converter, "named", None)
+        return frozenset() if named is None else named(documents)
+
+    def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
+        """Whether its documents select another object by its labels, and it converts that too.
+
+        A module that converts such objects has a function `selects(documents, raw)`.
+        """
+        selects = getattr(self._converter, "selects", None)
+        return selects is not None and bool(selects(documents, raw))
+
+    @property
+    def _converter(self) -> Any:
+        return importlib.import_module(self.module)
+
+
+@cache
+def importers() -> tuple[Importer, ...]:
+    """The importers of the installed packages, sorted by the names of their entry points."""
+    return tuple(importer for _, importer in plugins(GROUP))
+
+
+def importer_of(raw: Any) -> Importer | None:
+    """The importer of a document's kind, None for unknown ones."""
+    kind, version = _identity(raw)
+    if kind is None or version is None:
+        return None
+    return next(
+        (importer for importer in importers() if version in importer.kinds.get(kind, ())), None
+    )
+
+
+def platform_of(raw: Any) -> Importer | None:
+    """The importer of the system whose platform a document configures, else None."""
+    kind, version = _identity(raw)
+    if kind is None:
+        return None
+    return next(
+        (importer for importer in importers() if version in importer.platform.get(kind, ())), None
+    )
+
+
+def _identity(raw: Any) -> tuple[str | None, str | None]:
+    if not isinstance(raw, Mapping):
+        return None, None
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    return kind if isinstance(kind, str) else None, version if isinstance(version, str) else None

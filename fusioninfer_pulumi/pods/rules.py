@@ -1,0 +1,42 @@
+"""Rules of pods that several modules check."""
+
+from fusioninfer_pulumi.findings import Rule
+
+COMMAND_NOT_EDITABLE = Rule(
+    "command-not-editable",
+    "error",
+    "Arguments can be added to the engine's command line.",
+    remedy="Write it as a list, or add the arguments yourself.",
+)
+ENGINE_UNKNOWN = Rule(
+    "engine-unknown",
+    ("error", "warning", "info"),
+    "The program of a container is known.",
+    remedy="Write its command, as the message shows.",
+)
+INVALID_SECURITY_PROFILE = Rule(
+    "invalid-security-profile",
+    "error",
+    "A security profile has a valid name.",
+    remedy="Correct it.",
+    source="Kubernetes API validation",
+)
+NAME_TOO_LONG = Rule(
+    "name-too-long",
+    "error",
+    "Names of objects are not too long.",
+    remedy="Shorten the name of the service.",
+)
+NEGATIVE_QUANTITY = Rule(
+    "negative-quantity",
+    "error",
+    "An amount is not negative.",
+    remedy="Write 0 or more.",
+)
+VOLUME_MISSING = Rule(
+    "volume-missing",
+    "error",
+    "A mount names a volume of the pod.",
+    remedy="Add the volume, or correct the name.",
+    source="Kubernetes API validation",
+)

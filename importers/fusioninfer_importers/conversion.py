@@ -1,0 +1,249 @@
+"""Builds services from documents of other systems, and reports what becomes of every field.
+
+A converter says for each field of a document what becomes of it: `copy` (as it is), `derive`
+(something else follows from it), `consume` (nothing more to do), or `unsupported`. A field that it
+says nothing about is an error when the conversion finishes: no field is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from fusioninfer_importers.rules import DOCUMENT_UNUSED
+from fusioninfer_pulumi.plugins.importers import (
+    API_VERSION,
+    KIND,
+    Conversion,
+    ConvertedService,
+    FieldOrigin,
+    Finding,
+    Location,
+    Origin,
+    Origins,
+    Rule,
+    Severity,
+    SourceDocument,
+    SourceField,
+)
+
+FIELD_NOT_READ = Rule(
+    "field-not-read",
+    "error",
+    "A field of another system's manifest is read.",
+    remedy="Remove it.",
+)
+
+
+def of_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
+    """The documents of a kind."""
+    return [document for document in documents if document.kind == kind]
+
+
+class ConversionReport:
+    """Collects findings and services while documents are converted.
+
+    Args:
+        documents: The documents of one input.
+        allow_lossy: Whether an unsupported field is a warning instead of an error.
+    """
+
+    def __init__(self, documents: Sequence[SourceDocument], *, allow_lossy: bool) -> None:
+        self.documents = documents
+        self.allow_lossy = allow_lossy
+        self._findings: list[tuple[SourceDocument, Finding]] = []
+        self._consumed: set[SourceField] = set()
+        self._builders: list[ServiceBuilder] = []
+
+    def add_service(self, main: SourceDocument) -> ServiceBuilder:
+        """Starts the service that a document becomes."""
+        builder = ServiceBuilder(self, main)
+        self._builders.append(builder)
+        return builder
+
+    def consume(self, *fields: SourceField) -> None:
+        """Notes fields that need nothing more: their meaning is in the service already."""
+        self._consumed.update(fields)
+
+    def is_consumed(self, field: SourceField) -> bool:
+        """Whether a field itself was used or reported."""
+        return field in self._consumed
+
+    def unsupported(self, rule: Rule, at: SourceField, message: str) -> None:
+        """Reports a field that we have no counterpart for: an error unless losses are allowed.
+
+        Args:
+            rule: The rule.
+            at: The field.
+            message: Why not, and the nearest thing that we offer.
+        """
+        severity = Severity.WARNING if self.allow_lossy else Severity.ERROR
+        self.add(at, Finding(rule.id, severity, at.location, f"cannot be carried over: {message}"))
+
+    def error(self, rule: Rule, at: SourceField, message: str) -> None:
+        """Reports a field that breaks a rule of its own system."""
+        self.add(at, Finding(rule.id, Severity.ERROR, at.location, message))
+
+    def warning(self, rule: Rule, at: SourceField, message: str) -> None:
+        """Reports something legal that is probably wrong."""
+        self.add(at, Finding(rule.id, Severity.WARNING, at.location, message))
+
+    def info(self, rule: Rule, at: SourceField, message: str) -> None:
+        """Reports a choice worth knowing."""
+        self.add(at, Finding(rule.id, Severity.INFO, at.location, message))
+
+    def add(self, at: SourceField, finding: Finding) -> None:
+        """Adds a finding about a field, which is thereby consumed."""
+        self._consumed.add(at)
+        self._findings.append((at.document, finding))
+
+    def finish(self) -> Conversion:
+        """Ends the conversion: every field that was not consumed is unsupported."""
+        for document in self.documents:
+            self._report_unread(document)
+        services = [builder.build() for builder in self._builders]
+        self._report_unused({origin for each in services for origin in each.origins.documents})
+        order = {document: index for index, document in enumerate(self.documents)}
+        services.sort(key=lambda each: order[each.main])
+        self._findings.sort(key=lambda each: order[each[0]])
+        findings = [(document.origin, finding) for document, finding in self._findings]
+        return Conversion(tuple(services), tuple(findings))
+
+    def _report_unread(self, document: SourceDocument) -> None:
+        if document.at() in self._consumed:
+            return
+        for leaf in document.leaves():
+            above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
+            if not any(field in self._consumed for field in above):
+                self.unsupported(FIELD_NOT_READ, leaf, "nothing reads it; remove it")
+
+    def _report_unused(self, used: Collection[Origin]) -> None:
+        """Warns of documents without any effect: infos are shown with services."""
+        reported = {
+            document for document, each in self._findings if each.severity is not Severity.INFO
+        }
+        for document in self.documents:
+            if document.origin not in used and document not in reported:
+                self.warning(
+                    DOCUMENT_UNUSED,
+                    document.at(),
+                    "says nothing about any service of this input; left out",
+                )
+
+
+class ServiceBuilder:
+    """One service that is being built.
+
+    Args:
+        report: The report of the conversion.
+        main: The document that becomes the service.
+    """
+
+    def __init__(self, report: ConversionReport, main: SourceDocument) -> None:
+        self.report = report
+        self.main = main
+        self._manifest: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {},
+            "spec": {"roles": []},
+        }
+        self._origins: dict[Location, FieldOrigin] = {}
+        self._sources: set[Origin] = set()
+        report.consume(main.at("apiVersion"), main.at("kind"))
+
+    @property
+    def roles(self) -> list[dict[str, Any]]:
+        """The roles so far."""
+        roles: list[dict[str, Any]] = self._manifest["spec"]["roles"]
+        return roles
+
+    def add_role(
+        self, at: SourceField, name: str | None = None, component_type: str | None = None
+    ) -> Location:
+        """Adds a role that a field becomes; returns the role's path in our manifest."""
+        self.roles.append({})
+        target: Location = ("spec", "roles", len(self.roles) - 1)
+        self.set_origin(target, at)
+        for key, value in (("name", name), ("componentType", component_type)):
+            if value is not None:
+                self.default((*target, key), value, at)
+        return target
+
+    def copy(self, target: Location, value: Any, at: SourceField) -> None:
+        """Sets a field of our manifest to the value that another field has."""
+        self._set(target, value)
+        self.set_origin(target, at, copied=True)
+        self.report.consume(at)
+
+    def copy_fields(self, target: Location, at: SourceField, *keys: str) -> None:
+        """Copies those fields below a field that are set."""
+        for key in keys:
+            field = at / key
+            if field.value is not None:
+                self.copy((*target, key), field.value, field)
+
+    def derive(self, target: Location, value: Any, at: SourceField, *more: SourceField) -> None:
+        """Sets a field of our manifest to a value that follows from other fields.
+
+        Args:
+            target: The field of our manifest.
+            value: The value.
+            at: The field that findings about it name.
+            more: Other fields that it follows from.
+        """
+        self._set(target, value)
+        self.set_origin(target, at)
+        self.report.consume(at, *more)
+
+    def default(self, target: Location, value: Any, at: SourceField) -> None:
+        """Sets a field of our manifest to what the other system does by default.
+
+        Args:
+            target: The field of our manifest.
+            value: The value.
+            at: The field that findings about it name; it is not consumed.
+        """
+        self._set(target, value)
+        self.set_origin(target, at)
+
+    def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
+        """Says which field findings about a field of our manifest name."""
+        location = target[1:] if target[:1] == ("spec",) and len(target) > 1 else target
+        self._origins[location] = FieldOrigin(at, copied)
+
+    def add_source(self, document: SourceDocument) -> None:
+        """Notes that the service depends on a document, if only by what others override."""
+        self._sources.add(document.origin)
+
+    def get(self, target: Location) -> Any:
+        """The value of a field of our manifest, None when it is not set."""
+        value: Any = self._manifest
+        for part in target:
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
+    def build(self) -> ConvertedService:
+        """The service as it is now."""
+        origins = Origins(self.main.origin, dict(self._origins), frozenset(self._sources))
+        return ConvertedService(self.main, self._manifest, origins)
+
+    def _set(self, target: Location, value: Any) -> None:
+        parent: Any = self._manifest
+        for part, following in itertools.pairwise(target):
+            empty: Any = [] if isinstance(following, int) else {}
+            if isinstance(part, int):
+                while len(parent) <= part:
+                    parent.append({})
+                parent = parent[part]
+            else:
+                parent = parent.setdefault(part, empty)
+        last = target[-1]
+        if isinstance(last, int):
+            while len(parent) <= last:
+                parent.append(None)
+        parent[last] = value

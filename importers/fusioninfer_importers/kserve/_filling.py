@@ -1,0 +1,173 @@
+"""Fills in the Go templates of a spec, and leaves out what cannot be evaluated, with its flag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
+from fusioninfer_importers.kserve._nodes import Node
+from fusioninfer_importers.kserve.container import ADDITIONAL
+from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
+from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+
+GO_TEMPLATE_EMPTY = Rule(
+    "go-template-empty",
+    "info",
+    "A Go template whose result is empty here is left out.",
+    remedy="Nothing.",
+)
+GO_TEMPLATE_FLAG = Rule(
+    "go-template-flag",
+    "info",
+    "A flag whose value is an empty Go template is left out.",
+    remedy="Nothing.",
+)
+GO_TEMPLATE_UNSUPPORTED = Rule(
+    "go-template-unsupported",
+    "error",
+    "A Go template can be evaluated.",
+    remedy="Write the value.",
+)
+
+#: Suffix of the Service in front of KServe's endpoint picker.
+_PICKER = "-epp-service"
+#: KServe's settings for its cluster, as its manifests install them; engines serve plain HTTP here.
+_SETTINGS = {
+    "EnableTLS": False,
+    "SystemNamespace": "kserve",
+    "IngressGatewayName": "kserve-ingress-gateway",
+    "IngressGatewayNamespace": "kserve",
+}
+_LISTS_OF_WORDS = ("args", "command")
+#: A word of a shell, with its quotes.
+_WORD = re.compile(
+    r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\{\{.*?\}\}|\\.|[^\s'"\\])+""",
+    re.DOTALL,
+)
+
+
+def fill_templates(builder: ServiceBuilder, spec: Node) -> Node:
+    """The spec with its Go templates evaluated for a service."""
+    return _Filling(builder, spec).filled(spec, ()) or Node(spec.at, {})
+
+
+class _Filling:
+    def __init__(self, builder: ServiceBuilder, spec: Node) -> None:
+        document, model = builder.main, spec.get("model")
+        self._report = builder.report
+        self._service = document.name
+        own = dict(document.raw["spec"])
+        # KServe takes the model's name from the configs, too; other fields are the service's own.
+        name = (model.text("name") if model is not None else None) or document.name
+        self._spec = {**own, "model": {**(own.get("model") or {}), "name": name}}
+        self._metadata = {
+            **document.metadata,
+            "name": document.name,
+            "namespace": document.namespace,
+        }
+        self._settings = {
+            **_SETTINGS,
+            "InferencePoolNamespacedName": (
+                f"{document.namespace}/{names.inference_pool(str(document.name))}"
+            ),
+        }
+
+    def filled(self, node: Node, path: Location) -> Node | None:
+        """A tree with its templates evaluated, None where nothing is left of it."""
+        content = node.content
+        if isinstance(content, dict):
+            made = {key: self.filled(item, (*path, key)) for key, item in content.items()}
+            lost = any(made.get(key, node) is None for key in ("name", "value"))
+            if path[-2:-1] == ("env",) and lost:
+                self._report.consume(*(leaf.at for _, leaf in node.leaves()))
+                return None  # a variable without its value is another one
+            kept = {key: item for key, item in made.items() if item is not None}
+            return Node(node.at, kept, node.synthetic)
+        if isinstance(content, list):
+            return Node(node.at, list(self._items(content, path)), node.synthetic)
+        if not isinstance(content, str) or "{{" not in content:
+            return node
+        scope = self._scope(path)
+        try:
+            return Node(node.at, evaluate(content, scope))
+        except TemplateError as problem:
+            self._refuse(node, path, problem)
+        words = self._words(node, path)
+        return Node(node.at, " ".join(words)) if words else None
+
+    def _items(self, items: Iterable[Node], path: Location) -> Iterator[Node]:
+        listed = list(items)
+        made = [self.filled(item, (*path, index)) for index, item in enumerate(listed)]
+        if path[-1] not in _LISTS_OF_WORDS:
+            yield from (each for each in made if each is not None)
+            return
+        for index, each in enumerate(made):
+            after = made[index + 1] if index + 1 < len(made) else each
+            if each is None:
+                continue
+            if each.content == "" and listed[index].content != "":
+                self._report.info(
+                    GO_TEMPLATE_EMPTY,
+                    each.at,
+                    "its Go template is empty here, where engines serve plain HTTP; left out",
+                )
+            elif after is None and _waits(each.content):
+                self._report.info(
+                    GO_TEMPLATE_FLAG, each.at, "is left out with its value, the next argument"
+                )
+            else:
+                yield each
+
+    def _words(self, node: Node, path: Location) -> list[str]:
+        """The words of a shell's text but for those that cannot be evaluated, with their flags."""
+        if path[-1:] != ("value",) or ADDITIONAL not in _sibling_names(node):
+            return []
+        kept: list[str] = []
+        for word in _WORD.findall(node.content):
+            try:
+                kept.append(evaluate(word, self._scope(path)))
+            except TemplateError:
+                if kept and _waits(kept[-1]):
+                    kept.pop()
+        return kept
+
+    def _refuse(self, node: Node, path: Location, problem: TemplateError) -> None:
+        message = f"its Go template cannot be evaluated here: {problem}; write what it becomes"
+        script = bool(set(path) & {*_LISTS_OF_WORDS}) and not str(node.content).startswith("-")
+        if script and re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)):
+            # Leaving out a whole script would leave out the program.
+            self._report.error(GO_TEMPLATE_UNSUPPORTED, node.at, message)
+        else:
+            self._report.unsupported(GO_TEMPLATE_UNSUPPORTED, node.at, message)
+
+    def _scope(self, path: Location) -> Scope:
+        """What templates at a place may read: routes and pickers name what KServe creates."""
+
+        def child(parent: str, suffix: str) -> str:
+            made = child_name(parent, suffix)
+            if parent != self._service:
+                raise TemplateError(f"{made} is made for no service of this name")
+            if suffix == _PICKER:
+                return names.endpoint_picker(parent)
+            if path[:1] == ("router",) and suffix in (POOL, SERVICE):
+                return made  # replaced where it is used
+            if suffix == POOL:
+                return names.inference_pool(parent)
+            raise TemplateError(f"KServe's {made} is not made here")
+
+        return Scope(self._metadata, self._spec, self._settings, child)
+
+
+def _waits(word: Any) -> bool:
+    """Whether a word is a flag whose value follows."""
+    return isinstance(word, str) and word.startswith("-") and "=" not in word
+
+
+def _sibling_names(node: Node) -> tuple[Any, ...]:
+    """The name beside a variable's value in its document."""
+    at = node.at
+    parent = type(at)(at.document, at.path[:-1])
+    return ((parent / "name").value,)

@@ -1,0 +1,189 @@
+"""Merges a service with the configs that it is based on, and keeps where each value comes from.
+
+KServe merges as the API server does (strategic merge patch): mappings field by field, lists of
+named items by name, other lists as a whole; the later value wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_pulumi.plugins.importers import Location, SourceField
+
+#: Lists of a pod spec that are merged, and the field that names their items.
+_MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value, and the field that it comes from.
+
+    Attributes:
+        at: Its field; of a merged value the last one.
+        content: Nodes by key, a list of nodes, or a scalar.
+        synthetic: Whether no document has it; `at` is then the field that it follows from.
+    """
+
+    at: SourceField
+    content: Any
+    synthetic: bool = False
+
+    @property
+    def value(self) -> Any:
+        """The plain value."""
+        if isinstance(self.content, dict):
+            return {key: node.value for key, node in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.value for node in self.content]
+        return self.content
+
+    def get(self, *keys: str | int) -> Node | None:
+        """The node below it, None when it is not set."""
+        node = self
+        for key in keys:
+            content = node.content
+            known = isinstance(content, dict) and key in content
+            if known or (isinstance(content, list) and isinstance(key, int) and key < len(content)):
+                node = content[key]
+            else:
+                return None
+        return node
+
+    @property
+    def items(self) -> list[Node]:
+        """The nodes of a list; none for other values, which our own rules refuse."""
+        return list(self.content) if isinstance(self.content, list) else []
+
+    def text(self, key: str) -> str | None:
+        """The text below it, None for anything else."""
+        found = self.get(key)
+        return found.content if found is not None and isinstance(found.content, str) else None
+
+    def leaves(self, path: Location = ()) -> Iterator[tuple[Location, Node]]:
+        """Every node without nodes below it, with its path from here."""
+        content = self.content
+        if isinstance(content, dict) and content:
+            for key, node in content.items():
+                yield from node.leaves((*path, key))
+        elif isinstance(content, list) and content:
+            for index, node in enumerate(content):
+                yield from node.leaves((*path, index))
+        else:
+            yield path, self
+
+
+def read_node(at: SourceField) -> Node:
+    """The tree of a field's value, without nulls, which mean that a field is not set."""
+    return _node(at, at.value)
+
+
+def _node(at: SourceField, value: Any) -> Node:
+    if isinstance(value, Mapping):
+        return Node(
+            at, {key: _node(at / key, item) for key, item in value.items() if item is not None}
+        )
+    if isinstance(value, list):
+        return Node(at, [_node(at / index, item) for index, item in enumerate(value)])
+    return Node(at, value)
+
+
+def merge(below: Node, above: Node, field: str = "") -> Node:
+    """Merges two trees; `above` wins."""
+    if isinstance(below.content, dict) and isinstance(above.content, dict):
+        both = dict(below.content)
+        for key, node in above.content.items():
+            both[key] = merge(both[key], node, str(key)) if key in both else node
+        return Node(above.at, both, above.synthetic)
+    if isinstance(below.content, list) and isinstance(above.content, list) and field in _MERGE_KEYS:
+        return Node(
+            above.at,
+            _merge_lists(below.content, above.content, _MERGE_KEYS[field]),
+            above.synthetic,
+        )
+    return above
+
+
+def _merge_lists(below: list[Node], above: list[Node], key: str) -> list[Node]:
+    def name(node: Node) -> Any:
+        found = node.get(key)
+        return None if found is None else found.content
+
+    # One after the other, as the API server does: two items of one name become one.
+    built = list(below)
+    for node in above:
+        wanted = name(node)
+        position = next((i for i, each in enumerate(built) if name(each) == wanted), None)
+        if position is None:
+            built.append(node)
+        else:
+            built[position] = merge(built[position], node)
+    return built
+
+
+def copy_node(builder: ServiceBuilder, target: Location, node: Node) -> None:
+    """Copies a tree; findings about a value in it name the field that the value comes from."""
+    if all(_unchanged(node.at, path, leaf) for path, leaf in node.leaves()):
+        builder.copy(target, node.value, node.at)
+        return
+    builder.default(target, node.value, node.at)
+    _set_origins(builder, target, node)
+
+
+def copy_fields(builder: ServiceBuilder, target: Location, node: Node, *keys: str) -> None:
+    """Copies those fields of a mapping that are set."""
+    for key in keys:
+        field = node.get(key)
+        if field is not None:
+            copy_node(builder, (*target, key), field)
+
+
+def _set_origins(builder: ServiceBuilder, target: Location, node: Node) -> None:
+    builder.set_origin(target, node.at, copied=not node.synthetic)
+    content = node.content
+    parts: list[tuple[str | int, Node]] = []
+    if isinstance(content, dict):
+        parts = list(content.items())
+    elif isinstance(content, list):
+        parts = list(enumerate(content))
+    for key, part in parts:
+        _set_origins(builder, (*target, key), part)
+    if not node.synthetic and (not parts or node.at.value in ({}, [])):
+        builder.report.consume(node.at)
+
+
+def _unchanged(at: SourceField, path: Location, leaf: Node) -> bool:
+    return (
+        not leaf.synthetic and leaf.at.document is at.document and leaf.at.path == (*at.path, *path)
+    )
+
+
+def synthetic(at: SourceField, value: Any) -> Node:
+    """The tree of a value that no document has; findings about it name the field `at`."""
+    if isinstance(value, dict):
+        return Node(at, {key: synthetic(at, item) for key, item in value.items()}, synthetic=True)
+    if isinstance(value, list):
+        return Node(at, [synthetic(at, item) for item in value], synthetic=True)
+    return Node(at, value, synthetic=True)
+
+
+def with_fields(node: Node, **fields: Node | None) -> Node:
+    """A mapping with some of its fields replaced; None leaves a field out."""
+    both = {**(node.content if isinstance(node.content, dict) else {}), **fields}
+    kept = {key: item for key, item in both.items() if item is not None}
+    return Node(node.at, kept, node.synthetic)

@@ -1,0 +1,157 @@
+"""Splits arguments as the shell script of KServe's presets does, as far as that is known.
+
+The script ends in `eval "exec vllm serve ... ${VLLM_ADDITIONAL_ARGS} $@"`: a shell reads the
+container's args and that variable once more, after the kubelet has expanded `$(NAME)`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Collection, Iterator
+
+from fusioninfer_importers.conversion import ConversionReport
+from fusioninfer_importers.kserve._nodes import Node
+from fusioninfer_pulumi.plugins.importers import Rule
+
+SHELL_VARIABLE_BY_KUBELET = Rule(
+    "shell-variable-by-kubelet",
+    "info",
+    "Variables are expanded by the kubelet.",
+    remedy="Nothing.",
+)
+SHELL_SYNTAX_INVALID = Rule(
+    "shell-syntax-invalid",
+    "error",
+    "A script can be read by a shell.",
+    remedy="Correct its quotes.",
+)
+SHELL_COMMAND_SUBSTITUTION = Rule(
+    "shell-command-substitution",
+    "error",
+    "A script does not run programs to find its words.",
+    remedy="Write what they become.",
+)
+SHELL_VARIABLE_UNDEFINED = Rule(
+    "shell-variable-undefined",
+    "error",
+    "A script's variables are in the container's `env`.",
+    remedy="Add them to `env`.",
+)
+SHELL_EXPANSION_UNSUPPORTED = Rule(
+    "shell-expansion-unsupported",
+    "error",
+    "A script holds no expansion that only a shell could tell.",
+    remedy="Write what it becomes.",
+)
+
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+#: Parts of a text that a shell reads by different rules.
+_PIECE = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^'"\\]+|.""", re.DOTALL)
+_VARIABLE = re.compile(rf"\$(?:\{{({_NAME})\}}|({_NAME}))")
+_KUBELET_VARIABLE = re.compile(rf"\$\(({_NAME})\)")
+#: Other expansions of a shell: `$1`, `$?`, `${A:-b}`.
+_OTHER = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
+
+
+def container_arguments(
+    report: ConversionReport, args: Node, names: Collection[str]
+) -> Iterator[Node]:
+    """The arguments of a container's own args.
+
+    Each keeps its own field as long as a shell leaves the list as it is.
+    """
+    joined = Node(args.at, " ".join(str(argument) for argument in args.value))
+    try:
+        same = shlex.split(joined.content) == args.value
+    except ValueError:
+        same = False
+    if not same:
+        yield from shell_arguments(report, joined, names, names)
+        return
+    for item in args.items:
+        if "$" in item.content or "`" in item.content:
+            yield from shell_arguments(report, item, names, names)
+        else:
+            yield item
+
+
+def shell_arguments(
+    report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
+) -> Iterator[Node]:
+    """The arguments in a text, none when they cannot be known here; variables stay for the kubelet.
+
+    `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
+    """
+    text = str(node.content)
+    problem = _problem(text, names, expanded)
+    if problem is not None:
+        rule, message = problem
+        report.error(rule, node.at, message)
+        return
+    if any(name in names for name in _variables(text)):
+        report.info(
+            SHELL_VARIABLE_BY_KUBELET,
+            node.at,
+            "its variables are expanded by the kubelet, inside of quotes too",
+        )
+    try:
+        parts = shlex.split("".join(_for_kubelet(each, names) for each in _PIECE.findall(text)))
+    except ValueError as failure:
+        report.error(SHELL_SYNTAX_INVALID, node.at, f"cannot be read by a shell: {failure}")
+        return
+    for part in parts:
+        yield Node(node.at, part)
+
+
+def _problem(
+    text: str, names: Collection[str], expanded: Collection[str]
+) -> tuple[Rule, str] | None:
+    """Rule and message where only the shell in the pod knows the arguments."""
+    pieces = [re.sub(r"\\.", "", each, flags=re.DOTALL) for each in _PIECE.findall(text)]
+    # Nothing expands between single quotes, or after a backslash.
+    live = " ".join(each for each in pieces if not each.startswith("'"))
+    rest = _KUBELET_VARIABLE.sub(lambda found: "" if found[1] in expanded else found[0], live)
+    if "$(" in rest or "`" in rest:
+        return (
+            SHELL_COMMAND_SUBSTITUTION,
+            "runs a program to find its words; write what it becomes",
+        )
+    # KServe's own pages write variables in single quotes and mean them as variables.
+    unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
+    if unknown:
+        return (
+            SHELL_VARIABLE_UNDEFINED,
+            f"names {', '.join(unknown)}, which the container's env does not define",
+        )
+    other = _OTHER.search(_VARIABLE.sub("", rest))
+    if other is not None:
+        return (
+            SHELL_EXPANSION_UNSUPPORTED,
+            f"holds {other[0]}, which only a shell in the pod could tell; write what it becomes",
+        )
+    return None
+
+
+def _variables(text: str) -> list[str]:
+    return [found[1] or found[2] for found in _VARIABLE.finditer(text)]
+
+
+def _for_kubelet(piece: str, names: Collection[str]) -> str:
+    """A part of a text with its variables written for the kubelet: `$(NAME)`."""
+    if piece.startswith("\\"):
+        return piece
+
+    def known(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return f"$({name})" if name in names else found[0]
+
+    if not piece.startswith('"'):
+        return _VARIABLE.sub(known, piece)
+    # shlex keeps a backslash that a shell removes here.
+    parts = re.split(r"(\\.)", piece, flags=re.DOTALL)
+    return "".join(
+        each[1:] if each in (r"\$", r"\`") else each if odd else _VARIABLE.sub(known, each)
+        for each, odd in zip(parts, itertools.cycle((False, True)), strict=False)
+    )

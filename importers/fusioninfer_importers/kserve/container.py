@@ -1,0 +1,291 @@
+"""The container `main` with what KServe's presets add to it and to its pod.
+
+The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
+`vllm serve`. A container without a command of its own gets that program, with the arguments that
+the script appends: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
+docs/systems.md lists which parts of the presets are settings of ours or have no counterpart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport
+from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
+from fusioninfer_importers.kserve._shell import container_arguments, shell_arguments
+from fusioninfer_pulumi.plugins.importers import SHARED_MEMORY, Rule, flag_value, integer
+
+VOLUME_SOURCE_REPLACES_PRESET = Rule(
+    "volume-source-replaces-preset",
+    "info",
+    "A volume has one source: yours, not the preset's.",
+    remedy="Nothing.",
+)
+MAIN_CONTAINER_MISSING = Rule(
+    "main-container-missing",
+    "error",
+    "The template has the container `main`.",
+    remedy="Name the engine's container `main`.",
+)
+IMAGE_FROM_PRESET = Rule(
+    "image-from-preset",
+    "info",
+    "A container without an image has that of KServe's presets.",
+    remedy="Set `image` to choose another.",
+)
+SHELL_VARIABLE_WITHOUT_VALUE = Rule(
+    "shell-variable-without-value",
+    "error",
+    "A variable that a shell reads has a value.",
+    remedy="Give it a value.",
+)
+RDMA_DEVICES_NOT_DETECTED = Rule(
+    "rdma-devices-not-detected",
+    "warning",
+    "RDMA devices are named.",
+    remedy="Set the variables that the message lists.",
+)
+PROBE_SCHEME_CHANGED = Rule(
+    "probe-scheme-changed",
+    "info",
+    "Probes use plain HTTP, as the engine serves here.",
+    remedy="Nothing.",
+)
+
+MAIN = "main"
+#: Variable whose arguments the presets' script puts before the container's own args.
+ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
+#: Volumes by the paths at which `main` mounts them.
+_VOLUMES = {"/home": "home", "/tmp": "tmp-dir", SHARED_MEMORY: "dshm", "/models": "model-cache"}  # noqa: S108  # paths in a pod
+_ENV = {"HOME": "/home", "HF_HUB_CACHE": "/models"}
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": False,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+#: Further capabilities of data parallel ranks, for RDMA.
+_CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
+#: Shared memory of a replica of one pod, and of several.
+_SINGLE, _SEVERAL = "1Gi", "8Gi"
+#: Port of the pool; behind a sidecar the engine has another.
+PORT = 8000
+#: Fields of the probes beside their handlers.
+_PROBES = {
+    "livenessProbe": {"periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 10},
+    "readinessProbe": {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 2},
+    "startupProbe": {"periodSeconds": 10, "failureThreshold": 60},
+}
+_HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
+#: Image of the presets.
+IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
+INFER_ROCE = "KSERVE_INFER_ROCE"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Which preset KServe uses for a pod.
+
+    Attributes:
+        several: Whether a replica has several pods.
+        ranks: Whether these are data parallel ranks.
+        leads: Whether the pod answers requests.
+        offloads: Whether the KV cache is offloaded into shared memory.
+    """
+
+    several: bool
+    ranks: bool
+    leads: bool
+    offloads: bool
+
+
+def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+    """A pod spec merged over KServe's preset."""
+    listed, volumes = pod.get("containers"), pod.get("volumes")
+    if listed is None:
+        listed = synthetic(pod.at, [{"name": MAIN}])
+    containers = [
+        _preset_container(each, preset) if each.text("name") == MAIN else each
+        for each in listed.items
+    ]
+    if listed.items:
+        pod = with_fields(pod, containers=Node(listed.at, containers, listed.synthetic))
+    if volumes is None or isinstance(volumes.content, list):
+        pod = with_fields(
+            pod, volumes=_preset_volumes(report, volumes or synthetic(pod.at, []), preset)
+        )
+    return pod
+
+
+def _security(preset: Preset) -> dict[str, Any]:
+    if not preset.ranks:
+        return _SECURITY
+    return {**_SECURITY, "capabilities": {"add": _CAPABILITIES, "drop": ["ALL"]}}
+
+
+def _preset_volumes(report: ConversionReport, given: Node, preset: Preset) -> Node:
+    """The preset's volumes merged with the user's, which replace those of another source."""
+    below: list[dict[str, Any]] = []
+    for name in _VOLUMES.values():
+        own = next((each for each in given.items if each.text("name") == name), None)
+        others = (
+            [] if own is None else [key for key in own.content if key not in ("name", "emptyDir")]
+        )
+        if own is not None and others:
+            report.info(
+                VOLUME_SOURCE_REPLACES_PRESET,
+                own.at,
+                f"KServe's presets have an emptyDir of this name, and API servers take no volume "
+                f"with two sources; here {others[0]} holds alone",
+            )
+        else:
+            below.append({"name": name, "emptyDir": _empty_dir(name, preset)})
+    return merge(synthetic(given.at, below), given, "volumes")
+
+
+def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
+    if name != _VOLUMES[SHARED_MEMORY]:
+        return {}
+    # The preset's limit is too small for an offloaded cache, whose size has a check of its own.
+    limit = {} if preset.offloads else {"sizeLimit": _SEVERAL if preset.several else _SINGLE}
+    return {"medium": "Memory", **limit}
+
+
+def _preset_container(container: Node, preset: Preset) -> Node:
+    mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
+    env = [{"name": name, "value": value} for name, value in _ENV.items()]
+    security, own = synthetic(container.at, _security(preset)), container.get("securityContext")
+    return with_fields(
+        container,
+        env=_below(container, "env", "name", env),
+        volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
+        securityContext=security if own is None else merge(security, own),
+        **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
+    )
+
+
+def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
+    """A list of the container, after those items of the preset whose key it does not have."""
+    own = container.get(field)
+    if own is not None and not isinstance(own.content, list):
+        return own  # our own rules refuse it
+    given = own.items if own is not None else []
+    taken = {(each.text(key) or "").rstrip("/") for each in given}
+    free = synthetic(container.at, [each for each in items if each[key] not in taken])
+    return free if own is None else Node(own.at, [*free.items, *given], own.synthetic)
+
+
+def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
+    """A probe merged over the preset's."""
+    own = container.get(name)
+    if not isinstance(own.content if own is not None else {}, dict):
+        return own
+    if own is None and (name != "livenessProbe" or not preset.leads or container.get("command")):
+        # Startup and readiness are settings of the role.
+        return None
+    below: dict[str, Any] = dict(_PROBES[name])
+    if own is None or not any(own.get(handler) for handler in _HANDLERS):
+        below["httpGet"] = {"path": "/health", "port": _port(container)}
+    preset_probe = synthetic(container.at, below)
+    return preset_probe if own is None else merge(preset_probe, own)
+
+
+def _port(container: Node) -> int:
+    """The port of the engine: that of its arguments, else the preset's."""
+    env, args = container.get("env"), container.get("args")
+    variables = env.items if env is not None else []
+    texts = [each.text("value") for each in variables if each.text("name") == ADDITIONAL]
+    texts += [str(each.content) for each in (args.items if args is not None else [])]
+    arguments = [part for text in texts if text is not None for part in text.split()]
+    return integer(flag_value(arguments, "--port")) or PORT
+
+
+def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+    """A pod spec with the preset, and with a command in its container `main`."""
+    listed = pod.get("containers")
+    if listed is not None and MAIN not in [node.text("name") for node in listed.items]:
+        report.error(
+            MAIN_CONTAINER_MISSING,
+            listed.at,
+            "has no container main, the one that KServe's presets configure",
+        )
+        return pod
+    pod = _with_preset(report, pod, preset)
+    listed = pod.get("containers")
+    assert listed is not None, "the preset has them"
+    items = [_engine(report, node) if node.text("name") == MAIN else node for node in listed.items]
+    return with_fields(pod, containers=Node(listed.at, items, listed.synthetic))
+
+
+def _engine(report: ConversionReport, container: Node) -> Node:
+    if container.get("image") is None:
+        report.info(IMAGE_FROM_PRESET, container.at, f"no image: that of KServe's presets, {IMAGE}")
+        container = with_fields(container, image=synthetic(container.at, IMAGE))
+    env = container.get("env")
+    variables = env.items if env is not None else []
+    for variable in variables:
+        _check_rdma(report, variable)
+    if container.get("command") is not None:
+        return container
+    names = {each.text("name") or "" for each in variables}
+    arguments: list[Node] = []
+    kept: list[Node] = []
+    for variable in variables:
+        value = variable.get("value")
+        if variable.text("name") != ADDITIONAL:
+            kept.append(variable)
+        elif value is None:
+            report.error(
+                SHELL_VARIABLE_WITHOUT_VALUE,
+                variable.at,
+                f"{ADDITIONAL} must have a value here: it is read by a shell",
+            )
+        else:
+            report.consume(variable.at)
+            # In a variable's value the kubelet expands only the variables before it.
+            arguments += shell_arguments(
+                report, value, names, [each.text("name") or "" for each in kept]
+            )
+    args = container.get("args")
+    if args is not None and args.items:
+        arguments += container_arguments(report, args, names)
+    at = container.at
+    container = with_fields(
+        container,
+        command=synthetic(at, ["vllm", "serve"]),
+        args=Node(args.at if args is not None else at, arguments, args is None)
+        if arguments
+        else None,
+        env=Node(env.at, kept, env.synthetic) if env is not None and variables else env,
+    )
+    for probe in _PROBES:
+        container = _plain_http(report, container, probe)
+    return container
+
+
+def _check_rdma(report: ConversionReport, variable: Node) -> None:
+    if variable.text("name") == INFER_ROCE and variable.text("value") == "true":
+        report.warning(
+            RDMA_DEVICES_NOT_DETECTED,
+            variable.at,
+            "only the script of KServe's presets looks for RoCE devices when a pod starts: state "
+            "NCCL_IB_HCA, NCCL_IB_GID_INDEX and UCX_NET_DEVICES in env",
+        )
+
+
+def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
+    scheme = container.get(probe, "httpGet", "scheme")
+    if scheme is None or scheme.content != "HTTPS":
+        return container
+    report.info(
+        PROBE_SCHEME_CHANGED,
+        scheme.at,
+        "KServe gives the engine a certificate; ours serves plain HTTP: now HTTP",
+    )
+    whole, http = container.get(probe), container.get(probe, "httpGet")
+    assert whole is not None
+    assert http is not None
+    plain = with_fields(http, scheme=Node(scheme.at, "HTTP"))
+    return with_fields(container, **{probe: with_fields(whole, httpGet=plain)})

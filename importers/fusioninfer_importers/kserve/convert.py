@@ -1,0 +1,308 @@
+"""Converts KServe's documents: the entry point of this importer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
+from fusioninfer_importers.kserve._filling import fill_templates
+from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node
+from fusioninfer_importers.kserve.models import (
+    LLMInferenceService,
+    LLMInferenceServiceConfig,
+)
+from fusioninfer_importers.kserve.router import Related, convert_router, kserve_backends
+from fusioninfer_importers.kserve.scaling import park_roles
+from fusioninfer_importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
+from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
+from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
+from fusioninfer_importers.model import validated
+from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
+from fusioninfer_importers.rules import DOCUMENT_UNUSED
+from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, Rule, SourceDocument
+
+CONFIG_MAP_KEY_UNUSED = Rule(
+    "config-map-key-unused",
+    "info",
+    "A ConfigMap's key that nothing names is left out.",
+    remedy="Nothing.",
+)
+CONFIG_METADATA_UNUSED = Rule(
+    "config-metadata-unused",
+    "info",
+    "Metadata of a config is its own.",
+    remedy="Nothing.",
+)
+PRESET_CONFIG = Rule(
+    "preset-config",
+    "info",
+    "What KServe's own configs set follows from the other fields here.",
+    remedy="Nothing.",
+)
+BASE_CONFIG_MISSING = Rule(
+    "base-config-missing",
+    "error",
+    "A config that `baseRefs` names is in the input.",
+    remedy="Add it as a document.",
+)
+NESTED_BASE_CONFIG = Rule(
+    "nested-base-config",
+    "error",
+    "Configs do not refer to configs.",
+    remedy="Name both in the service's `baseRefs`.",
+)
+FIELD_OVERRIDDEN = Rule(
+    "field-overridden",
+    "info",
+    "A field that a later item of `baseRefs` sets holds.",
+    remedy="Nothing.",
+)
+TRACING_ENDPOINT_MISSING = Rule(
+    "tracing-endpoint-missing",
+    "error",
+    "Tracing has an endpoint.",
+    remedy="Set `tracing.exporterEndpoint`.",
+)
+TRACING_EXPORTER_UNSUPPORTED = Rule(
+    "tracing-exporter-unsupported",
+    "error",
+    "The exporter of traces is OTLP.",
+    remedy="Set it to `otlp`.",
+)
+TRACING_SAMPLER_UNSUPPORTED = Rule(
+    "tracing-sampler-unsupported",
+    "error",
+    "The sampler of traces has a place here.",
+    remedy="Use `parentbased_traceidratio`.",
+)
+TRACING_PARENT_DECIDES = Rule(
+    "tracing-parent-decides",
+    "info",
+    "Requests whose client has decided are traced as it says.",
+    remedy="Nothing.",
+)
+TRACING_SHARE_INVALID = Rule(
+    "tracing-share-invalid",
+    "error",
+    "The share of traced requests is from 0 to 1.",
+    remedy="Correct it.",
+)
+
+SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
+CONFIG_MAP = "ConfigMap"
+#: KServe's own configs, whose settings the importer knows.
+PRESET = "kserve-config-llm-"
+#: What identifies a ConfigMap.
+_IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
+
+
+def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
+    """The ConfigMaps that hold configurations of endpoint pickers."""
+    place = ("spec", "router", "scheduler", "config", "ref", "name")
+    found = [document.at(*place).value for document in documents]
+    names = {name for name in found if isinstance(name, str)}
+    # A config may be in another namespace than the services that are based on it.
+    namespaces = [each.namespace for each in of_kind(documents, SERVICE)]
+    return frozenset(
+        ("v1", CONFIG_MAP, namespace, name)
+        for name in names
+        for own in namespaces
+        for namespace in map_namespaces(own, name)
+    )
+
+
+def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+    """Converts KServe's documents: one service for each LLMInferenceService."""
+    report = ConversionReport(documents, allow_lossy=allow_lossy)
+    configs = {
+        (document.namespace, document.name): document
+        for document, _ in validated(report, documents, CONFIG, LLMInferenceServiceConfig)
+    }
+    maps = {
+        (document.namespace, document.name): document for document in of_kind(documents, CONFIG_MAP)
+    }
+    used: set[SourceDocument] = set()
+    specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
+    for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
+        bases = _bases(report, document, configs)
+        used.update(bases)
+        specs.append((document, bases, _merge_bases(report, document, bases)))
+    backends: dict[tuple[Any, str, str], str] = {}
+    for document, _, spec in specs:
+        if spec.get("router") is not None:
+            backends |= kserve_backends(document.namespace, document.name)
+    for document, bases, spec in specs:
+        builder = report.add_service(document)
+        for base in bases:
+            builder.add_source(base)
+        convert_service(builder, spec, Related(maps, backends))
+    _report_config_maps(report, maps)
+    _report_configs(report, configs, used)
+    return report.finish()
+
+
+def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
+    for document in maps.values():
+        report.consume(*(document.at(*path) for path in _IDENTITY))
+        for leaf in document.leaves():
+            if not report.is_consumed(leaf):
+                report.info(
+                    CONFIG_MAP_KEY_UNUSED,
+                    leaf,
+                    "is not what the scheduler's config.ref names; left out",
+                )
+
+
+def _report_configs(
+    report: ConversionReport, configs: Objects, used: Collection[SourceDocument]
+) -> None:
+    for document in configs.values():
+        report.consume(
+            document.at("apiVersion"), document.at("kind"), document.at("metadata", "name")
+        )
+        report.consume(document.at("metadata", "namespace"))
+        check_name(report, document)
+        if document in used:
+            report_other_metadata(report, document)
+            for field in ("labels", "annotations"):
+                if document.metadata.get(field):
+                    report.info(
+                        CONFIG_METADATA_UNUSED,
+                        document.at("metadata", field),
+                        "is the config's own; left out",
+                    )
+        else:
+            report.warning(
+                DOCUMENT_UNUSED,
+                document.at(),
+                "no LLMInferenceService of this input is based on it; left out",
+            )
+
+
+def _bases(
+    report: ConversionReport, document: SourceDocument, configs: Objects
+) -> list[SourceDocument]:
+    """The configs that a service is based on, in merge order."""
+    found = []
+    for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
+        at = document.at("spec", "baseRefs", index)
+        name = reference["name"]
+        config = _find_config(configs, document.namespace, name)
+        if config is not None:
+            found.append(config)
+            report.consume(at)
+        elif str(name).startswith(PRESET):
+            report.info(
+                PRESET_CONFIG,
+                at,
+                "KServe's own config: what it sets follows from the other fields here",
+            )
+        else:
+            report.unsupported(
+                BASE_CONFIG_MISSING,
+                at,
+                f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
+                f"this input, nor one of {SYSTEM}; add it as a document",
+            )
+        if config is not None and config.raw["spec"].get("baseRefs"):
+            place = config.at("spec", "baseRefs")
+            report.unsupported(
+                NESTED_BASE_CONFIG,
+                place,
+                "configs of configs are not followed; name both in the service's baseRefs",
+            )
+    return found
+
+
+def _merge_bases(
+    report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
+) -> Node:
+    own = read_node(document.at("spec"))
+    spec: Node | None = None
+    for base in (*(read_node(each.at("spec")) for each in bases), own):
+        spec = base if spec is None else merge(spec, base)
+    assert spec is not None
+    kept = {leaf.at for _, leaf in spec.leaves()}
+    for _, leaf in own.leaves():
+        if leaf.at in kept:
+            continue
+        if leaf.content in ({}, []):  # `scheduler: {}` enables what a config configures
+            report.consume(leaf.at)
+        else:
+            report.info(
+                FIELD_OVERRIDDEN,
+                leaf.at,
+                "KServe merges it with a later item of the list, which holds",
+            )
+    for config in bases:
+        for at in config.leaves():
+            if at.path[:1] == ("spec",) and at not in kept:
+                report.info(FIELD_OVERRIDDEN, at, f"{document.name} says otherwise, which holds")
+    return spec
+
+
+def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument | None:
+    """An LLMInferenceServiceConfig: of the service's namespace, else of KServe's own."""
+    return configs.get((namespace, name)) or configs.get((SYSTEM, name))
+
+
+def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> None:
+    """Converts an LLMInferenceService, whose spec is merged with its configs."""
+    copy_metadata(builder, builder.main)
+    builder.set_origin(("spec", "roles"), spec.at)
+    spec = fill_templates(builder, spec)
+    convert_model(builder, spec)
+    spec = move_initializer(builder, spec)
+    prefill = spec.get("prefill")
+    if prefill is not None:
+        convert_workload(builder, prefill, "prefill", "prefiller")
+        convert_workload(builder, spec, "decode", "decoder")
+    else:
+        convert_workload(builder, spec, "main", "worker")
+    convert_router(builder, spec, related)
+    _tracing(builder, spec)
+    park_roles(builder)
+    convert_devices(builder)
+
+
+def _tracing(builder: ServiceBuilder, spec: Node) -> None:
+    tracing, report = spec.get("tracing"), builder.report
+    if tracing is None:
+        return
+    endpoint = tracing.get("exporterEndpoint")
+    if endpoint is None:
+        report.unsupported(
+            TRACING_ENDPOINT_MISSING, tracing.at, "set tracing.exporterEndpoint to a collector"
+        )
+        return
+    copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
+    exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
+    if exporter is not None and exporter.content != "otlp":
+        report.unsupported(TRACING_EXPORTER_UNSUPPORTED, exporter.at, "set it to otlp")
+    elif exporter is not None:
+        report.consume(exporter.at)
+    share = tracing.get("samplerArg")
+    ratio = sampler is None or "traceidratio" in str(sampler.content)
+    if sampler is not None and not ratio:
+        report.unsupported(
+            TRACING_SAMPLER_UNSUPPORTED,
+            sampler.at,
+            "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
+        )
+    elif sampler is not None:
+        report.info(
+            TRACING_PARENT_DECIDES,
+            sampler.at,
+            "requests whose client has decided are traced as it says",
+        )
+    if share is None:
+        return
+    try:
+        builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
+    except ValueError:
+        report.error(
+            TRACING_SHARE_INVALID,
+            share.at,
+            f"must be a share of the requests from 0 to 1, got {share.content}",
+        )

@@ -1,0 +1,241 @@
+"""KServe's router block as a router role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
+from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
+from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
+from fusioninfer_importers.objects import pool_backend
+from fusioninfer_importers.rules import GATEWAY_DEFAULTED
+from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+
+BACKEND_NOT_FOUND = Rule(
+    "backend-not-found",
+    "warning",
+    "A backend of the route is made of this input.",
+    remedy="Create it, or correct the name.",
+)
+BACKEND_REPLACED = Rule(
+    "backend-replaced",
+    "info",
+    "A backend of KServe's name is that of our pool.",
+    remedy="Nothing.",
+)
+INGRESS_UNSUPPORTED = Rule(
+    "ingress-unsupported",
+    "error",
+    "The route attaches to a Gateway, not to an Ingress.",
+    remedy="Name a Gateway in `router.gateway.refs`.",
+)
+PICKER_ADDED = Rule(
+    "picker-added",
+    "info",
+    "A route leads to an endpoint picker.",
+    remedy="Nothing.",
+)
+ROUTE_GROUP_UNSUPPORTED = Rule(
+    "route-group-unsupported",
+    "error",
+    "Services are not grouped.",
+    remedy="Name all pools in one route.",
+)
+EXTERNAL_ROUTE_BACKEND = Rule(
+    "external-route-backend",
+    "warning",
+    "A route of your own leads to our pool.",
+    remedy="Set its `backendRefs` as the message says.",
+)
+GATEWAY_CREATED = Rule(
+    "gateway-created",
+    "info",
+    "A Gateway of the service's own is created.",
+    remedy="Name KServe's in `refs` to attach to that.",
+)
+
+#: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
+#: types, workloadServiceName of its controller); its own route leads to both.
+_SUFFIXES = {names.POOL_KIND: POOL, "Service": SERVICE}
+#: The service of each such object, by the object's namespace, kind and name.
+Backends = Mapping[tuple[Any, str, str], str]
+#: Where KServe attaches its routes.
+GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
+#: Endpoints with a rule of their own in KServe's preset; the last one matches all others.
+_ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "")
+
+
+@dataclass(frozen=True)
+class Related:
+    """Objects of the same input that a service may refer to.
+
+    Attributes:
+        maps: ConfigMaps by namespace and name.
+        backends: Backends that KServe creates for the services that have a router.
+    """
+
+    maps: Objects
+    backends: Backends
+
+
+def kserve_backends(namespace: Any, service: Any) -> dict[tuple[Any, str, str], str]:
+    """The backends that KServe creates for a service with a router."""
+    name = str(service)
+    return {(namespace, kind, child_name(name, end)): name for kind, end in _SUFFIXES.items()}
+
+
+def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
+    """The rules of a route with our pools instead of the backends that KServe creates."""
+    return _map_items(rules, lambda rule: _replaced_rule(builder, rule, known))
+
+
+def _replaced_rule(builder: ServiceBuilder, rule: Node, known: Backends) -> Node:
+    changed: dict[str, Node] = {}
+    for key, change in (("backendRefs", _replaced_backend), ("filters", _replaced_mirror)):
+        listed = rule.get(key)
+        if listed is not None:
+            changed[key] = _map_items(listed, lambda item, to=change: to(builder, item, known))
+    return with_fields(rule, **changed) if changed else rule
+
+
+def _replaced_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> Node:
+    mirror, backend = item.get("requestMirror"), item.get("requestMirror", "backendRef")
+    if mirror is None or backend is None:
+        return item
+    return with_fields(
+        item,
+        requestMirror=with_fields(mirror, backendRef=_replaced_backend(builder, backend, known)),
+    )
+
+
+def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
+    kind, name = ref.text("kind") or "Service", ref.text("name")
+    if name is None or kind not in _SUFFIXES:
+        return ref  # not made by KServe, or refused by our own rules
+    if kind == "Service" and ref.text("group"):
+        return ref
+    namespace = ref.text("namespace") or builder.main.namespace
+    service = known.get((namespace, kind, name))
+    if service is None:
+        if name not in {pool_backend(each)["name"] for each in known.values()}:
+            builder.report.warning(
+                BACKEND_NOT_FOUND,
+                ref.at / "name",
+                f"no {kind} {name} is made of this input: requests fail unless it is there already",
+            )
+        return ref
+    ours = pool_backend(service)
+    # An InferencePool has the port of its pods.
+    builder.report.info(
+        BACKEND_REPLACED,
+        ref.at,
+        f"KServe's {kind} {name} is the {names.POOL_KIND} {ours['name']} here",
+    )
+    made = {key: Node(ref.at / key, value) for key, value in ours.items()}
+    return with_fields(ref, port=None, **made)
+
+
+def _map_items(node: Node, change: Any) -> Node:
+    """A list with each of its mappings changed; our own rules refuse what is no list."""
+    if not isinstance(node.content, list):
+        return node
+    made = [change(item) if isinstance(item.content, dict) else item for item in node.content]
+    return Node(node.at, made)
+
+
+def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
+    """Converts the router; a service without one has no router role."""
+    router = spec.get("router")
+    if router is None:
+        return
+    target = builder.add_role(router.at, "router", "router")
+    ingress = router.get("ingress")
+    if ingress is not None:
+        builder.report.unsupported(
+            INGRESS_UNSUPPORTED, ingress.at, "name a Gateway in router.gateway.refs"
+        )
+    _route(builder, target, router, related)
+    _gateway(builder, target, router)
+    scheduler = router.get("scheduler")
+    if scheduler is None:
+        builder.report.info(
+            PICKER_ADDED,
+            router.at,
+            "no scheduler: a route of ours leads to an endpoint picker all the same, which "
+            "balances the requests",
+        )
+        builder.default((*target, "endpointPicker", "image"), IMAGE, router.at)
+        return
+    convert_scheduler(builder, target, spec, related.maps)
+
+
+def _route(builder: ServiceBuilder, target: Location, router: Node, related: Related) -> None:
+    route, report = router.get("route"), builder.report
+    if route is None:
+        return
+    report.consume(route.at)
+    for key in ("group", "weight"):
+        field = route.get(key)
+        if field is not None:
+            report.unsupported(
+                ROUTE_GROUP_UNSUPPORTED,
+                field.at,
+                "services are not grouped here; remove group and weight, and name the "
+                "InferencePools of all of them in router.route.http.spec of one",
+            )
+    refs = route.get("http", "refs")
+    if refs is not None:
+        copy_node(builder, (*target, "httproute", "refs"), refs)
+        report.warning(
+            EXTERNAL_ROUTE_BACKEND,
+            refs.at,
+            "KServe's pool is called otherwise, and no request comes until the route's backendRefs "
+            f"name InferencePool {names.inference_pool(str(builder.main.name))}",
+        )
+    own = route.get("http", "spec")
+    if own is not None:
+        for key, field in own.content.items():
+            ours = replace_backends(builder, field, related.backends) if key == "rules" else field
+            copy_node(builder, (*target, "httproute", key), ours)
+    if refs is not None or own is not None:
+        return
+    namespace, name = builder.main.namespace, builder.main.name
+    rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]
+    builder.default((*target, "httproute", "rules"), rules, route.at)
+
+
+def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
+    rewrite = {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint or "/"}
+    return {
+        "matches": [{"path": {"type": "PathPrefix", "value": f"{prefix}{endpoint}"}}],
+        "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
+        # Streams take as long as they take.
+        "timeouts": {"request": "0s", "backendRequest": "0s"},
+    }
+
+
+def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
+    gateway = router.get("gateway")
+    if gateway is None:
+        if router.get("route") is not None and router.get("route", "http") is None:
+            builder.default((*target, "gateway", "refs"), [GATEWAY], router.at)
+            builder.report.info(
+                GATEWAY_DEFAULTED,
+                router.at,
+                "no gateway: the route attaches to kserve/kserve-ingress-gateway",
+            )
+        return
+    refs = gateway.get("refs")
+    if refs is not None:
+        copy_node(builder, (*target, "gateway", "refs"), refs)
+        return
+    builder.derive((*target, "gateway"), {}, gateway.at)
+    builder.report.info(
+        GATEWAY_CREATED,
+        gateway.at,
+        "a Gateway of the service's own, as the architecture page says; KServe itself attaches "
+        "the route to kserve/kserve-ingress-gateway: name it in refs to do the same",
+    )

@@ -1,0 +1,216 @@
+"""Replicas of a workload: its `scaling` block as autoscaling, and the annotation that stops all."""
+
+from __future__ import annotations
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
+from fusioninfer_importers.rules import SEVERAL_PROMETHEUS_SERVERS
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceDocument, SourceField
+
+REPLICAS_AND_SCALING = Rule(
+    "replicas-and-scaling",
+    "error",
+    "`replicas` and `scaling` exclude each other.",
+    remedy="Remove one of them.",
+    source="KServe's webhook",
+)
+SCALING_OF_STOPPED_SERVICE = Rule(
+    "scaling-of-stopped-service",
+    "info",
+    "A stopped service is not scaled.",
+    remedy="Nothing.",
+)
+VARIANT_AUTOSCALER_UNSUPPORTED = Rule(
+    "variant-autoscaler-unsupported",
+    "error",
+    "A service is scaled by HPA or KEDA.",
+    remedy="Use what the message names.",
+)
+KEDA_FIELD_UNSUPPORTED = Rule(
+    "keda-field-unsupported",
+    "error",
+    "A field of KEDA has a place here.",
+    remedy="Remove it.",
+)
+TRIGGER_TYPE_UNSUPPORTED = Rule(
+    "trigger-type-unsupported",
+    "error",
+    "KEDA triggers are of type prometheus.",
+    remedy="Use such a trigger.",
+)
+TRIGGER_FIELD_UNSUPPORTED = Rule(
+    "trigger-field-unsupported",
+    "error",
+    "A field of a KEDA trigger has a place here.",
+    remedy="Remove it.",
+)
+
+#: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
+STOP = "serving.kserve.io/stop"
+_NEAREST = "use scaling.keda with triggers of type prometheus"
+_TRIGGER = ("serverAddress", "query", "threshold", "unsafeSsl")
+#: Fields of a ScaledObject that are passed on.
+_KEDA = (
+    "pollingInterval",
+    "cooldownPeriod",
+    "initialCooldownPeriod",
+    "idleReplicaCount",
+    "fallback",
+)
+#: How fast replicas change.
+_BEHAVIOR = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
+
+
+def stop_annotation(document: SourceDocument) -> SourceField | None:
+    """The annotation that stops a service, None when the service runs."""
+    value = (document.metadata.get("annotations") or {}).get(STOP)
+    stops = isinstance(value, str) and value.lower() == "true"
+    return document.at("metadata", "annotations", STOP) if stops else None
+
+
+def park_roles(builder: ServiceBuilder) -> None:
+    """Sets the replicas of every serving role to 0 when the service is stopped."""
+    stop = stop_annotation(builder.main)
+    if stop is None:
+        return
+    for index, role in enumerate(builder.roles):
+        if role["componentType"] != "router":
+            builder.derive(("spec", "roles", index, "replicas"), 0, stop)
+
+
+def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Converts the scaling of a workload; only KEDA's Prometheus triggers have metrics."""
+    scaling, report = workload.get("scaling"), builder.report
+    if scaling is None:
+        return
+    if workload.get("replicas") is not None:
+        report.error(
+            REPLICAS_AND_SCALING,
+            scaling.at,
+            "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
+            "or replicas for static deployments",
+        )
+        return
+    if stop_annotation(builder.main) is not None:
+        report.info(
+            SCALING_OF_STOPPED_SERVICE,
+            scaling.at,
+            "left out while the service is stopped: a parked role has no scaler",
+        )
+        # So that the LeaderWorkerSets keep their names when the service starts again.
+        builder.default(("spec", "layout"), "PerRole", scaling.at)
+        return
+    _convert_triggers(builder, target, scaling)
+
+
+def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+    report = builder.report
+    metrics, address = _metrics(report, scaling)
+    if not metrics or address is None:
+        report.unsupported(
+            VARIANT_AUTOSCALER_UNSUPPORTED,
+            scaling.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
+        return
+    wva = scaling.get("wva")
+    if wva is not None:
+        report.unsupported(
+            VARIANT_AUTOSCALER_UNSUPPORTED,
+            wva.at,
+            f"KServe's variant autoscaler is not here; {_NEAREST}",
+        )
+    ours = (*target, "autoscaling")
+    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
+    keda = scaling.get("keda")
+    assert keda is not None, "it has triggers"
+    builder.default((*ours, "engine"), "KEDA", keda.at)
+    builder.derive((*ours, "prometheus"), address.content, address.at)
+    lowest = scaling.get("minReplicas")
+    if lowest is not None:
+        # Replicas before the autoscaler acts.
+        builder.default((*target, "replicas"), lowest.content, lowest.at)
+    if any(role["componentType"] == "prefiller" for role in builder.roles):
+        # Prefill and decode are a gang, which must be complete at the minimum, too.
+        least = lowest.content if lowest is not None else 1
+        minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
+        name = builder.get((*target, "name"))
+        builder.default((*minima, name), least, lowest.at if lowest is not None else scaling.at)
+    for index, trigger in enumerate(metrics):
+        for key, its in (("query", "query"), ("target", "threshold")):
+            node = trigger.get("metadata", its)
+            if node is not None:
+                copy_node(builder, (*ours, "metrics", index, key), node)
+        _trigger_fields(builder, (*ours, "metrics", index), trigger)
+    # LeaderWorkerSets of one replica cannot be scaled as a role.
+    builder.default(("spec", "layout"), "PerRole", scaling.at)
+    copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
+    behavior = keda.get(*_BEHAVIOR)
+    if behavior is not None:
+        copy_node(builder, (*ours, "behavior"), behavior)
+    for path, field in keda.leaves():
+        if path[0] not in ("triggers", *_KEDA) and path[:3] != _BEHAVIOR:
+            report.unsupported(
+                KEDA_FIELD_UNSUPPORTED,
+                field.at,
+                f"of scaling.keda triggers, {', '.join(_KEDA)} and {'.'.join(_BEHAVIOR)} have a "
+                "place; remove it",
+            )
+
+
+def _trigger_fields(builder: ServiceBuilder, target: Location, trigger: Node) -> None:
+    """Copies the fields of a trigger beside its query."""
+    copy_fields(builder, target, trigger, "name")
+    unsafe = trigger.get("metadata", "unsafeSsl")
+    if unsafe is not None:
+        builder.derive((*target, "unsafeSsl"), str(unsafe.content).lower() == "true", unsafe.at)
+    kind = trigger.get("metricType")
+    if kind is not None and kind.content == "AverageValue":
+        builder.report.consume(kind.at)  # ours have no other
+
+
+def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
+    """The supported triggers, and the address of their Prometheus."""
+    found: list[Node] = []
+    address: Node | None = None
+    triggers = scaling.get("keda", "triggers")
+    for trigger in triggers.items if triggers is not None else ():
+        where = trigger.get("metadata", "serverAddress")
+        query = trigger.get("metadata", "query")
+        if trigger.text("type") != "prometheus" or where is None or query is None:
+            report.unsupported(
+                TRIGGER_TYPE_UNSUPPORTED,
+                trigger.at,
+                "use a trigger of type prometheus with metadata.serverAddress and metadata.query",
+            )
+            continue
+        if address is not None and where.content != address.content:
+            report.unsupported(
+                SEVERAL_PROMETHEUS_SERVERS,
+                trigger.at,
+                f"all queries go to one Prometheus, here {address.content}",
+            )
+            continue
+        address = where
+        found.append(trigger)
+        report.consume(where.at, trigger.at / "type")
+        _report_trigger_fields(report, trigger)
+    return found, address
+
+
+def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
+    metadata: dict[str, Node] = trigger.content["metadata"].content
+    unknown = [field for key, field in metadata.items() if key not in _TRIGGER]
+    unknown += [
+        field
+        for key, field in trigger.content.items()
+        if key not in ("type", "metadata", "name")
+        and (key, field.content) != ("metricType", "AverageValue")
+    ]
+    for field in unknown:
+        report.unsupported(
+            TRIGGER_FIELD_UNSUPPORTED,
+            field.at,
+            f"of a trigger name and metadata.{', metadata.'.join(_TRIGGER)} have a place; "
+            "remove it",
+        )

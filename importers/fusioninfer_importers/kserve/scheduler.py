@@ -1,0 +1,361 @@
+"""KServe's scheduler block as an endpoint picker: its configuration, flags and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._child_names import POOL, child_name
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
+from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
+from fusioninfer_pulumi.plugins.importers import (
+    FAMILIES,
+    EppFamily,
+    Family,
+    Location,
+    Rule,
+    SourceDocument,
+    epp_config_text,
+    family_of,
+)
+
+TOKENIZER_UNSUPPORTED = Rule(
+    "tokenizer-unsupported",
+    "error",
+    "No tokenizer runs beside the scheduler.",
+    remedy="Remove it.",
+)
+PICKER_CONFIG_TWICE = Rule(
+    "picker-config-twice",
+    "error",
+    "The picker's configuration stands in one place.",
+    remedy="Remove `inline` or `ref`.",
+    source="KServe's webhook",
+)
+PICKER_CONFIG_OVERRIDDEN = Rule(
+    "picker-config-overridden",
+    "info",
+    "The configuration of `router.scheduler.config` holds.",
+    remedy="Remove the flag.",
+)
+POOL_UNSUPPORTED = Rule(
+    "pool-unsupported",
+    "error",
+    "The InferencePool follows from the service's pods.",
+    remedy="Remove it.",
+)
+CONFIG_MAP_MISSING = Rule(
+    "config-map-missing",
+    "error",
+    "A ConfigMap that is named is in the input.",
+    remedy="Add it, or use `config.inline`.",
+)
+CONFIG_MAP_KEY_MISSING = Rule(
+    "config-map-key-missing",
+    "error",
+    "The ConfigMap has the key.",
+    remedy="Correct the key.",
+)
+PICKER_FLAG_SET_HERE = Rule(
+    "picker-flag-set-here",
+    "info",
+    "A flag that follows from the service is left out.",
+    remedy="Nothing.",
+)
+PICKER_COMMAND_UNSUPPORTED = Rule(
+    "picker-command-unsupported",
+    "error",
+    "The picker runs its own command.",
+    remedy="Write flags into `args`.",
+)
+
+#: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
+SYSTEM = "kserve"
+#: Prefix of ConfigMaps that schedulers of all namespaces share.
+SHARED = "config-scheduler-"
+Objects = Mapping[tuple[Any, Any], SourceDocument]
+#: The picker of KServe's presets.
+IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+_PICKER_FIELDS = ("image", "resources", "args")
+
+_Weights = Mapping[str, int]
+#: Scorers of KServe's controller and their weights (schedulerConfigText, v0.20).
+_ALONE: _Weights = {
+    "queue-scorer": 2,
+    "kv-cache-utilization-scorer": 2,
+    "prefix-cache-scorer": 3,
+    "no-hit-lru-scorer": 2,
+}
+_PREFILL: _Weights = {
+    "prefix-cache-scorer": 3,
+    "queue-scorer": 2,
+    "kv-cache-utilization-scorer": 2,
+}
+_DECODE: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
+#: Added to every profile where the model has LoRA adapters.
+_LORA: _Weights = {"lora-affinity-scorer": 4}
+_PICK = "max-score-picker"
+_DECIDER = "always-disagg-pd-decider"
+
+#: Flags that hold the picker's configuration.
+_CONFIG_FLAGS = ("config-text", "configText")
+
+
+def map_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
+    """Namespaces in which KServe looks for a scheduler's ConfigMap, in this order."""
+    return (namespace, SYSTEM) if name.startswith(SHARED) else (namespace,)
+
+
+def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument | None:
+    places = map_namespaces(namespace, str(name))
+    return next((maps[place, name] for place in places if (place, name) in maps), None)
+
+
+def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[str, Any]:
+    """The configuration that KServe's controller writes for a scheduler without one.
+
+    Args:
+        family: The endpoint picker that reads it.
+        paired: Whether the service has prefill and decode.
+        adapters: Whether the model has LoRA adapters.
+    """
+    more = _LORA if adapters else {}
+    header = {"apiVersion": family.api_versions[0], "kind": KIND}
+    if not paired:
+        return {
+            **header,
+            "plugins": _types("single-profile-handler", *_ALONE, _PICK, *more),
+            "schedulingProfiles": [_profile("default", {**more, **_ALONE})],
+        }
+    handler = {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": _DECIDER}}}
+    scorers = dict.fromkeys([*_PREFILL, *_DECODE])
+    return {
+        **header,
+        "plugins": [
+            *_types("disagg-headers-handler", "prefill-filter", "decode-filter"),
+            *_types(*scorers, _PICK, _DECIDER),
+            handler,
+            *_types(*more),
+        ],
+        "schedulingProfiles": [
+            _profile("prefill", {**more, **_PREFILL}, "prefill-filter"),
+            _profile("decode", {**more, **_DECODE}, "decode-filter"),
+        ],
+    }
+
+
+def _types(*names: str) -> list[dict[str, Any]]:
+    return [{"type": name} for name in names]
+
+
+def _profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]:
+    references: list[dict[str, Any]] = [{"pluginRef": each} for each in filters]
+    references += [{"pluginRef": each, "weight": weight} for each, weight in weights.items()]
+    return {"name": name, "plugins": [*references, {"pluginRef": _PICK}]}
+
+
+def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, maps: Objects) -> None:
+    """Converts the scheduler of a router that has one to the picker of a router role."""
+    scheduler = spec.get("router", "scheduler")
+    assert scheduler is not None, "the caller has looked"
+    report, picker = builder.report, (*target, "endpointPicker")
+    report.consume(*() if scheduler.content else (scheduler.at,))
+    builder.default((*picker, "image"), IMAGE, scheduler.at)
+    copy_fields(builder, picker, scheduler, "replicas")
+    tokenizer, pool = scheduler.get("tokenizer"), scheduler.get("pool")
+    if tokenizer is not None:
+        report.unsupported(
+            TOKENIZER_UNSUPPORTED,
+            tokenizer.at,
+            "no tokenizer runs beside the scheduler; remove it, and name one in config.inline",
+        )
+    if pool is not None:
+        _pool(builder, pool)
+    config = _picker_pods(builder, picker, scheduler)
+    _config(builder, target, scheduler, config, spec, maps)
+
+
+def _config(
+    builder: ServiceBuilder,
+    target: Location,
+    scheduler: Node,
+    flag: Node | None,
+    spec: Node,
+    maps: Objects,
+) -> None:
+    """Sets the picker's configuration; `flag` is that of its command line."""
+    report, ours = builder.report, (*target, "endpointPickerConfig")
+    inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
+    if inline is not None and reference is not None:
+        report.error(
+            PICKER_CONFIG_TWICE, reference.at, "both inline and ref are set; give one of them"
+        )
+    if flag is not None and (inline is not None or reference is not None):
+        report.info(
+            PICKER_CONFIG_OVERRIDDEN, flag.at, "router.scheduler.config says otherwise, and holds"
+        )
+        flag = None
+    if inline is not None:
+        given = inline.value
+        text = given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False)
+        builder.derive(ours, text, inline.at)
+    elif reference is not None:
+        _config_from_map(builder, target, reference, maps)
+    elif flag is not None:
+        copy_node(builder, ours, flag)
+    else:
+        image = builder.get((*target, "endpointPicker", "image"))
+        adapters = spec.get("model", "lora", "adapters")
+        made = default_config(
+            (family_of(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
+            paired=spec.get("prefill") is not None,
+            adapters=adapters is not None and bool(adapters.items),
+        )
+        builder.default(ours, epp_config_text(made), scheduler.at)
+
+
+def _pool(builder: ServiceBuilder, pool: Node) -> None:
+    """Reports a pool of its own; what KServe's presets say of theirs is nothing new."""
+    for path, leaf in pool.leaves():
+        if path == ("spec", "endpointPickerRef", "group") and leaf.content == "":
+            builder.report.consume(leaf.at)
+        else:
+            builder.report.unsupported(
+                POOL_UNSUPPORTED,
+                leaf.at,
+                "the InferencePool follows from the service's pods and leads to its own scheduler; "
+                "remove it",
+            )
+
+
+def _config_from_map(
+    builder: ServiceBuilder, target: Location, reference: Node, maps: Objects
+) -> None:
+    """Takes the picker's configuration from a ConfigMap, whose key is `epp` by default."""
+    name, key = reference.text("name"), reference.text("key") or "epp"
+    config_map = _find_config_map(maps, builder.main.namespace, name)
+    if config_map is None:
+        builder.report.unsupported(
+            CONFIG_MAP_MISSING,
+            reference.at,
+            f"the ConfigMap {name} of namespace {builder.main.namespace} is not in this input; add "
+            "it as a document, or write what it holds into config.inline",
+        )
+        return
+    text = config_map.at("data", key)
+    if not isinstance(text.value, str):
+        builder.report.error(
+            CONFIG_MAP_KEY_MISSING,
+            reference.at,
+            f"the ConfigMap {name} has no text by the key {key}",
+        )
+        return
+    places = [leaf.at for _, leaf in reference.leaves()]
+    builder.derive((*target, "endpointPickerConfig"), text.value, text, *places)
+
+
+def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> Node | None:
+    """Sets the picker's container and pods; returns the configuration in its arguments."""
+    metadata = (*picker, "template", "metadata")
+    copy_fields(builder, metadata, scheduler, "labels", "annotations")
+    pod = scheduler.get("template")
+    if pod is None:
+        return None
+    listed = pod.get("containers")
+    others: list[Node] = []
+    config: Node | None = None
+    for container in listed.items if listed is not None else ():
+        if container.text("name") != MAIN:
+            others.append(container)
+            continue
+        name = container.content["name"]
+        builder.report.consume(name.at)
+        args = container.get("args")
+        if args is not None and isinstance(args.content, list):
+            kept, config = _flags(builder, args)
+            own = Node(args.at, kept) if kept else None
+            others += _picker_container(builder, picker, with_fields(container, args=own), name)
+        else:
+            others += _picker_container(builder, picker, container, name)
+    kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
+    if kept_pod.content:
+        copy_node(builder, (*picker, "template", "spec"), kept_pod)
+    return config
+
+
+def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
+    """The arguments without those that hold here anyway, and the configuration among them."""
+    name, namespace = builder.main.name, builder.main.namespace
+    #: What KServe's presets say, and what each is here.
+    same = {
+        "pool-name": (child_name(str(name), POOL),),
+        "pool-namespace": (str(namespace),),
+        "pool-group": ("inference.networking.k8s.io", "inference.networking.x-k8s.io"),
+        "grpc-port": ("9002",),
+        "grpc-health-port": ("9003",),
+        "metrics-port": ("9090",),
+        # Certificates of KServe's controller; engines of ours serve plain HTTP.
+        "cert-path": ("/var/run/kserve/tls",),
+        "model-server-metrics-scheme": ("http", "https"),
+        # Defaults of the picker, which removed the flag.
+        "kv-cache-usage-percentage-metric": ("vllm:kv_cache_usage_perc",),
+        "total-queued-requests-metric": ("vllm:num_requests_waiting",),
+    }
+    kept: list[Node] = []
+    config: Node | None = None
+    for flag, value, nodes in _pairs(args):
+        if flag in _CONFIG_FLAGS and value is not None:
+            builder.report.consume(*(node.at for node in nodes))
+            config = value
+        elif value is not None and value.content in same.get(flag, ()):
+            builder.report.info(
+                PICKER_FLAG_SET_HERE,
+                nodes[0].at,
+                f"--{flag} {value.content} follows from the service here; left out",
+            )
+            builder.report.consume(*(node.at for node in nodes))
+        else:
+            kept += nodes
+    return kept, config
+
+
+def _pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
+    """Each flag with its value, `--flag value` or `--flag=value`; other arguments have none."""
+    items = args.items
+    index = 0
+    while index < len(items):
+        item = items[index]
+        text = str(item.content)
+        name, equals, value = text.lstrip("-").partition("=")
+        index += 1
+        if not text.startswith("-"):
+            yield "", None, [item]
+        elif equals:
+            yield name, Node(item.at, value, synthetic=True), [item]
+        elif index < len(items) and not str(items[index].content).startswith("-"):
+            index += 1
+            yield name, items[index - 1], [item, items[index - 1]]
+        else:
+            yield name, None, [item]
+
+
+def _picker_container(
+    builder: ServiceBuilder, picker: Location, container: Node, name: Node
+) -> list[Node]:
+    """Sets the picker's own fields; returns the container with the others, if there are any."""
+    # KServe's presets start the picker in `command`, so its args are further flags.
+    copy_fields(builder, picker, container, *_PICKER_FIELDS)
+    command = container.get("command")
+    if command is not None:
+        builder.report.unsupported(
+            PICKER_COMMAND_UNSUPPORTED,
+            command.at,
+            "the picker's own is used; write further flags into args",
+        )
+    own = dict.fromkeys((*_PICKER_FIELDS, "command"))
+    rest = with_fields(container, name=Node(name.at, "epp"), **own)
+    return [rest] if len(rest.content) > 1 else []

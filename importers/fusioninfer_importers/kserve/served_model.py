@@ -1,0 +1,263 @@
+"""The model of an LLMInferenceService, and the init container that downloads it.
+
+KServe's controller adds the init container `storage-initializer`; a user may set fields of it in
+the pod templates. These become settings of our own download container.
+"""
+
+from __future__ import annotations
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._nodes import (
+    Node,
+    copy_fields,
+    copy_node,
+    merge,
+    synthetic,
+    with_fields,
+)
+from fusioninfer_pulumi.plugins.importers import Location, Rule
+
+MODEL_URI_MISSING = Rule(
+    "model-uri-missing",
+    "error",
+    "The model has a uri.",
+    remedy="Set `spec.model.uri`.",
+)
+MODEL_DECRYPTION_UNSUPPORTED = Rule(
+    "model-decryption-unsupported",
+    "error",
+    "Models are not encrypted.",
+    remedy="Use an image that decrypts.",
+)
+CRITICALITY_WITHOUT_EFFECT = Rule(
+    "criticality-without-effect",
+    "info",
+    "`criticality` has no effect in KServe.",
+    remedy="Nothing.",
+)
+CRITICALITY_OF_OTHER_VERSION = Rule(
+    "criticality-of-other-version",
+    "error",
+    "`criticality` is a field of v1alpha1.",
+    remedy="Remove it.",
+)
+S3_WITHOUT_INITIALIZER = Rule(
+    "s3-without-initializer",
+    "error",
+    "s3:// is downloaded by the storage-initializer.",
+    remedy="Remove `enabled: false`.",
+)
+ADAPTER_NAME_MISSING = Rule(
+    "adapter-name-missing",
+    "error",
+    "A LoRA adapter has a name.",
+    remedy="Set `name`.",
+    source="KServe's webhook",
+)
+ADAPTER_FIELD_UNSUPPORTED = Rule(
+    "adapter-field-unsupported",
+    "error",
+    "A LoRA adapter has a name and a uri.",
+    remedy="Remove the field.",
+)
+INITIALIZER_WITHOUT_DOWNLOAD = Rule(
+    "initializer-without-download",
+    "info",
+    "Models on volumes and in images are not downloaded.",
+    remedy="Nothing.",
+)
+INITIALIZER_FIELD_IGNORED = Rule(
+    "initializer-field-ignored",
+    "info",
+    "A field that KServe's controller sets is left out.",
+    remedy="Nothing.",
+)
+INITIALIZER_FIELD_UNSUPPORTED = Rule(
+    "initializer-field-unsupported",
+    "error",
+    "A field of the storage-initializer has a place here.",
+    remedy="Remove it.",
+)
+INITIALIZERS_DIFFER = Rule(
+    "initializers-differ",
+    "error",
+    "All pods have the same storage-initializer.",
+    remedy="Write the same in each.",
+)
+
+NAME = "storage-initializer"
+_FETCHER: Location = ("spec", "model", "fetcher")
+#: Fields that our container has too.
+_KNOWN = ("image", "env", "resources", "securityContext")
+#: What the container asks for unless a user says otherwise (KServe's inferenceservice-config).
+_REQUESTS = {"cpu": "100m", "memory": "100Mi"}
+#: Fields that KServe's controller overwrites (its event StorageInitializerOverride).
+_CONTROLLED = ("name", "args", "command")
+
+
+def convert_model(builder: ServiceBuilder, spec: Node) -> None:
+    """Converts the model: what is served, who downloads it, LoRA adapters."""
+    model, report = spec.get("model"), builder.report
+    if model is None or model.get("uri") is None:
+        report.error(
+            MODEL_URI_MISSING,
+            spec.at / "model",
+            "is required, here or in a config: its uri says what is served",
+        )
+        return
+    copy_fields(builder, ("spec", "model"), model, "uri", "name")
+    _criticality(builder, model)
+    if model.get("name") is None:
+        builder.default(("spec", "model", "name"), builder.main.name, model.at)
+    secret = model.get("confidential")
+    if secret is not None:
+        report.unsupported(
+            MODEL_DECRYPTION_UNSUPPORTED,
+            secret.at,
+            "models are not decrypted here; remove it, and use an image that does",
+        )
+    _download(builder, spec, model)
+    _lora(builder, model)
+
+
+def _criticality(builder: ServiceBuilder, model: Node) -> None:
+    """Reports the criticality of a model or an adapter, which v1alpha1 has."""
+    field = model.get("criticality")
+    if field is None:
+        return
+    if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
+        builder.report.info(
+            CRITICALITY_WITHOUT_EFFECT,
+            field.at,
+            "KServe keeps it as an annotation, which its scheduler does not read; left out",
+        )
+    else:
+        builder.report.error(
+            CRITICALITY_OF_OTHER_VERSION, field.at, "is a field of v1alpha1 only; remove it"
+        )
+
+
+def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
+    """Sets who downloads the model: an init container, unless the service disables it."""
+    uri, target = model.value["uri"], ("spec", "model", "fetch")
+    enabled = spec.get("storageInitializer", "enabled")
+    without = enabled is not None and enabled.content is False
+    if enabled is not None and uri.startswith("hf://"):
+        builder.derive(target, "Engine" if without else "InitContainer", enabled.at)
+    elif uri.startswith("hf://"):
+        builder.default(target, "InitContainer", model.at)
+    elif without and enabled is not None and uri.startswith("s3://"):
+        builder.report.unsupported(
+            S3_WITHOUT_INITIALIZER,
+            enabled.at,
+            "the storage-initializer downloads from s3://; remove enabled: false",
+        )
+    elif enabled is not None:
+        builder.report.consume(enabled.at)  # volumes and images are mounted either way
+
+
+def _lora(builder: ServiceBuilder, model: Node) -> None:
+    lora = model.get("lora")
+    if lora is None:
+        return
+    adapters = lora.get("adapters")
+    for index, adapter in enumerate(adapters.content if adapters is not None else ()):
+        target = ("spec", "model", "lora", "adapters", index)
+        copy_fields(builder, target, adapter, "name", "uri")
+        _criticality(builder, adapter)
+        if adapter.get("name") is None:
+            builder.report.error(ADAPTER_NAME_MISSING, adapter.at, "adapter name is required")
+        for key in ("lora", "confidential"):
+            field = adapter.get(key)
+            if field is not None:
+                builder.report.unsupported(
+                    ADAPTER_FIELD_UNSUPPORTED, field.at, "an adapter has a name and a uri"
+                )
+    limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
+    copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
+
+
+def _downloads(uri: Node | None) -> bool:
+    return uri is not None and str(uri.content).startswith(("hf://", "s3://"))
+
+
+def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
+    """The spec without the init container in its pods; its fields become `model.fetcher`.
+
+    KServe's controller takes it out of the pods where it has nothing to download, too. Where the
+    service disables it, a container of that name is the user's own and stays.
+    """
+    enabled = spec.get("storageInitializer", "enabled")
+    if enabled is not None and enabled.content is False:
+        return spec
+    adapters, model = spec.get("model", "lora", "adapters"), spec.get("model", "uri")
+    uris = [model, *(each.get("uri") for each in (adapters.items if adapters is not None else ()))]
+    used = any(_downloads(uri) for uri in uris)
+    prefill = spec.get("prefill")
+    spec = _without_initializer(builder, spec, used=used)
+    if prefill is None:
+        return spec
+    return with_fields(spec, prefill=_without_initializer(builder, prefill, used=used))
+
+
+def _without_initializer(builder: ServiceBuilder, workload: Node, *, used: bool) -> Node:
+    pods = {
+        field: _pod_without_initializer(builder, pod, used=used)
+        for field in ("template", "worker")
+        if (pod := workload.get(field)) is not None
+    }
+    return with_fields(workload, **pods) if pods else workload
+
+
+def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) -> Node:
+    listed = pod.get("initContainers")
+    items = listed.items if listed is not None else []
+    kept = [each for each in items if each.text("name") != NAME]
+    if listed is None or len(kept) == len(items):
+        return pod
+    for container in items:
+        if container.text("name") != NAME:
+            continue
+        if used:
+            _fetcher(builder, container)
+        else:
+            builder.report.info(
+                INITIALIZER_WITHOUT_DOWNLOAD,
+                container.at,
+                "nothing is downloaded from volumes and images; KServe leaves it out, as here",
+            )
+    return with_fields(pod, initContainers=Node(listed.at, kept) if kept else None)
+
+
+def _fetcher(builder: ServiceBuilder, container: Node) -> None:
+    report = builder.report
+    for key, given in container.content.items():
+        target = (*_FETCHER, key)
+        # Otherwise limits alone would be requests, too.
+        asked = key == "resources" and isinstance(given.content, dict)
+        field = merge(synthetic(given.at, {"requests": _REQUESTS}), given) if asked else given
+        held = builder.get(target)
+        if key == "name":
+            report.consume(field.at)
+        elif key in _CONTROLLED:
+            report.info(
+                INITIALIZER_FIELD_IGNORED,
+                field.at,
+                "KServe's controller always sets it; left out",
+            )
+        elif key not in _KNOWN:
+            report.unsupported(
+                INITIALIZER_FIELD_UNSUPPORTED,
+                field.at,
+                f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
+            )
+        elif held is None:
+            copy_node(builder, target, field)
+        elif held == field.value:
+            report.consume(*(leaf.at for _, leaf in given.leaves()))
+        else:
+            report.unsupported(
+                INITIALIZERS_DIFFER,
+                field.at,
+                "one storage-initializer serves all pods of a service; write the same in each",
+            )

@@ -1,0 +1,393 @@
+"""The main and the prefill workload as roles: replicas, pods, rollout, KV cache, devices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
+from fusioninfer_importers.kserve.container import MAIN, PORT, Preset, with_engine
+from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
+from fusioninfer_importers.rules import WORKER_TEMPLATE_MISSING, WORKER_TEMPLATE_UNUSED
+from fusioninfer_pulumi.plugins.importers import (
+    PORT_FLAG,
+    EngineCommand,
+    Location,
+    Rule,
+    SourceField,
+    flag_value,
+    integer,
+    is_output,
+    read_command,
+)
+
+REPLICAS_OF_STOPPED_SERVICE = Rule(
+    "replicas-of-stopped-service",
+    "info",
+    "A stopped service has no replicas.",
+    remedy="Nothing.",
+)
+PIPELINE_AND_DATA_PARALLELISM = Rule(
+    "pipeline-and-data-parallelism",
+    "error",
+    "Pipeline and data parallelism exclude each other.",
+    remedy="Remove one of them.",
+    source="KServe's webhook",
+)
+DATA_PARALLELISM_INCOMPLETE = Rule(
+    "data-parallelism-incomplete",
+    "error",
+    "`data` stands beside `dataLocal`.",
+    remedy="Set `dataLocal`.",
+    source="KServe's webhook",
+)
+WORKER_WITHOUT_PARALLELISM = Rule(
+    "worker-without-parallelism",
+    "error",
+    "`worker` stands beside `parallelism`.",
+    remedy="Set `parallelism`.",
+    source="KServe's webhook",
+)
+PARALLELISM_OF_COMMAND = Rule(
+    "parallelism-of-command",
+    "info",
+    "The sizes of a program that is neither vLLM nor SGLang only count its pods.",
+    remedy="Nothing.",
+)
+MODEL_ROUTING_ANNOTATION = Rule(
+    "model-routing-annotation",
+    "info",
+    "Routes by model name are not made.",
+    remedy="Nothing.",
+)
+KV_OFFLOADING_FOR_COMMAND = Rule(
+    "kv-offloading-for-command",
+    "info",
+    "The container's own command is told about KV offloading.",
+    remedy="Nothing.",
+)
+DEVICE_CLASS_MISSING = Rule(
+    "device-class-missing",
+    "error",
+    "Device annotations name a device class.",
+    remedy="Add `device-class`.",
+)
+DEVICE_COUNT_INVALID = Rule(
+    "device-count-invalid",
+    "error",
+    "The number of devices is a number.",
+    remedy="Correct it.",
+)
+DEVICE_CONTAINER_UNSUPPORTED = Rule(
+    "device-container-unsupported",
+    "error",
+    "The container main gets the devices.",
+    remedy="Remove the annotation.",
+)
+DEVICE_SETTING_UNSUPPORTED = Rule(
+    "device-setting-unsupported",
+    "error",
+    "A device annotation has a place here.",
+    remedy="Remove it.",
+)
+
+#: The startup probe of KServe's presets: 60 times, every 10 seconds.
+STARTUP = "10m"
+_SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
+#: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
+PREFIX = "serving.kserve.io/exp-dra-"
+CLAIM = "managed-device"
+_KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
+#: Beginnings of the keys of the service's metadata that KServe hands on to its pods
+#: (propagateDeploymentMetadata, propagateTopLevelLeaderWorkerSetMetadata of its controller).
+_HANDED_ON = {
+    "labels": (_KUEUE, _LOCAL_MODEL),
+    "annotations": ("k8s.v1.cni.cncf.io", _KUEUE, "prometheus.io", _LOCAL_MODEL),
+}
+#: Further annotations that it hands on where a replica has several pods.
+_LWS = "leaderworkerset.sigs.k8s.io"
+#: An annotation of workloads that stays off their pods.
+_MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
+
+
+def convert_workload(
+    builder: ServiceBuilder, workload: Node, name: str, component_type: str
+) -> None:
+    """Converts a workload to a role."""
+    target = builder.add_role(workload.at, name, component_type)
+    replicas = workload.get("replicas")
+    if replicas is not None and stop_annotation(builder.main) is not None:
+        builder.report.info(
+            REPLICAS_OF_STOPPED_SERVICE, replicas.at, "is 0 while the service is stopped"
+        )
+    elif replicas is not None:
+        copy_node(builder, (*target, "replicas"), replicas)
+    if component_type != "worker" and not _hands_over(workload):
+        # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
+        builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
+    if component_type == "decoder":
+        _decode_port(builder, target, workload)
+    pods = _parallelism(builder, target, workload)
+    _templates(builder, target, workload, pods)
+    _rollout(builder, target, workload)
+    convert_scaling(builder, target, workload)
+    convert_offloading(builder, target, workload)
+
+
+def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
+    command = _program_of_its_own(workload.get("template"))
+    port = None if command is None else integer(flag_value(command.argv.texts(), PORT_FLAG))
+    if port not in (None, PORT):
+        settings = {"enabled": False, "enginePort": port}
+        builder.default((*target, "kvTransfer"), settings, workload.at)
+
+
+def _program_of_its_own(pod: Node | None) -> EngineCommand | None:
+    """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
+    containers = pod.get("containers") if pod is not None else None
+    for each in containers.items if containers is not None else ():
+        if each.text("name") == MAIN and each.get("command") is not None:
+            command = read_command(each.value)
+            return command if command.engine is None and command.readable else None
+    return None
+
+
+def _hands_over(workload: Node) -> bool:
+    """Whether something in the pods may say how the engine hands its KV cache over."""
+    pods = (workload.get("template"), workload.get("worker"))
+    texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
+    program = any(each is not None and _main_has(each, "command") for each in pods)
+    return program or any(re.search("kv[-_]transfer", text) for text in texts)
+
+
+def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
+    """Copies the sizes; returns the number of pods of one replica."""
+    block, worker = workload.get("parallelism"), workload.get("worker")
+    sizes = block.value if block is not None else {}
+    data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
+    at = block.at if block is not None else workload.at
+    error = builder.report.error
+    if pipeline is not None and (data is not None or local is not None):
+        error(
+            PIPELINE_AND_DATA_PARALLELISM,
+            at,
+            "cannot set both pipeline and data parallelism (data or dataLocal)",
+        )
+    elif data is not None and local is None:
+        error(DATA_PARALLELISM_INCOMPLETE, at, "dataLocal must be set when data is set")
+    elif local is not None and data is None:
+        error(DATA_PARALLELISM_INCOMPLETE, at, "data must be set when dataLocal is set")
+    elif worker is not None and data is None and pipeline is None:
+        error(
+            WORKER_WITHOUT_PARALLELISM,
+            worker.at,
+            "when worker is specified, parallelism must be configured for either data "
+            "parallelism or pipeline parallelism",
+        )
+    if block is not None and _program_of_its_own(workload.get("template")) is not None:
+        builder.report.info(
+            PARALLELISM_OF_COMMAND,
+            block.at,
+            "only says how many pods a replica has: the container's own command connects them",
+        )
+        builder.report.consume(*(leaf.at for _, leaf in block.leaves()))
+    elif block is not None:
+        copy_fields(builder, (*target, "parallelism"), block, *_SIZES)
+    pods = max(data // local, 1) if data and local else pipeline or 1
+    if worker is None and pods > 1:
+        error(
+            WORKER_TEMPLATE_MISSING,
+            at,
+            f"a replica has {pods} pods, but there is no worker to say what the others run",
+        )
+    return int(pods)
+
+
+def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: int) -> None:
+    report = builder.report
+    template, block = workload.get("template"), workload.get("parallelism")
+    ranks = block is not None and block.get("data") is not None
+    preset = Preset(
+        several=pods > 1,
+        ranks=ranks and pods > 1,
+        leads=True,
+        offloads=workload.get("kvCacheOffloading") is not None,
+    )
+    leader = with_engine(
+        report, template if template is not None else synthetic(workload.at, {}), preset
+    )
+    if not _main_has(template, "command", "startupProbe"):
+        builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
+    worker = workload.get("worker")
+    if worker is not None and pods == 1:
+        report.info(
+            WORKER_TEMPLATE_UNUSED, worker.at, "has no effect: a replica is one pod; left out"
+        )
+        worker = None
+    if worker is None:
+        _template(builder, (*target, "template"), leader, workload)
+        return
+    at = block.at if block is not None else workload.at
+    builder.derive((*target, "multinode", "nodeCount"), pods, at)
+    launcher = "data-parallel" if ranks else "multiprocessing"
+    if _program_of_its_own(template) is not None:
+        launcher = "none"
+    builder.derive((*target, "multinode", "launcher"), launcher, at)
+    _template(builder, (*target, "leaderTemplate"), leader, workload)
+    follower = with_engine(report, worker, replace(preset, leads=False))
+    _template(builder, (*target, "workerTemplate"), follower, workload)
+
+
+def _main_has(pod: Node | None, *fields: str) -> bool:
+    """Whether the container `main` of a pod has one of some fields of its own."""
+    containers = pod.get("containers") if pod is not None else None
+    return containers is not None and any(
+        each.text("name") == MAIN and any(each.get(field) is not None for field in fields)
+        for each in containers.items
+    )
+
+
+def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
+    copy_node(builder, (*target, "spec"), pod)
+    several = target[-1] != "template"
+    for field, always in _HANDED_ON.items():
+        more = (_LWS,) if several and field == "annotations" else ()
+        at = builder.main.at("metadata", field)
+        for key, value in (builder.main.metadata.get(field) or {}).items():
+            given = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            if given and str(key).startswith((*always, *more)):
+                builder.default((*target, "metadata", field, key), value, at / key)
+        own = workload.get(field)
+        if own is not None:
+            _workload_metadata(builder, (*target, "metadata", field), own)
+
+
+def _workload_metadata(builder: ServiceBuilder, target: Location, own: Node) -> None:
+    """Copies a workload's labels or annotations, which win over those of the service."""
+    if not isinstance(own.content, dict) or not own.content:
+        builder.report.consume(own.at)
+        return
+    for key, node in own.content.items():
+        if key == _MODEL_ROUTING:
+            builder.report.info(
+                MODEL_ROUTING_ANNOTATION,
+                node.at,
+                "KServe's presets set it for routes by model name, which are not made here",
+            )
+        else:
+            copy_node(builder, (*target, key), node)
+
+
+def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    strategy = workload.get("rolloutStrategy")
+    if strategy is None:
+        return
+    for key in ("maxUnavailable", "maxSurge"):
+        field = strategy.get(key)
+        if field is None:
+            continue
+        if field.content == "0%":
+            builder.derive((*target, "rollout", key), 0, field.at)
+        else:
+            copy_node(builder, (*target, "rollout", key), field)
+    surge = strategy.get("maxSurge")
+    if surge is not None and surge.content not in (0, "0%"):
+        # Sets of one replica each have no surge.
+        builder.derive(("spec", "layout"), "PerRole", surge.at)
+
+
+def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node) -> None:
+    """Converts the offloading of a workload's KV cache."""
+    given = workload.get("kvCacheOffloading")
+    if given is None:
+        return
+    ours = (*target, "kvCacheOffloading")
+    builder.set_origin(ours, given.at)
+    for key in ("cpu", "evictionPolicy"):
+        field = given.get(key)
+        if field is not None:
+            _quantity(builder, (*ours, key), field)
+    secondary = given.get("secondary")
+    for index, tier in enumerate(secondary.items if secondary is not None else ()):
+        here: Location = (*ours, "secondary", index, "fileSystem")
+        builder.set_origin(here, tier.at / "fileSystem")
+        size = tier.get("fileSystem", "emptyDir", "size")
+        claim = tier.get("fileSystem", "pvc")
+        if size is not None:
+            _quantity(builder, (*here, "emptyDir", "size"), size)
+        if claim is not None:
+            copy_node(builder, (*here, "pvc"), claim)
+        if size is None and claim is None:
+            copy_node(builder, here, tier.get("fileSystem") or Node(tier.at, {}))
+    if _main_has(workload.get("template"), "command"):
+        builder.report.info(
+            KV_OFFLOADING_FOR_COMMAND,
+            given.at,
+            "KServe tells only its presets' command about it; here the container's own is told too",
+        )
+
+
+def _quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
+    """Copies a quantity, which is a string in our manifests."""
+    if isinstance(field.content, str):
+        copy_node(builder, target, field)
+    else:
+        builder.derive(target, str(field.content), field.at)
+
+
+def convert_devices(builder: ServiceBuilder) -> None:
+    """Converts the annotations for dynamic resource allocation to a claim of every serving role."""
+    annotations = builder.main.metadata.get("annotations") or {}
+    given = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+    if not given:
+        return
+
+    def at(name: str) -> SourceField:
+        return builder.main.at("metadata", "annotations", f"{PREFIX}{name}")
+
+    device_class = given.pop(f"{PREFIX}device-class", None)
+    if device_class is None:
+        for key in given:
+            place = builder.main.at("metadata", "annotations", key)
+            builder.report.error(
+                DEVICE_CLASS_MISSING, place, f"says nothing without {PREFIX}device-class"
+            )
+        return
+    claim: dict[str, tuple[Any, SourceField]] = {
+        "deviceClassName": (device_class, at("device-class"))
+    }
+    count = given.pop(f"{PREFIX}device-count", None)
+    if count is not None and not str(count).isdecimal():
+        builder.report.error(
+            DEVICE_COUNT_INVALID, at("device-count"), f"must be a number of devices, got {count}"
+        )
+    elif count is not None:
+        claim["count"] = (int(count), at("device-count"))
+    selectors = given.pop(f"{PREFIX}cel-selector", None)
+    if selectors is not None:
+        lines = [line.strip() for line in str(selectors).splitlines() if line.strip()]
+        claim["selectors"] = (lines, at("cel-selector"))
+    container = given.pop(f"{PREFIX}container-name", None)
+    if container not in (None, MAIN):
+        builder.report.unsupported(
+            DEVICE_CONTAINER_UNSUPPORTED,
+            at("container-name"),
+            "only the container main gets the devices; remove it",
+        )
+    for key in given:
+        place = builder.main.at("metadata", "annotations", key)
+        builder.report.unsupported(
+            DEVICE_SETTING_UNSUPPORTED,
+            place,
+            "of these annotations device-class, device-count and cel-selector have a place",
+        )
+    for index, role in enumerate(builder.roles):
+        if role["componentType"] == "router":
+            continue
+        target = ("spec", "roles", index, "resourceClaims", 0)
+        builder.default((*target, "name"), CLAIM, at("device-class"))
+        for field, (value, place) in claim.items():
+            builder.derive((*target, field), value, place)

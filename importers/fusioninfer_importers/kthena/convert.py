@@ -1,0 +1,94 @@
+"""Converts Kthena's documents: the entry point of this importer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
+from fusioninfer_importers.kthena.deployments import convert_deployment, is_selected
+from fusioninfer_importers.kthena.models import (
+    AutoscalingPolicy,
+    AutoscalingPolicyBinding,
+    BindingSpec,
+    Deployment,
+    ModelRoute,
+    ModelServer,
+    ModelServing,
+)
+from fusioninfer_importers.kthena.routes import Shared, convert_route, convert_shared
+from fusioninfer_importers.kthena.scaling import Policy, convert_policies
+from fusioninfer_importers.kthena.servers import Server, check_traffic_policy, convert_server
+from fusioninfer_importers.kthena.serving import Serving, convert_gang, convert_serving
+from fusioninfer_importers.model import validated
+from fusioninfer_importers.objects import consume_envelope
+from fusioninfer_pulumi.plugins.importers import Conversion, Rule, SourceDocument
+
+MODEL_BOOSTER_UNSUPPORTED = Rule(
+    "model-booster-unsupported",
+    "error",
+    "A ModelBooster is read as what it creates.",
+    remedy="Read its ModelServing, ModelServer and ModelRoute.",
+)
+
+#: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
+_OWN = "workload.serving.volcano.sh/"
+_BOOSTER = (
+    "of a ModelBooster Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute, "
+    "with programs of its own in the pods; read those, as they are in the cluster: kubectl get "
+    "modelservings.workload.serving.volcano.sh,modelservers.networking.serving.volcano.sh,"
+    "modelroutes.networking.serving.volcano.sh "
+    "-l workload.serving.volcano.sh/model-name={name} -o yaml"
+)
+
+
+def selects(documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
+    """Whether an object is a Deployment whose pods a ModelServer selects."""
+    return is_selected(raw, documents)
+
+
+def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+    """Converts Kthena's documents: one service for each ModelServing and Deployment.
+
+    A ModelServer adds a router, a ModelRoute its rules, an AutoscalingPolicy autoscaling of roles.
+    """
+    report = ConversionReport(documents, allow_lossy=allow_lossy)
+    servings: list[Serving] = []
+    for document, serving in validated(report, documents, "ModelServing", ModelServing):
+        builder = report.add_service(document)
+        convert_serving(builder, serving)
+        servings.append(Serving(serving, builder))
+    workloads = list(servings)
+    for document, deployment in validated(report, documents, DEPLOYMENT, Deployment):
+        workloads.append(convert_deployment(report, document, deployment))
+    servers: dict[tuple[Any, Any], Server] = {}
+    for document, model_server in validated(report, documents, "ModelServer", ModelServer):
+        consume_envelope(report, document, _OWN)
+        server = convert_server(report, document, model_server.spec, workloads)
+        if server is not None:
+            servers[document.namespace, document.name] = server
+    shared: list[Shared] = []
+    for document, route in validated(report, documents, "ModelRoute", ModelRoute):
+        consume_envelope(report, document, _OWN)
+        shared += convert_route(report, document, route.spec, servers)
+    convert_shared(shared)
+    for server in servers.values():
+        check_traffic_policy(server)
+    policies: list[Policy] = []
+    for document, policy in validated(report, documents, "AutoscalingPolicy", AutoscalingPolicy):
+        consume_envelope(report, document, _OWN)
+        policies.append(Policy(document, policy.spec))
+    bindings: list[tuple[SourceDocument, BindingSpec]] = []
+    kind = "AutoscalingPolicyBinding"
+    for document, binding in validated(report, documents, kind, AutoscalingPolicyBinding):
+        consume_envelope(report, document, _OWN)
+        bindings.append((document, binding.spec))
+    convert_policies(report, policies, bindings, servings)
+    for each in servings:
+        convert_gang(each)
+    for document in of_kind(documents, "ModelBooster"):
+        report.unsupported(
+            MODEL_BOOSTER_UNSUPPORTED, document.at(), _BOOSTER.format(name=document.name)
+        )
+    return report.finish()

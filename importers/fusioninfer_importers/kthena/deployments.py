@@ -1,0 +1,89 @@
+"""A Deployment whose pods a ModelServer selects, as a service of one role.
+
+Kthena's router finds pods by their labels alone. A pool of ours holds pods of a service, so the
+Deployment becomes a service: each of its pods is a replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.kthena.models import Deployment, ModelServing
+from fusioninfer_importers.kthena.serving import WORKER, Serving
+from fusioninfer_importers.objects import copy_metadata
+from fusioninfer_pulumi.plugins.importers import Origin, Rule, SourceDocument
+
+DEPLOYMENT_STRATEGY_UNSUPPORTED = Rule(
+    "deployment-strategy-unsupported",
+    "error",
+    "The strategy of a Deployment has a place here.",
+    remedy="Remove it.",
+)
+DEPLOYMENT_AS_SERVICE = Rule(
+    "deployment-as-service",
+    "info",
+    "Pods of a Deployment become replicas of a service.",
+    remedy="Delete the Deployment when they serve.",
+)
+
+KIND, API_VERSION = "Deployment", "apps/v1"
+_ROLE = "server"
+_SERVER = "ModelServer"
+
+
+def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> bool:
+    """Whether an object is a Deployment whose pods a ModelServer of these documents selects."""
+    if (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
+        return False
+    deployment = SourceDocument(Origin(""), raw)
+    held = deployment.at("spec", "template", "metadata", "labels").value
+    if not isinstance(held, Mapping):
+        return False
+    for server in of_kind(documents, _SERVER):
+        wanted = server.at("spec", "workloadSelector", "matchLabels").value
+        if not isinstance(wanted, Mapping) or server.namespace != deployment.namespace:
+            continue
+        if wanted and all(held.get(key) == value for key, value in wanted.items()):
+            return True
+    return False
+
+
+def convert_deployment(
+    report: ConversionReport, document: SourceDocument, deployment: Deployment
+) -> Serving:
+    """Converts a Deployment to a service of one role, whose replicas are its pods."""
+    builder = report.add_service(document)
+    copy_metadata(builder, document)
+    at, spec = document.at("spec"), deployment.spec
+    role = builder.add_role(at, _ROLE, WORKER)
+    builder.set_origin(("spec", "roles"), at)
+    builder.copy_fields(role, at, "replicas")
+    template = spec.template
+    parts = {"metadata": template.metadata, "spec": template.spec}
+    given = {key: value for key, value in parts.items() if value is not None}
+    builder.copy((*role, "template"), given, at / "template")
+    report.consume(at / "selector")
+    if spec.strategy is not None:
+        report.unsupported(
+            DEPLOYMENT_STRATEGY_UNSUPPORTED,
+            at / "strategy",
+            "replicas are LeaderWorkerSets, which change one after the other",
+        )
+    report.info(
+        DEPLOYMENT_AS_SERVICE,
+        document.at("metadata", "name"),
+        "its pods are behind a ModelServer: they become replicas of a service, each a "
+        "LeaderWorkerSet; delete the Deployment when they serve",
+    )
+    roles = [{"name": _ROLE, "replicas": spec.replicas, "entryTemplate": given}]
+    model = ModelServing.model_validate(
+        {
+            "apiVersion": deployment.api_version,
+            "kind": deployment.kind,
+            "metadata": {},
+            "spec": {"template": {"roles": roles}},
+        }
+    )
+    return Serving(model, builder)

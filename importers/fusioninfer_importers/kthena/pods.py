@@ -1,0 +1,220 @@
+"""Pod templates of a ModelServing, with variables and labels of Kthena's pods.
+
+Kthena's controller sets three variables in every container (`environment: Kthena` of a role), and
+labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.kthena.models import PodTemplate, Role
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
+
+VARIABLE_OF_KTHENA = Rule(
+    "variable-of-kthena",
+    "info",
+    "A variable that Kthena's controller sets is left out.",
+    remedy="Nothing.",
+)
+POD_LABEL_UNSUPPORTED = Rule(
+    "pod-label-unsupported",
+    "error",
+    "A selector's label has one of ours in its place.",
+    remedy="Use one that the message lists.",
+)
+POD_LABEL_RENAMED = Rule(
+    "pod-label-renamed",
+    "info",
+    "A label of Kthena's is another one on our pods.",
+    remedy="Use ours in selectors.",
+)
+
+PREFIX = "modelserving.volcano.sh/"
+NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
+#: Labels that our pods have under another key, with the same values.
+_SAME = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
+#: Labels that our pods have under another key, with values that differ between the same pods.
+_KEYS = {
+    **_SAME,
+    f"{PREFIX}group-name": labels.GROUP_INDEX,
+    f"{PREFIX}role-id": labels.REPLICA_INDEX,
+    f"{PREFIX}revision": labels.REVISION,
+}
+_KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
+#: Variable whose value is read from a label of the pod.
+_LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
+
+
+def _variable(name: str, label: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}},
+    }
+
+
+_GROUP = _variable("FUSIONINFER_GROUP_INDEX", labels.GROUP_INDEX)
+_REPLICA = _variable("FUSIONINFER_REPLICA_INDEX", labels.REPLICA_INDEX)
+#: Labels whose values are those of another one behind a name: the variable that has the number, and
+#: the label that has the name.
+_COMPOSED = {f"{PREFIX}group-name": (_GROUP, NAME), f"{PREFIX}role-id": (_REPLICA, ROLE)}
+
+
+def convert_template(
+    builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
+) -> None:
+    """Converts a pod template: selectors and variables use labels of our pods."""
+    held, moved = _with_variables(template.spec, builder.main.name, role)
+    spec = _relabelled(builder.report, held, at / "spec")
+    given = {"metadata": template.metadata, "spec": spec}
+    builder.copy(target, {key: value for key, value in given.items() if value is not None}, at)
+    for (key, index), positions in moved.items():
+        env = at / "spec" / key / index / "env"
+        for number, _ in enumerate(env.value):
+            if number in positions:
+                place = (*target, "spec", key, index, "env", positions[number])
+                builder.set_origin(place, env / number, copied=True)
+            else:
+                builder.report.info(
+                    VARIABLE_OF_KTHENA,
+                    env / number,
+                    "Kthena's controller sets it in every container, also where it is written here",
+                )
+
+
+def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
+    """Lets variables of a role's pods count replicas by the groups of the role's one set."""
+    for key in ("template", "leaderTemplate", "workerTemplate"):
+        for _, container in _containers(builder.get((*role, key, "spec"))):
+            for variable in container.get("env") or ():
+                if variable == _REPLICA:
+                    variable.update(_variable(_REPLICA["name"], labels.LWS_GROUP_INDEX))
+
+
+def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+    for key in ("initContainers", "containers"):
+        held = spec.get(key) if isinstance(spec, Mapping) else None
+        for index, container in enumerate(held if isinstance(held, list) else ()):
+            if isinstance(container, dict) and isinstance(container.get("env"), list):
+                yield (key, index), container
+
+
+def _with_variables(
+    given: dict[str, Any] | None, service: Any, role: str
+) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
+    """Writes the values of Kthena's labels into variables that are read from them.
+
+    Returns the pod spec, and for each container where its own variables stand now, by where they
+    stood; without those that Kthena overwrites.
+    """
+    spec = copy.deepcopy(given)
+    moved: dict[tuple[str, int], dict[int, int]] = {}
+    values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
+    values.update(_COMPOSED)
+    for place, container in _containers(spec):
+        helpers: list[dict[str, Any]] = []
+        own = container["env"]
+        for position, variable in enumerate(own):
+            label = _label_of(variable)
+            if label not in values:
+                continue
+            value = values[label]
+            if not isinstance(value, str):
+                helper, start = value
+                if helper not in helpers:
+                    helpers.append(copy.deepcopy(helper))
+                prefix = service if start == NAME else role
+                value = f"{prefix}-$({helper['name']})"
+            rest = {name: held for name, held in variable.items() if name != "valueFrom"}
+            own[position] = {**rest, "value": value}
+        kept = [number for number, each in enumerate(own) if not _is_overwritten(each)]
+        container["env"] = [*helpers, *(own[number] for number in kept)]
+        moved[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
+    return spec, moved
+
+
+def _is_overwritten(variable: Any) -> bool:
+    name = variable.get("name") if isinstance(variable, Mapping) else None
+    return isinstance(name, str) and name in labels.KTHENA_ENVIRONMENT
+
+
+def _label_of(variable: Any) -> str | None:
+    """The label of its pod that a variable is read from."""
+    read: Any = variable
+    for key in ("valueFrom", "fieldRef", "fieldPath"):
+        read = read.get(key) if isinstance(read, Mapping) else None
+    found = _LABEL.fullmatch(read) if isinstance(read, str) else None
+    return found[1] if found is not None else None
+
+
+def needs_environment(role: Role) -> bool:
+    """Whether a role's containers may read the variables that Kthena sets in every pod.
+
+    Single pods get them only if their template names one.
+    """
+    templates = [each for each in (role.entry_template, role.worker_template) if each is not None]
+    return bool(role.worker_replicas) or any(_mentions(each.spec) for each in templates)
+
+
+def _mentions(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_mentions, value.values()))
+    if isinstance(value, list):
+        return any(map(_mentions, value))
+    return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
+
+
+def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
+    """Replaces Kthena's labels in selectors by ours."""
+    if isinstance(value, list):
+        return [_relabelled(report, item, at / index) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        if isinstance(value, str) and PREFIX in value:
+            report.unsupported(
+                POD_LABEL_UNSUPPORTED,
+                at,
+                f"pods of ours have no label of {PREFIX}; their labels: {_ours()}",
+            )
+        return value
+    built: dict[Any, Any] = {}
+    for key, item in value.items():
+        place = at / key
+        if key in _KEY_LISTS and isinstance(item, list):
+            built[key] = [_key(report, each, place / index) for index, each in enumerate(item)]
+        elif key == "matchLabels" and isinstance(item, Mapping):
+            built[key] = {_same(report, each, place / each): held for each, held in item.items()}
+        elif key == "key" and "operator" in value:
+            built[key] = _same(report, item, place)
+        else:
+            built[key] = _relabelled(report, item, place)
+    return built
+
+
+def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
+    """Our label for one by which pods are told apart, whatever its values are."""
+    if isinstance(key, str) and key in _KEYS:
+        report.info(POD_LABEL_RENAMED, at, f"{key} is {_KEYS[key]} on pods of ours")
+        return _KEYS[key]
+    return _same(report, key, at)
+
+
+def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
+    """Our label for one that has the same values."""
+    if isinstance(key, str) and key in _SAME:
+        report.info(POD_LABEL_RENAMED, at, f"{key} is {_SAME[key]} on pods of ours")
+        return _SAME[key]
+    if isinstance(key, str) and key.startswith(PREFIX):
+        report.unsupported(
+            POD_LABEL_UNSUPPORTED,
+            at,
+            f"pods of ours have no label {key} with these values; theirs: {_ours()}",
+        )
+    return key
+
+
+def _ours() -> str:
+    return ", ".join(dict.fromkeys(_KEYS.values()))

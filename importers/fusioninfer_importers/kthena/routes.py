@@ -1,0 +1,522 @@
+"""A ModelRoute as rules of the HTTPRoutes of the services that it leads to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport
+from fusioninfer_importers.kthena.models import (
+    ModelMatch,
+    ModelRouteSpec,
+    RouteRule,
+    StringMatch,
+    TargetModel,
+)
+from fusioninfer_importers.kthena.servers import Server, commands
+from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
+from fusioninfer_importers.objects import pool_backend
+from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE, SINGLE_TARGET_WEIGHT, TARGET_REPEATED
+from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
+
+MODEL_NOT_OF_ROUTE = Rule(
+    "model-not-of-route",
+    "error",
+    "A rule's model is one of the route's.",
+    remedy="Correct it.",
+)
+MATCH_CONDITION_AMBIGUOUS = Rule(
+    "match-condition-ambiguous",
+    "error",
+    "A condition has one of exact, prefix and regex.",
+    remedy="Remove the others.",
+)
+PREFIX_MATCH_AS_REGEX = Rule(
+    "prefix-match-as-regex",
+    "info",
+    "A prefix of a header is matched by a regular expression.",
+    remedy="Nothing.",
+)
+REGEX_MATCH_REWRITTEN = Rule(
+    "regex-match-rewritten",
+    "info",
+    "A regular expression is matched against the whole text.",
+    remedy="Check it in your gateway's dialect.",
+)
+ROUTE_MODEL_MISSING = Rule(
+    "route-model-missing",
+    "error",
+    "A route names a model or adapters.",
+    remedy="Set `modelName`.",
+)
+BODY_BASED_ROUTING_NEEDED = Rule(
+    "body-based-routing-needed",
+    "warning",
+    "The gateway routes by the model in the request's body.",
+    remedy="Install body-based routing.",
+)
+RATE_LIMIT_UNSUPPORTED = Rule(
+    "rate-limit-unsupported",
+    "error",
+    "Token limits have no place in routes.",
+    remedy="Use your gateway's policy.",
+)
+ADAPTER_WITHOUT_RULE = Rule(
+    "adapter-without-rule",
+    "info",
+    "An adapter that no rule asks for is left out.",
+    remedy="Nothing.",
+)
+ROUTE_WITHOUT_RULES = Rule(
+    "route-without-rules",
+    "warning",
+    "A route has rules.",
+    remedy="Nothing: it is left out.",
+)
+TRAFFIC_POLICIES_DIFFER = Rule(
+    "traffic-policies-differ",
+    "error",
+    "Services that share requests have one traffic policy.",
+    remedy="Give both the same.",
+)
+TARGET_WEIGHTS_ZERO = Rule(
+    "target-weights-zero",
+    "error",
+    "A target has a weight above 0.",
+    remedy="Raise one of the weights.",
+)
+TARGET_AMBIGUOUS = Rule(
+    "target-ambiguous",
+    "error",
+    "A target has one name.",
+    remedy="Remove one of them.",
+)
+EXTERNAL_PROVIDER_UNSUPPORTED = Rule(
+    "external-provider-unsupported",
+    "error",
+    "Targets are pods of the cluster.",
+    remedy="Use a route of your own for external providers.",
+)
+TARGET_NOT_FOUND = Rule(
+    "target-not-found",
+    "error",
+    "A target leads to a service of the input.",
+    remedy="Read its documents together.",
+)
+TARGET_WEIGHT_ZERO = Rule(
+    "target-weight-zero",
+    "info",
+    "A target without weight is left out.",
+    remedy="Nothing.",
+)
+PARENT_REFS_DIFFER = Rule(
+    "parent-refs-differ",
+    "error",
+    "The routes of a service attach to the same Gateways.",
+    remedy="Give them the same `parentRefs`.",
+)
+MODEL_REWRITE_UNSUPPORTED = Rule(
+    "model-rewrite-unsupported",
+    "error",
+    "Requests ask for the name that the engine serves.",
+    remedy="Set `--served-model-name`.",
+)
+RULE_ORDER_DIFFERS = Rule(
+    "rule-order-differs",
+    "warning",
+    "Rules stand in the order in which HTTPRoutes ask them.",
+    remedy="Check which rule wins.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+
+#: An anchored end: `$` or `.*`, unless escaped by a backslash.
+_ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
+#: Set from the body's `model` by body-based routing (gateway-api-inference-extension, pkg/bbr).
+MODEL_HEADER = "X-Gateway-Model-Name"
+Target = tuple[TargetModel, Server, SourceField]
+
+
+def route_matches(
+    report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
+) -> Iterator[dict[str, Any]]:
+    """Yields an HTTPRoute match for each model that a rule matches."""
+    names = models_of(spec)
+    asked = match.body.model if match.body is not None else None
+    if asked is not None:
+        report.consume(at / "body" / "model")
+        if asked not in names:
+            report.error(
+                MODEL_NOT_OF_ROUTE,
+                at / "body" / "model",
+                f"is none of the route's models ({', '.join(names)})",
+            )
+        names = [asked]
+    headers = []
+    for name, condition in (match.headers or {}).items():
+        found = _header_match(report, condition, at / "headers" / name)
+        if found is not None:
+            kind, value = found
+            headers.append({"name": name, "type": kind, "value": value})
+    path = _path_match(report, match.uri, at / "uri") if match.uri is not None else None
+    for name in names:
+        own = {"name": MODEL_HEADER, "value": name}
+        yield {"path": path, "headers": [own, *headers]}
+
+
+def _header_match(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> tuple[str, str] | None:
+    """Type and value of a header match."""
+    given = _only_condition(report, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return "Exact", value
+    return "RegularExpression", full_match(value) if kind == "regex" else f"{re.escape(value)}.*"
+
+
+def _path_match(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> dict[str, str] | None:
+    given = _only_condition(report, match, at)
+    if given is None:
+        return None
+    kind, value = given
+    if kind == "exact":
+        return {"type": "Exact", "value": value}
+    if kind == "regex":
+        return {"type": "RegularExpression", "value": full_match(value)}
+    if value.endswith("/"):
+        return {"type": "PathPrefix", "value": value}
+    # PathPrefix matches whole segments: /v1 would not match /v1beta, as it does in Kthena.
+    return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
+
+
+def full_match(pattern: str) -> str:
+    """A regular expression that matches the whole text where another one is found in it.
+
+    Kthena searches (kthena-router/datastore, matchString); Envoy and gateways built on it match
+    the whole text. A side that the pattern anchors itself gets no `.*`.
+    """
+    # An anchor in one alternative does not hold for the others.
+    several = "|" in pattern
+    begins = not several and pattern.startswith(("^", ".*"))
+    ends = not several and _ENDS.search(pattern) is not None
+    if begins and ends:
+        return pattern
+    return f"{'' if begins else '.*'}(?:{pattern}){'' if ends else '.*'}"
+
+
+def _only_condition(
+    report: ConversionReport, match: StringMatch, at: SourceField
+) -> tuple[str, str] | None:
+    given = [(kind, value) for kind, value in match if value is not None]
+    report.consume(at)
+    if len(given) != 1:
+        report.error(MATCH_CONDITION_AMBIGUOUS, at, "needs one of exact, prefix and regex")
+        return None
+    kind, value = given[0]
+    if kind == "prefix":
+        report.info(PREFIX_MATCH_AS_REGEX, at, "regular expressions differ between gateways")
+    elif kind == "regex":
+        report.info(
+            REGEX_MATCH_REWRITTEN,
+            at,
+            "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
+            f"dialect of their own: written as {full_match(str(value))}",
+        )
+    return kind, str(value)
+
+
+def models_of(spec: ModelRouteSpec) -> list[str]:
+    """The model names that requests of a route have."""
+    return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+
+
+def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
+    """The models of a route that a rule matches."""
+    asked = match.body.model if match.body is not None else None
+    return models_of(spec) if asked is None else [asked]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A target that the route of another service leads to.
+
+    Attributes:
+        server: The target.
+        by: The ModelServer whose service has the route.
+        at: The field that names the target.
+    """
+
+    server: Server
+    by: Server
+    at: SourceField
+
+
+def convert_shared(shared: Sequence[Shared]) -> None:
+    """Sets `routedBy` in services without a rule of their own."""
+    for each in shared:
+        if not _has_rules(each.server):
+            builder, by = each.server.serving.builder, each.by.serving.builder.main.name
+            builder.derive((*each.server.router, "httproute", "routedBy"), by, each.at)
+
+
+def convert_route(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelRouteSpec,
+    servers: Mapping[tuple[Any, Any], Server],
+) -> list[Shared]:
+    """Converts a ModelRoute; returns the targets that other services' routes lead to."""
+    at = document.at("spec")
+    if not spec.model_name and not spec.lora_adapters:
+        report.error(ROUTE_MODEL_MISSING, at / "modelName", "is required without loraAdapters")
+    else:
+        report.warning(
+            BODY_BASED_ROUTING_NEEDED,
+            at / ("modelName" if spec.model_name else "loraAdapters"),
+            f"is matched by the header {MODEL_HEADER}: the gateway must set it from the request's "
+            "body (body-based routing)",
+        )
+    report.consume(at / "modelName", at / "loraAdapters")
+    if spec.rate_limit is not None:
+        report.unsupported(
+            RATE_LIMIT_UNSUPPORTED,
+            at / "rateLimit",
+            "HTTPRoutes limit no tokens; use your gateway's own policy",
+        )
+    used: list[Server] = []
+    asked: set[str] = set()
+    shared: list[Shared] = []
+    for index, rule in enumerate(spec.rules):
+        found = _rule(report, document, spec, rule, at / "rules" / index, servers)
+        used += [server for _, server, _ in found]
+        shared += _shared_targets(report, found)
+        asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if found else ())
+    idle = [each for each in spec.lora_adapters or () if each not in asked]
+    if idle:
+        message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
+        report.info(ADAPTER_WITHOUT_RULE, at / "loraAdapters", message)
+    unique = {id(server): server for server in used}.values()
+    for server in unique:
+        if not any(server is each.server for each in shared) or _has_rules(server):
+            _parent_refs(report, spec, at / "parentRefs", server)
+        _check_model_name(report, spec, at / "modelName", server)
+        roles = {role["componentType"] for role in server.serving.builder.roles}
+        if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
+            # Kthena's router prefers pods that have the adapter loaded.
+            strategy = (*server.router, "strategy")
+            server.serving.builder.derive(strategy, "lora-affinity", at / "loraAdapters")
+    if spec.parent_refs is None:
+        report.consume(at / "parentRefs")
+    if not spec.rules:
+        report.warning(ROUTE_WITHOUT_RULES, at, "is left out: it has no rules")
+    elif not unique:
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+    _check_order(report, spec.rules, at / "rules")
+    return shared
+
+
+def _rule(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelRouteSpec,
+    rule: RouteRule,
+    at: SourceField,
+    servers: Mapping[tuple[Any, Any], Server],
+) -> list[Target]:
+    found = list(route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
+    targets = _targets(report, document, rule, at / "targetModels", servers)
+    report.consume(at / "name")
+    if not targets:
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+    if targets:
+        _add_rule(_main(targets), rule, found, at, targets)
+    if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
+        report.info(
+            SINGLE_TARGET_WEIGHT,
+            at / "targetModels",
+            "there is one target, which gets every request",
+        )
+    return targets
+
+
+def _main(targets: Sequence[Target]) -> Server:
+    """The target whose service has the rule: the first with the largest weight."""
+    return max(targets, key=lambda each: _weight(each[0]))[1]
+
+
+def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
+    """The other targets of a rule, which has timeouts and retries of the main one."""
+    for _, server, place in targets:
+        main = _main(targets)
+        if server is main:
+            continue
+        policy = server.spec.traffic_policy
+        if policy is not None and policy != main.spec.traffic_policy:
+            report.unsupported(
+                TRAFFIC_POLICIES_DIFFER,
+                server.document.at("spec", "trafficPolicy"),
+                f"requests that {main.document.name} shares with it go by one rule, with the "
+                f"policy of {main.document.name}; give both the same",
+            )
+        yield Shared(server, main, place)
+
+
+def _has_rules(server: Server) -> bool:
+    return bool(server.serving.builder.get((*server.router, "httproute", "rules")))
+
+
+def _weight(target: TargetModel) -> int:
+    return 100 if target.weight is None else target.weight
+
+
+def _targets(
+    report: ConversionReport,
+    document: SourceDocument,
+    rule: RouteRule,
+    at: SourceField,
+    servers: Mapping[tuple[Any, Any], Server],
+) -> list[Target]:
+    found: list[Target] = []
+    nowhere = not any(map(_weight, rule.target_models))
+    if nowhere:
+        # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
+        report.error(
+            TARGET_WEIGHTS_ZERO, at, "must have a weight above 0: no request would go anywhere"
+        )
+    for index, target in enumerate(rule.target_models):
+        place = at / index
+        given = (target.model_server_name, target.external_model_provider_name)
+        report.consume(place / "modelServerName", place / "weight")
+        if bool(given[0]) == bool(given[1]):
+            report.error(
+                TARGET_AMBIGUOUS,
+                place,
+                "needs either modelServerName or externalModelProviderName",
+            )
+        elif given[1]:
+            report.unsupported(
+                EXTERNAL_PROVIDER_UNSUPPORTED,
+                place / "externalModelProviderName",
+                "routes of ours lead to pods of the service; send these requests by a route of "
+                "your own, and leave the target out here",
+            )
+        elif (document.namespace, given[0]) not in servers:
+            report.unsupported(
+                TARGET_NOT_FOUND,
+                place / "modelServerName",
+                f"{given[0]} leads to no service of this input; read its documents together",
+            )
+        elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
+            report.info(
+                TARGET_REPEATED,
+                place,
+                f"leads to {given[0]}, as another target of the rule; left out",
+            )
+        elif nowhere:
+            continue
+        elif target.weight == 0:
+            report.info(
+                TARGET_WEIGHT_ZERO, place / "weight", "is 0: no request goes there; left out"
+            )
+        else:
+            found.append((target, servers[document.namespace, given[0]], place))
+    return found
+
+
+def _add_rule(
+    server: Server,
+    rule: RouteRule,
+    matches: Sequence[Mapping[str, Any]],
+    at: SourceField,
+    targets: Sequence[Target],
+) -> None:
+    builder, policy = server.serving.builder, server.spec.traffic_policy
+    rules = (*server.router, "httproute", "rules")
+    target = (*rules, len(builder.get(rules) or ()))
+    built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
+    # An empty match matches every request.
+    built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
+    if len(targets) > 1:
+        built["backendRefs"] = [
+            {**pool_backend(each.serving.builder.main.name), "weight": _weight(target)}
+            for target, each, _ in targets
+        ]
+    place = server.document.at("spec", "trafficPolicy")
+    if policy is not None and policy.timeout is not None:
+        built["timeouts"] = {
+            "request": "0s",
+            "backendRequest": durations.for_routes(policy.timeout),
+        }
+    if policy is not None and policy.retry is not None:
+        interval = policy.retry.retry_interval
+        backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
+        built["retry"] = {"attempts": policy.retry.attempts, **backoff}
+    builder.derive(target, built, at / "modelMatch")
+    builder.set_origin((*target, "name"), at / "name", copied=True)
+    builder.set_origin((*target, "backendRefs"), at / "targetModels")
+    builder.set_origin((*target, "timeouts"), place / "timeout")
+    builder.set_origin((*target, "retry"), place / "retry")
+
+
+def _parent_refs(
+    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+) -> None:
+    builder, target = server.serving.builder, (*server.router, "httproute", "parentRefs")
+    held = builder.get(target)
+    builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
+    if held is not None and held != (spec.parent_refs or []):
+        report.unsupported(
+            PARENT_REFS_DIFFER,
+            at,
+            "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
+        )
+    elif spec.parent_refs is not None:
+        builder.copy(target, spec.parent_refs, at)
+    else:
+        builder.set_origin(target, at, copied=True)
+
+
+def _check_model_name(
+    report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
+) -> None:
+    """Reports a model name that the engine does not serve: nothing rewrites request bodies."""
+    model, name = server.spec.model, spec.model_name
+    if not name or model is None or name == model:
+        return
+    found = [command for role in server.serving.roles for command in commands(role)]
+    if not any(name in (each.served_names or ()) for each in found):
+        report.unsupported(
+            MODEL_REWRITE_UNSUPPORTED,
+            at,
+            f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
+            f"give the engine --served-model-name {name}",
+        )
+
+
+def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:
+    """Warns where Kthena (first match) and HTTPRoutes (most specific match) differ."""
+    for later, rule in enumerate(rules):
+        earlier = [
+            i for i, each in enumerate(rules[:later]) if _specificity(each) < _specificity(rule)
+        ]
+        if earlier:
+            report.warning(
+                RULE_ORDER_DIFFERS,
+                at / later,
+                f"comes after rules[{earlier[0]}], which is less specific: HTTPRoutes ask the more "
+                "specific rule first, Kthena the first that matches",
+            )
+
+
+def _specificity(rule: RouteRule) -> tuple[int, int, int]:
+    """Sort key of the Gateway API: exact path, length of the path, number of headers."""
+    match = rule.model_match or ModelMatch()
+    uri = match.uri or StringMatch()
+    return (int(uri.exact is not None), len(uri.exact or uri.prefix or uri.regex or ""),
+            len(match.headers or {}))  # fmt: skip

@@ -1,0 +1,647 @@
+"""Kthena's autoscaling policies as `autoscaling` of the roles that they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport
+from fusioninfer_importers.kthena.models import (
+    Behavior,
+    BindingSpec,
+    DisaggregatedTarget,
+    HomogeneousTarget,
+    Metric,
+    MetricSource,
+    PodSource,
+    PolicySpec,
+    Ratio,
+    StablePolicy,
+    TargetRef,
+)
+from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_lws
+from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
+from fusioninfer_importers.rules import SEVERAL_PROMETHEUS_SERVERS
+from fusioninfer_pulumi.plugins.importers import (
+    Rule,
+    SourceDocument,
+    SourceField,
+    quantity,
+    seconds,
+)
+
+SCALING_POLICY_MISSING = Rule(
+    "scaling-policy-missing",
+    "error",
+    "A policy that is named is in the input.",
+    remedy="Add it.",
+)
+SCALING_BINDING_UNUSED = Rule(
+    "scaling-binding-unused",
+    "info",
+    "A binding has a policy.",
+    remedy="Nothing: it is left out.",
+)
+SEVERAL_SCALING_TARGETS = Rule(
+    "several-scaling-targets",
+    "error",
+    "A binding has one target.",
+    remedy="Make a binding for each.",
+)
+SCALING_POLICY_UNUSED = Rule(
+    "scaling-policy-unused",
+    "warning",
+    "A policy has a target.",
+    remedy="Add a binding, or remove it.",
+)
+COST_SCALING_UNSUPPORTED = Rule(
+    "cost-scaling-unsupported",
+    "error",
+    "A policy scales one ModelServing, not by cost.",
+    remedy="Use one target.",
+)
+GROUP_SCALING_UNSUPPORTED = Rule(
+    "group-scaling-unsupported",
+    "error",
+    "Roles are scaled, not groups.",
+    remedy="Scale the roles.",
+)
+SCALING_WITHOUT_ROLE = Rule(
+    "scaling-without-role",
+    "info",
+    "A policy scales a role.",
+    remedy="Nothing: it is left out.",
+)
+SCALING_TARGET_KIND = Rule(
+    "scaling-target-kind",
+    "error",
+    "A policy scales a ModelServing.",
+    remedy="Correct `kind`.",
+)
+SCALING_TARGET_MISSING = Rule(
+    "scaling-target-missing",
+    "error",
+    "A ModelServing that is scaled is in the input.",
+    remedy="Read them together.",
+)
+SCALING_ROLE_MISSING = Rule(
+    "scaling-role-missing",
+    "error",
+    "A role that is scaled exists.",
+    remedy="Correct its name.",
+)
+ROLE_SCALED_TWICE = Rule(
+    "role-scaled-twice",
+    "error",
+    "A role is scaled by one policy.",
+    remedy="Remove one of them.",
+)
+REPLICA_BOUNDS_REVERSED = Rule(
+    "replica-bounds-reversed",
+    "error",
+    "`minReplicas` is at most `maxReplicas`.",
+    remedy="Correct them.",
+)
+REPLICA_BOUNDS_EQUAL = Rule(
+    "replica-bounds-equal",
+    "info",
+    "A role with equal bounds is not scaled.",
+    remedy="Nothing.",
+)
+SCALING_METRIC_MISSING = Rule(
+    "scaling-metric-missing",
+    "error",
+    "A policy has a metric.",
+    remedy="Add one that is supported.",
+)
+SCALING_METRICS_SHARED = Rule(
+    "scaling-metrics-shared",
+    "info",
+    "Metrics of a policy are those of its roles.",
+    remedy="Nothing.",
+)
+INITIAL_REPLICAS_CHANGED = Rule(
+    "initial-replicas-changed",
+    "info",
+    "A role starts within its bounds.",
+    remedy="Nothing.",
+)
+REPLICA_RATIO_INVALID = Rule(
+    "replica-ratio-invalid",
+    "error",
+    "A ratio is two numbers.",
+    remedy="Correct them.",
+)
+REPLICA_RATIO_UNSUPPORTED = Rule(
+    "replica-ratio-unsupported",
+    "error",
+    "A ratio is that of prefill to decode.",
+    remedy="Remove it.",
+)
+REPLICA_RATIO_NOT_ENFORCED = Rule(
+    "replica-ratio-not-enforced",
+    "warning",
+    "Autoscalers keep the ratio of two roles.",
+    remedy="Check it while they scale.",
+)
+CUSTOM_METRICS_NEEDED = Rule(
+    "custom-metrics-needed",
+    "warning",
+    "The cluster serves the pods' metrics.",
+    remedy="Install, for example, prometheus-adapter.",
+)
+METRIC_SOURCE_UNUSED = Rule(
+    "metric-source-unused",
+    "info",
+    "A source belongs to a metric.",
+    remedy="Nothing: it is left out.",
+)
+METRIC_SOURCES_MIXED = Rule(
+    "metric-sources-mixed",
+    "error",
+    "A policy's metrics come from one source.",
+    remedy="Write those of pods as queries.",
+)
+METRIC_SELECTOR_UNSUPPORTED = Rule(
+    "metric-selector-unsupported",
+    "error",
+    "A metric is that of all entry pods.",
+    remedy="Remove the selector.",
+)
+PANIC_POLICY_WITHOUT_EFFECT = Rule(
+    "panic-policy-without-effect",
+    "info",
+    "A panic policy adds instances.",
+    remedy="Nothing: it is left out.",
+)
+PANIC_POLICY_UNSUPPORTED = Rule(
+    "panic-policy-unsupported",
+    "error",
+    "Scaling has one pace.",
+    remedy="Give `stablePolicy` the pace of a rush.",
+)
+SCALING_TOLERANCE_VERSION = Rule(
+    "scaling-tolerance-version",
+    "warning",
+    "The cluster's autoscaler takes a tolerance.",
+    remedy="Use Kubernetes 1.35, or the feature gate.",
+)
+SCALING_DISABLED = Rule(
+    "scaling-disabled",
+    "info",
+    "A policy allows changes.",
+    remedy="Nothing.",
+)
+DURATION_INVALID = Rule(
+    "duration-invalid",
+    "error",
+    "A duration is valid.",
+    remedy="Write, for example, `30s`.",
+)
+DURATION_OUT_OF_RANGE = Rule(
+    "duration-out-of-range",
+    "error",
+    "A duration is one that Kubernetes' autoscaler takes.",
+    remedy="Choose whole seconds within the bounds.",
+)
+
+_GROUPS = (
+    "scales whole serving groups, which have no scale subresource that an autoscaler could use; "
+    "scale roles (disaggregatedTarget, to 0.4 subTargets of kind Role), and write groups of one "
+    "replica as replicas of their role"
+)
+_SEVERAL = (
+    "shares instances out over several ModelServings by their cost, which no autoscaler of "
+    "Kubernetes does; give each a policy of its own"
+)
+_SCRAPED = (
+    "Kthena asks the pods itself; a HorizontalPodAutoscaler asks custom.metrics.k8s.io for {name}: "
+    "have it scraped (monitoring) and served by an adapter"
+)
+#: Default of Kubernetes and of Kthena's CRD.
+_TOLERANCE = 10
+# Bounds of autoscaling/v2.
+_LONGEST_WINDOW = 3600
+_LONGEST_PERIOD = 1800
+# Defaults of whole policies (pkg/autoscaler/webhook/autoscalingpolicy_mutator.go), and the CRD's
+# defaults for single fields.
+_UP = StablePolicy.model_construct(instances=4, percent=100, period="1m", stabilization_window="0s")
+_DOWN = StablePolicy.model_construct(
+    instances=0, percent=100, period="1m", stabilization_window="5m"
+)
+_INSTANCES, _PERCENT, _PERIOD = 1, 100, "15s"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """An AutoscalingPolicy and its document."""
+
+    document: SourceDocument
+    spec: PolicySpec
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Autoscaling of one role."""
+
+    name: str
+    bounds: tuple[int, int]
+    metrics: Sequence[tuple[Metric, SourceField]]
+    sources: Mapping[str, tuple[MetricSource, SourceField]]
+    at: SourceField
+
+
+def convert_policies(
+    report: ConversionReport,
+    policies: Sequence[Policy],
+    bindings: Iterable[tuple[SourceDocument, BindingSpec]],
+    servings: Sequence[Serving],
+) -> None:
+    """Converts policies to `autoscaling` of the roles that they scale."""
+    used = set()
+    for document, spec in bindings:
+        at, name = document.at("spec"), spec.policy_ref.name
+        report.consume(at / "policyRef")
+        wanted = (document.namespace, name)
+        found = [
+            each for each in policies if (each.document.namespace, each.document.name) == wanted
+        ]
+        if not found:
+            report.unsupported(
+                SCALING_POLICY_MISSING,
+                at / "policyRef",
+                f"{name} is no AutoscalingPolicy of this input",
+            )
+            report.info(SCALING_BINDING_UNUSED, at, "is left out: it has no policy")
+            continue
+        used.add(found[0].document)
+        _targets(report, found[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings)
+    for policy in policies:
+        own, at = policy.spec, policy.document.at("spec")
+        given = (own.homogeneous_target, own.heterogeneous_target, own.disaggregated_target)
+        count = sum(each is not None for each in given)
+        if count > 1:
+            report.error(SEVERAL_SCALING_TARGETS, at, "must have one target")
+        elif own.disaggregated_target is not None:
+            _disaggregated(report, policy, own.disaggregated_target, servings)
+        elif count:
+            _targets(report, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
+        elif policy.document not in used:
+            report.warning(
+                SCALING_POLICY_UNUSED,
+                at,
+                "is left out: it has no target, and no AutoscalingPolicyBinding names it",
+            )
+
+
+def _targets(
+    report: ConversionReport,
+    policy: Policy,
+    at: SourceField,
+    one: HomogeneousTarget | None,
+    several: Mapping[str, Any] | None,
+    servings: Sequence[Serving],
+) -> None:
+    if several is not None:
+        report.unsupported(COST_SCALING_UNSUPPORTED, at / "heterogeneousTarget", _SEVERAL)
+    if one is None:
+        _unused(report, policy)
+        return
+    here = at / "homogeneousTarget"
+    target, sub = one.target, one.target.sub_targets
+    serving = _serving(report, target.target_ref, here / "target" / "targetRef", servings)
+    if serving is None or sub is None or sub.kind != "Role":
+        if serving is not None:
+            report.unsupported(GROUP_SCALING_UNSUPPORTED, here, _GROUPS)
+        _unused(report, policy, here)
+        return
+    report.consume(here / "target" / "subTargets")
+    sources = {
+        key: (source, here / "target" / "metricSources" / key)
+        for key, source in (target.metric_sources or {}).items()
+    }
+    metrics = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    if target.metric_endpoint is not None:
+        place = here / "target" / "metricEndpoint"
+        endpoint = MetricSource(pod=target.metric_endpoint)
+        sources = {**{metric.key: (endpoint, place) for metric, _ in metrics}, **sources}
+    bounds = (one.min_replicas, one.max_replicas)
+    _scale(report, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)])
+
+
+def _disaggregated(
+    report: ConversionReport,
+    policy: Policy,
+    given: DisaggregatedTarget,
+    servings: Sequence[Serving],
+) -> None:
+    at = policy.document.at("spec", "disaggregatedTarget")
+    serving = _serving(report, given.target_ref, at / "targetRef", servings)
+    if serving is None:
+        _unused(report, policy, at)
+        return
+    shared = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    scaled = []
+    for name, role in given.roles.items():
+        here = at / "roles" / name
+        sources = {
+            key: (source, here / "metricSources" / key)
+            for key, source in (role.metric_sources or {}).items()
+        }
+        metrics = shared if role.metrics is None else _metrics(role.metrics, here / "metrics")
+        bounds = (role.min_replicas, role.max_replicas)
+        scaled.append(_Scaled(name, bounds, metrics, sources, here))
+    _scale(report, policy, serving, scaled)
+    if given.ratio_constraint is not None:
+        _ratio(report, serving, given.ratio_constraint, at / "ratioConstraint")
+
+
+def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
+    for at in (policy.document.at("spec"), *more):
+        report.info(SCALING_WITHOUT_ROLE, at, "is left out: it scales no role")
+
+
+def _serving(
+    report: ConversionReport, ref: TargetRef, at: SourceField, servings: Sequence[Serving]
+) -> Serving | None:
+    report.consume(at)
+    if ref.kind not in (None, "", "ModelServing"):
+        report.error(SCALING_TARGET_KIND, at / "kind", f"must be ModelServing, got {ref.kind}")
+        return None
+    namespace = at.document.namespace
+    found = [each for each in servings if (each.builder.main.namespace, each.builder.main.name)
+             == (ref.namespace or namespace, ref.name)]  # fmt: skip
+    if not found:
+        report.unsupported(
+            SCALING_TARGET_MISSING,
+            at / "name",
+            f"{ref.name} is no ModelServing of this input; read them together",
+        )
+        return None
+    return found[0]
+
+
+def _metrics(given: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
+    return [(metric, at / index) for index, metric in enumerate(given or ())]
+
+
+def _scale(
+    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
+) -> None:
+    """Adds autoscalers to roles."""
+    behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
+    builder, done = serving.builder, False
+    for each in scaled:
+        indexes = [at for at, role in enumerate(serving.roles) if role.name == each.name]
+        if not indexes:
+            report.unsupported(
+                SCALING_ROLE_MISSING, each.at, f'the ModelServing has no role "{each.name}"'
+            )
+            continue
+        target = ("spec", "roles", indexes[0])
+        if builder.get((*target, "autoscaling")) is not None:
+            report.unsupported(
+                ROLE_SCALED_TWICE, each.at, f"{each.name} is scaled by another policy already"
+            )
+            continue
+        report.consume(each.at)
+        for document in (policy.document, each.at.document):
+            builder.add_source(document)
+        least, most = each.bounds
+        if least > most:
+            report.error(
+                REPLICA_BOUNDS_REVERSED,
+                each.at / "minReplicas",
+                f"is above maxReplicas ({most}), got {least}",
+            )
+            least = most  # to check the rest as well
+        _start(report, serving, indexes[0], each)
+        if least == most and not each.metrics:
+            report.info(
+                REPLICA_BOUNDS_EQUAL,
+                each.at,
+                f"{each.name} has {most} replicas; nothing scales it",
+            )
+            continue
+        built = metrics_of(report, each.name, serving, each.metrics, each.sources, each.at)
+        if not built["metrics"]:
+            report.unsupported(
+                SCALING_METRIC_MISSING, each.at, "no metric is left that it could be scaled by"
+            )
+            continue
+        bounds = {"minReplicas": least, "maxReplicas": most}
+        builder.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
+        builder.set_origin(
+            (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
+        )
+        builder.default(("spec", "layout"), "PerRole", each.at)
+        for index, _ in enumerate(serving.roles):
+            use_group_of_lws(builder, ("spec", "roles", index))
+        serving.minimum_replicas[each.name] = (least, each.at)
+        done = True
+    if not done:
+        _unused(report, policy)
+    elif policy.spec.metrics:
+        place = policy.document.at("spec", "metrics")
+        report.info(
+            SCALING_METRICS_SHARED, place, "are those of roles without metrics of their own"
+        )
+
+
+def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
+    """Sets initial replicas within the bounds; Kthena scales to them at once."""
+    given = serving.roles[index].replicas
+    least, most = scaled.bounds
+    start = min(max(1 if given is None else given, least), most)
+    if start != (1 if given is None else given):
+        place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
+        serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
+        report.info(
+            INITIAL_REPLICAS_CHANGED,
+            scaled.at,
+            f"{scaled.name} starts with {start} replicas, within its bounds",
+        )
+
+
+def _ratio(report: ConversionReport, serving: Serving, given: Ratio, at: SourceField) -> None:
+    types = {role["name"]: role["componentType"] for role in serving.builder.roles}
+    pair = (types.get(given.numerator_role), types.get(given.denominator_role))
+    try:
+        least, most = (float(quantity.parse(each)) for each in (given.min_ratio, given.max_ratio))
+    except ValueError:
+        report.error(
+            REPLICA_RATIO_INVALID,
+            at,
+            f"needs two numbers, got {given.min_ratio} and {given.max_ratio}",
+        )
+        return
+    if pair == (DECODER, PREFILLER) and least > 0 and most > 0:
+        least, most = 1 / most, 1 / least
+    elif pair != (PREFILLER, DECODER):
+        report.unsupported(
+            REPLICA_RATIO_UNSUPPORTED,
+            at,
+            "bounds prefill for each decode, and these roles are no such pair",
+        )
+        return
+    bounds = {name: value for name, value in (("min", least), ("max", most)) if value > 0}
+    serving.builder.derive(("spec", "prefillDecodeRatio"), bounds, at)
+    report.warning(
+        REPLICA_RATIO_NOT_ENFORCED,
+        at,
+        "is checked against the bounds at preview; the autoscalers of the two roles do not know of "
+        "each other",
+    )
+
+
+def metrics_of(
+    report: ConversionReport,
+    role: str,
+    serving: Serving,
+    metrics: Sequence[tuple[Metric, SourceField]],
+    sources: Mapping[str, tuple[MetricSource, SourceField]],
+    at: SourceField,
+) -> dict[str, Any]:
+    """Builds `engine`, `metrics` and `prometheus` of a role's autoscaling.
+
+    Both systems have a target per pod for metrics of pods and a total target for queries, and use
+    the metric that asks for most instances (pkg/autoscaler/algorithm/recommendation.go).
+    """
+    of_pods: list[dict[str, Any]] = []
+    queries: list[dict[str, Any]] = []
+    servers: dict[str, None] = {}
+    for metric, place in metrics:
+        report.consume(place)
+        source, where = sources.get(metric.key, (MetricSource(), place))
+        target = str(metric.target_value)
+        if source.prometheus is not None:
+            prometheus = where / "prometheus"
+            servers[source.prometheus.server_url] = None
+            if len(servers) > 1:
+                servers.popitem()
+                report.unsupported(
+                    SEVERAL_PROMETHEUS_SERVERS,
+                    prometheus / "serverURL",
+                    "a role asks one Prometheus",
+                )
+                continue
+            report.consume(where)
+            queries.append({"query": source.prometheus.query, "target": target})
+            continue
+        report.consume(where)
+        pod = source.pod or PodSource()
+        name = pod.name or metric.key
+        report.warning(CUSTOM_METRICS_NEEDED, where, _SCRAPED.format(name=name))
+        _check_selector(report, role, serving, pod, where / "pod")
+        of_pods.append({"name": name, "target": target})
+    for key, (_, where) in sources.items():
+        if all(metric.key != key for metric, _ in metrics):
+            report.info(METRIC_SOURCE_UNUSED, where, "no metric has this name; left out")
+    if queries and of_pods:
+        report.unsupported(
+            METRIC_SOURCES_MIXED,
+            at,
+            "takes its metrics from pods and from Prometheus: an autoscaler of ours asks one of "
+            "them; write those of pods as queries (they are left out)",
+        )
+    if queries:
+        return {"engine": "KEDA", "prometheus": next(iter(servers)), "metrics": queries}
+    return {"metrics": of_pods}
+
+
+def _check_selector(
+    report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
+) -> None:
+    """Reports a selector of other pods than the role's entry pods, whose metrics are used."""
+    given = pod.label_selector
+    if given is None:
+        return
+    own = {NAME: str(serving.builder.main.name), ROLE: role, f"{PREFIX}entry": "true"}
+    same = all(own.get(key) == value for key, value in (given.match_labels or {}).items())
+    if given.match_expressions or not same:
+        report.unsupported(
+            METRIC_SELECTOR_UNSUPPORTED,
+            at / "labelSelector",
+            f"the metric is that of all entry pods of {role}: it may choose none of them",
+        )
+
+
+def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
+    """Converts the behavior of a policy to that of a HorizontalPodAutoscaler."""
+    given = spec.behavior or Behavior()
+    up, where = given.scale_up, at / "behavior" / "scaleUp"
+    stable = (up.stable_policy if up is not None else None) or _UP
+    built = {
+        "scaleUp": _scaling_rules(report, stable, where / "stablePolicy", _UP),
+        "scaleDown": _scaling_rules(
+            report, given.scale_down or _DOWN, at / "behavior" / "scaleDown", _DOWN
+        ),
+    }
+    report.consume(at / "behavior")
+    panic = up.panic_policy if up is not None else None
+    if panic is not None and panic.percent == 0:
+        report.info(
+            PANIC_POLICY_WITHOUT_EFFECT,
+            where / "panicPolicy",
+            "adds no instance (percent: 0); left out",
+        )
+    elif panic is not None:
+        report.unsupported(
+            PANIC_POLICY_UNSUPPORTED,
+            where / "panicPolicy",
+            "Kubernetes' autoscaler has no other pace in a rush; give stablePolicy the percent and "
+            "period that a rush needs: a larger pace is used only where the metrics ask for it",
+        )
+    report.consume(at / "tolerancePercent")
+    if spec.tolerance_percent not in (None, _TOLERANCE):
+        report.warning(
+            SCALING_TOLERANCE_VERSION,
+            at / "tolerancePercent",
+            f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
+            f"HPAConfigurableTolerance of 1.33: others know {_TOLERANCE} alone",
+        )
+        for direction in built.values():
+            direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"
+    return built
+
+
+def _scaling_rules(
+    report: ConversionReport, given: StablePolicy, at: SourceField, default: StablePolicy
+) -> dict[str, Any]:
+    window = given.stabilization_window or default.stabilization_window or ""
+    period = _whole_seconds(report, given.period or _PERIOD, at / "period", 1, _LONGEST_PERIOD)
+    amounts = (
+        ("Pods", _INSTANCES if given.instances is None else given.instances),
+        ("Percent", _PERCENT if given.percent is None else given.percent),
+    )
+    both = given.select_policy == "And"
+    built: dict[str, Any] = {
+        "stabilizationWindowSeconds": _whole_seconds(
+            report, window, at / "stabilizationWindow", 0, _LONGEST_WINDOW
+        )
+    }
+    policies = [
+        {"type": kind, "value": value, "periodSeconds": period} for kind, value in amounts if value
+    ]
+    # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
+    if not policies or (both and len(policies) < len(amounts)):
+        report.info(SCALING_DISABLED, at, "allows no change (selectPolicy: Disabled)")
+        return {**built, "selectPolicy": "Disabled"}
+    return {**built, "policies": policies, "selectPolicy": "Min" if both else "Max"}
+
+
+def _whole_seconds(
+    report: ConversionReport, text: str, at: SourceField, least: int, most: int
+) -> int:
+    """A duration in whole seconds within bounds."""
+    length = seconds(text)
+    if length is None:
+        report.error(DURATION_INVALID, at, f"must be a duration such as 30s, got {text}")
+        return least
+    if length.denominator != 1 or not least <= length <= most:
+        report.unsupported(
+            DURATION_OUT_OF_RANGE, at, f"must be {least} to {most} whole seconds, got {text}"
+        )
+        return min(max(round(length), least), most)
+    return int(length)

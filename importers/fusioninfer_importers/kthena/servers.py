@@ -1,0 +1,383 @@
+"""A ModelServer as the router of the service whose pods it selects, and settings of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport
+from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
+from fusioninfer_importers.kthena.models import ModelServerSpec, PDGroup, Role
+from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE
+from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
+from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE
+from fusioninfer_pulumi.plugins.importers import (
+    ENGINE_UNKNOWN,
+    EngineCommand,
+    Location,
+    Rule,
+    SourceDocument,
+    SourceField,
+    read_command,
+)
+
+PODS_SELECTED_TWICE = Rule(
+    "pods-selected-twice",
+    "error",
+    "Pods are selected by one ModelServer.",
+    remedy="Remove one of them.",
+)
+HTTPS_TO_PODS_UNSUPPORTED = Rule(
+    "https-to-pods-unsupported",
+    "error",
+    "Pods serve plain HTTP.",
+    remedy="End TLS at the Gateway.",
+)
+SELECTOR_MATCHES_NO_PODS = Rule(
+    "selector-matches-no-pods",
+    "error",
+    "A ModelServer selects pods of the input.",
+    remedy="Read them together.",
+)
+SELECTOR_MATCHES_SEVERAL_SERVICES = Rule(
+    "selector-matches-several-services",
+    "error",
+    "A ModelServer selects pods of one service.",
+    remedy="Make one for each.",
+)
+SELECTOR_MATCHES_SOME_ROLES = Rule(
+    "selector-matches-some-roles",
+    "error",
+    "A ModelServer selects all serving roles of a service.",
+    remedy="Make two services of them.",
+)
+PAIRING_KEY_UNSUPPORTED = Rule(
+    "pairing-key-unsupported",
+    "error",
+    "Prefill and decode pair by serving group.",
+    remedy="Correct `groupKey`.",
+)
+SELECTOR_MATCHES_NO_ROLE = Rule(
+    "selector-matches-no-role",
+    "error",
+    "A pairing selects roles.",
+    remedy="Correct its labels.",
+)
+ENGINE_DIFFERS = Rule(
+    "engine-differs",
+    "error",
+    "The engine of a ModelServer is that of its pods.",
+    remedy="Correct `inferenceEngine`.",
+)
+SERVED_MODEL_DIFFERS = Rule(
+    "served-model-differs",
+    "warning",
+    "The model of a ModelServer is that of its engines.",
+    remedy="Correct `model`.",
+)
+SERVED_MODEL_UNKNOWN = Rule(
+    "served-model-unknown",
+    "info",
+    "The engine's arguments say which model it serves.",
+    remedy="Nothing.",
+)
+KV_CONNECTOR_WITHOUT_PAIR = Rule(
+    "kv-connector-without-pair",
+    "info",
+    "A KV connector belongs to prefill and decode.",
+    remedy="Nothing.",
+)
+KV_CONNECTOR_OF_ENGINE = Rule(
+    "kv-connector-of-engine",
+    "info",
+    "The engine's own settings say how the KV cache is handed over.",
+    remedy="Nothing.",
+)
+TRAFFIC_POLICY_WITHOUT_ROUTE = Rule(
+    "traffic-policy-without-route",
+    "error",
+    "A traffic policy has a route.",
+    remedy="Read its ModelRoute together.",
+)
+TIMEOUT_COVERS_RESPONSE = Rule(
+    "timeout-covers-response",
+    "warning",
+    "A timeout ends with the first byte.",
+    remedy="Raise it: in HTTPRoutes it bounds whole answers.",
+)
+RETRY_EXPERIMENTAL = Rule(
+    "retry-experimental",
+    "warning",
+    "Retries are in the standard channel of the Gateway API.",
+    remedy="Install the experimental channel, or remove them.",
+)
+
+ROUTER = "router"
+_ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
+_GROUP_KEY = f"{PREFIX}group-name"
+#: vLLM's connector and the sidecar's protocol for each of Kthena's connectors.
+_CONNECTORS = {
+    "nixl": ("NixlConnector", "nixlv2"),
+    "lmcache": ("LMCacheConnectorV1", "shared-storage"),
+    "mooncake": ("MooncakeConnector", "mooncake"),
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A ModelServer that leads to a service.
+
+    Attributes:
+        document: The document.
+        spec: Its spec.
+        serving: The ModelServing whose pods it selects.
+        router: Location of the service's router role.
+    """
+
+    document: SourceDocument
+    spec: ModelServerSpec
+    serving: Serving
+    router: Location
+
+
+def convert_server(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelServerSpec,
+    servings: Sequence[Serving],
+) -> Server | None:
+    """Adds a router to the selected ModelServing, and settings to its roles; None without one."""
+    at = document.at("spec")
+    serving = _selected(report, document, spec, servings)
+    if serving is None:
+        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+        return None
+    builder = serving.builder
+    if any(role["componentType"] == ROUTER for role in builder.roles):
+        report.unsupported(
+            PODS_SELECTED_TWICE,
+            at,
+            "a service has one pool, and another ModelServer selects these pods already",
+        )
+        return None
+    _phases(serving, spec.workload_selector.pd_group, at / "workloadSelector" / "pdGroup")
+    for index, _ in enumerate(serving.roles):
+        target = ("spec", "roles", index, "port")
+        builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
+    if spec.workload_port.protocol == "https":
+        report.unsupported(
+            HTTPS_TO_PODS_UNSUPPORTED,
+            at / "workloadPort" / "protocol",
+            "gateway and picker speak plain HTTP to the pods; end TLS at the Gateway",
+        )
+    report.consume(at / "workloadPort" / "protocol")
+    _engine(serving, spec, at)
+    _connector(serving, spec, at / "kvConnector")
+    router = builder.add_role(at, ROUTER, ROUTER)
+    return Server(document, spec, serving, router)
+
+
+def _selected(
+    report: ConversionReport,
+    document: SourceDocument,
+    spec: ModelServerSpec,
+    servings: Sequence[Serving],
+) -> Serving | None:
+    wanted, at = spec.workload_selector.match_labels or {}, document.at("spec", "workloadSelector")
+    report.consume(at / "matchLabels")
+    found = []
+    for serving in servings:
+        main = serving.builder.main
+        if main.namespace != document.namespace:
+            continue
+        matched = [role.name for role in serving.roles if _matches(wanted, labels(main, role))]
+        if matched:
+            found.append((serving, matched))
+    if not found:
+        report.unsupported(
+            SELECTOR_MATCHES_NO_PODS,
+            at / "matchLabels",
+            "selects no pods of a ModelServing or Deployment of this input; read them together",
+        )
+        return None
+    if len(found) > 1:
+        names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
+        kinds = " or ".join(dict.fromkeys(f"{each.builder.main.kind}s" for each, _ in found))
+        report.unsupported(
+            SELECTOR_MATCHES_SEVERAL_SERVICES,
+            at / "matchLabels",
+            f"selects pods of several {kinds} ({names}), and a pool holds those of one "
+            "service; make a ModelServer and a rule for each",
+        )
+        return None
+    serving, matched = found[0]
+    left = [role.name for role in serving.roles if role.name not in matched]
+    if left:
+        report.unsupported(
+            SELECTOR_MATCHES_SOME_ROLES,
+            at / "matchLabels",
+            f"selects {', '.join(matched)} without {', '.join(left)}, and the pool of a service "
+            "holds all of its roles; make two services of them",
+        )
+    return serving
+
+
+def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
+    """Labels of a role's entry pods that do not differ from one to another."""
+    metadata = role.entry_template.metadata or {}
+    own = metadata.get("labels")
+    static = {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true"}
+    if main.kind == DEPLOYMENT:
+        static = {}
+    return {**static, **(own if isinstance(own, Mapping) else {})}
+
+
+def _matches(wanted: Mapping[str, str], held: Mapping[str, Any]) -> bool:
+    return all(held.get(key) == value for key, value in wanted.items())
+
+
+def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
+    """Takes from the ModelServer which roles prefill and decode; it knows better than names."""
+    if group is None:
+        return
+    builder = serving.builder
+    builder.report.consume(at / "groupKey")
+    if group.group_key != _GROUP_KEY:
+        builder.report.unsupported(
+            PAIRING_KEY_UNSUPPORTED,
+            at / "groupKey",
+            f"prefill and decode pair by serving group ({_GROUP_KEY}), got {group.group_key}",
+        )
+    wanted = {
+        PREFILLER: (group.prefill_labels, at / "prefillLabels"),
+        DECODER: (group.decode_labels, at / "decodeLabels"),
+    }
+    for kind, (selector, place) in wanted.items():
+        builder.report.consume(place)
+        matched = [
+            index
+            for index, role in enumerate(serving.roles)
+            if _matches(selector, labels(builder.main, role))
+        ]
+        if not matched:
+            builder.report.error(
+                SELECTOR_MATCHES_NO_ROLE, place, "select no role of the ModelServing"
+            )
+        for index in matched:
+            builder.derive(("spec", "roles", index, "componentType"), kind, place)
+
+
+def commands(role: Role) -> list[EngineCommand]:
+    """Commands of the containers in a role's entry pods whose engine is known."""
+    containers = (role.entry_template.spec or {}).get("containers")
+    read = [
+        read_command(each)
+        for each in (containers if isinstance(containers, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("image"), str)
+    ]
+    return [command for command in read if command.engine is not None]
+
+
+def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+    report, place = serving.builder.report, at / "inferenceEngine"
+    report.consume(place, at / "model")
+    found = [command for role in serving.roles for command in commands(role)]
+    engines = {command.engine.name for command in found if command.engine is not None}
+    wanted = _ENGINES[spec.inference_engine]
+    if engines and engines != {wanted}:
+        report.error(ENGINE_DIFFERS, place, f"the pods run {', '.join(sorted(engines))}")
+    elif not engines and spec.inference_engine == "SGLang":
+        report.unsupported(
+            ENGINE_UNKNOWN,
+            place,
+            "no container's program is known, and the picker then reads vLLM's metrics; start it "
+            "as `python3 -m sglang.launch_server`",
+        )
+    elif not engines:
+        report.info(ENGINE_UNKNOWN, place, "no container's program is known; vLLM is assumed")
+    served = {name for each in found for name in each.served_names or ()}
+    if spec.model is not None and served and spec.model not in served:
+        report.warning(
+            SERVED_MODEL_DIFFERS,
+            at / "model",
+            f"the engines serve {', '.join(sorted(served))} by their arguments",
+        )
+    elif spec.model is not None and not served:
+        report.info(
+            SERVED_MODEL_UNKNOWN,
+            at / "model",
+            "the engines' arguments do not say which model they serve",
+        )
+
+
+def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
+    if spec.kv_connector is None:
+        return
+    builder, kind = serving.builder, spec.kv_connector.type or "http"
+    place = at / "type"
+    pair = [
+        index
+        for index, role in enumerate(builder.roles)
+        if role["componentType"] in (PREFILLER, DECODER)
+    ]
+    if not pair:
+        builder.report.info(
+            KV_CONNECTOR_WITHOUT_PAIR, at, "has no effect without prefill and decode; left out"
+        )
+        return
+    builder.report.consume(at)
+    if kind == "http":
+        builder.report.info(
+            KV_CONNECTOR_OF_ENGINE,
+            place,
+            "the engines' own settings say how the KV cache is handed over",
+        )
+        return
+    connector, protocol = _CONNECTORS[kind]
+    for index in pair:
+        settings: dict[str, Any] = {}
+        if not _has_kv_transfer(serving.roles[index]):
+            settings["connector"] = connector
+        if builder.roles[index]["componentType"] == DECODER:
+            settings["sidecar"] = {"connector": protocol}
+        builder.derive(("spec", "roles", index, "kvTransfer"), settings, place)
+
+
+def _has_kv_transfer(role: Role) -> bool:
+    """Whether the engine's arguments configure a KV connector, right or wrong."""
+    return any(command.connector is not None for command in commands(role))
+
+
+def check_traffic_policy(server: Server) -> None:
+    """Reports how timeout and retries differ in an HTTPRoute, and if there is none for them."""
+    policy, builder = server.spec.traffic_policy, server.serving.builder
+    if policy is None:
+        return
+    if builder.get((*server.router, "httproute", "routedBy")) is not None:
+        # Another service's rule routes its requests; `routes` has compared the policies.
+        builder.report.consume(server.document.at("spec", "trafficPolicy"))
+        return
+    report, at = builder.report, server.document.at("spec", "trafficPolicy")
+    routed = builder.get((*server.router, "httproute", "rules")) is not None
+    for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):
+        if given is not None and not routed:
+            report.unsupported(
+                TRAFFIC_POLICY_WITHOUT_ROUTE,
+                at / field,
+                "there is no route to write it into; read its ModelRoute together",
+            )
+    if policy.timeout is not None and routed:
+        report.warning(
+            TIMEOUT_COVERS_RESPONSE,
+            at / "timeout",
+            f"{policy.timeout} bounds whole answers in an HTTPRoute, streams too (backendRequest); "
+            "Kthena's ends with the first byte",
+        )
+    if policy.retry is not None and routed:
+        report.warning(
+            RETRY_EXPERIMENTAL,
+            at / "retry",
+            "stands in the experimental channel of the Gateway API: its standard CRDs refuse it",
+        )
+    report.consume(at)

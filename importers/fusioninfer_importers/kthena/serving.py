@@ -1,0 +1,453 @@
+"""A ModelServing as a service: its serving groups, roles, gang and rollout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.kthena.models import (
+    CountOrPercentage,
+    ModelServing,
+    ModelServingSpec,
+    Role,
+    RollingUpdate,
+    RolloutStrategy,
+    ServingGroup,
+    TopologyPolicy,
+)
+from fusioninfer_importers.kthena.pods import convert_template, needs_environment
+from fusioninfer_importers.objects import copy_metadata
+from fusioninfer_importers.rules import WORKER_TEMPLATE_MISSING, WORKER_TEMPLATE_UNUSED
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
+
+PARTITION_ROUNDED = Rule(
+    "partition-rounded",
+    "info",
+    "A partition is a whole number of groups.",
+    remedy="Nothing.",
+)
+ROLE_ROLLOUT_WITHOUT_EFFECT = Rule(
+    "role-rollout-without-effect",
+    "info",
+    "A role's update belongs to RoleRollingUpdate.",
+    remedy="Nothing.",
+)
+PLUGIN_UNSUPPORTED = Rule(
+    "plugin-unsupported",
+    "error",
+    "A plugin of Kthena's controller has a place here.",
+    remedy="Write what it adds into the pod templates.",
+)
+GROUP_RECREATE_ONE_REPLICA = Rule(
+    "group-recreate-one-replica",
+    "info",
+    "A group of one replica restarts as a whole.",
+    remedy="Nothing.",
+)
+GROUP_RECREATE_NARROWER = Rule(
+    "group-recreate-narrower",
+    "warning",
+    "A failure restarts the replica, not the group.",
+    remedy="Check that the other roles survive that.",
+    source="LeaderWorkerSet 0.9",
+)
+RESTART_GRACE_WITHOUT_EFFECT = Rule(
+    "restart-grace-without-effect",
+    "info",
+    "A restart grace belongs to a recovery policy.",
+    remedy="Nothing.",
+)
+RESTART_GRACE_UNSUPPORTED = Rule(
+    "restart-grace-unsupported",
+    "warning",
+    "A failed replica is made anew at once.",
+    remedy="Nothing.",
+)
+GROUP_ROLLOUT_WITH_ROLES = Rule(
+    "group-rollout-with-roles",
+    "error",
+    "Settings of a group's update do not stand beside RoleRollingUpdate.",
+    remedy="Set them on the roles.",
+)
+ROLLOUT_OF_ONE_GROUP = Rule(
+    "rollout-of-one-group",
+    "info",
+    "Replicas of one group change one after the other.",
+    remedy="Nothing.",
+)
+GANG_POLICY_TWICE = Rule(
+    "gang-policy-twice",
+    "error",
+    "The gang policy is given once.",
+    remedy="Remove one of them.",
+)
+GANG_POLICY_WITHOUT_VOLCANO = Rule(
+    "gang-policy-without-volcano",
+    "info",
+    "A gang policy belongs to Volcano.",
+    remedy="Nothing: it is left out.",
+)
+GANG_OFF_AT_ZERO = Rule(
+    "gang-off-at-zero",
+    "info",
+    "Roles that scale to 0 are no gang.",
+    remedy="Nothing.",
+)
+GANG_MINIMUM_FROM_AUTOSCALING = Rule(
+    "gang-minimum-from-autoscaling",
+    "info",
+    "A gang's minimum is that of autoscaling.",
+    remedy="Nothing.",
+)
+TOPOLOGY_TIER_NAME_UNSUPPORTED = Rule(
+    "topology-tier-name-unsupported",
+    "error",
+    "Tiers are numbers.",
+    remedy="Use `highestTierAllowed`.",
+)
+
+PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
+_TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
+VOLCANO = "volcano"
+_SCHEDULING = ("spec", "schedulingStrategy")
+_GANG = (*_SCHEDULING, "gangPolicy")
+_MINIMA = (*_GANG, "minRoleReplicas")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A ModelServing and the service that it becomes.
+
+    Attributes:
+        model: The ModelServing.
+        builder: The service.
+        minimum_replicas: Minimum of each role with an autoscaler, and the field that sets it.
+    """
+
+    model: ModelServing
+    builder: ServiceBuilder
+    minimum_replicas: dict[str, tuple[int, SourceField]] = field(default_factory=dict)
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """Its roles."""
+        return self.model.spec.template.roles
+
+
+def convert_roles(
+    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
+) -> None:
+    """Converts the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
+    builder.set_origin(("spec", "roles"), at)
+    types = component_types([role.name for role in roles])
+    for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
+        here = at / index
+        target = builder.add_role(here)
+        builder.copy((*target, "name"), role.name, here / "name")
+        builder.derive((*target, "componentType"), component_type, here / "name")
+        builder.copy_fields(target, here, "replicas")
+        _role_templates(builder, target, role, here)
+        if needs_environment(role):
+            builder.default((*target, "environment"), "Kthena", here)
+        _role_rollout(builder, target, role, here, by_role=by_role)
+
+
+def component_types(names: Sequence[str]) -> list[str]:
+    """Component types of the roles of a group, by their names: Kthena has no field for them."""
+    types = [_TYPES.get(name.lower(), WORKER) for name in names]
+    # Prefill without decode, or the reverse, serves whole requests.
+    return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
+
+
+def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: SourceField) -> None:
+    entry = at / "entryTemplate"
+    if not role.worker_replicas:
+        builder.report.consume(at / "workerReplicas")
+        convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
+        if role.worker_template is not None:
+            builder.report.info(
+                WORKER_TEMPLATE_UNUSED,
+                at / "workerTemplate",
+                "has no effect without workerReplicas; left out",
+            )
+        return
+    count = at / "workerReplicas"
+    builder.derive((*target, "multinode", "nodeCount"), 1 + role.worker_replicas, count)
+    # The commands in the templates connect entry and workers.
+    builder.default((*target, "multinode", "launcher"), "none", entry)
+    leader = (*target, "leaderTemplate")
+    convert_template(builder, leader, role.entry_template, role.name, entry)
+    worker, followers = at / "workerTemplate", (*target, "workerTemplate")
+    if role.worker_template is None:
+        builder.report.error(
+            WORKER_TEMPLATE_MISSING, worker, "is required with workerReplicas above 0"
+        )
+        # Avoids further findings about the missing template.
+        builder.default(followers, builder.get(leader), entry)
+    else:
+        convert_template(builder, followers, role.worker_template, role.name, worker)
+
+
+def _role_rollout(
+    builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, by_role: bool
+) -> None:
+    if role.max_unavailable is not None:
+        place = at / "maxUnavailable"
+        if by_role:
+            builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
+        else:
+            _no_effect(builder, place)
+    if role.partition is not None:
+        place = at / "partition"
+        if by_role:
+            count = replicas_of(role.partition, 1 if role.replicas is None else role.replicas)
+            builder.derive((*target, "rollout", "partition"), count, place)
+            if count != role.partition:
+                builder.report.info(
+                    PARTITION_ROUNDED, place, f"{role.partition} of the replicas is {count}"
+                )
+        else:
+            _no_effect(builder, place)
+
+
+def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
+    builder.report.info(
+        ROLE_ROLLOUT_WITHOUT_EFFECT,
+        at,
+        "has no effect without rolloutStrategy.type RoleRollingUpdate; left out",
+    )
+
+
+def replicas_of(partition: CountOrPercentage, replicas: int) -> int:
+    """A partition in replicas; Kthena rounds percentages up."""
+    if isinstance(partition, int):
+        return partition
+    return math.ceil(int(partition.removesuffix("%")) * replicas / 100)
+
+
+def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
+    """Converts a ModelServing, except for its gang."""
+    at = builder.main.at("spec")
+    copy_metadata(builder, builder.main)
+    spec = serving.spec
+    _groups(builder, spec, at)
+    by_role = (
+        spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
+    )
+    convert_roles(builder, spec.template.roles, at / "template" / "roles", by_role=by_role)
+    _scheduling(builder, spec, at)
+    _recovery(builder, spec, at)
+    _rollout(builder, spec, at / "rolloutStrategy")
+    for index, plugin in enumerate(spec.plugins or ()):
+        builder.report.unsupported(
+            PLUGIN_UNSUPPORTED,
+            at / "plugins" / index,
+            f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
+            "it adds into the pod templates",
+        )
+
+
+def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+    # Set for one group too: names are then those of Kthena, and a second group renames nothing.
+    if spec.replicas is None:
+        builder.default(("spec", "groups"), 1, at / "replicas")
+    else:
+        builder.copy(("spec", "groups"), spec.replicas, at / "replicas")
+
+
+def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+    target = (*_SCHEDULING, "schedulerName")
+    if spec.scheduler_name:
+        builder.copy(target, spec.scheduler_name, at / "schedulerName")
+    else:
+        builder.report.consume(at / "schedulerName")
+        builder.default(target, VOLCANO, at)
+    queue = (builder.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
+    if queue is not None:
+        builder.copy(
+            (*_SCHEDULING, "queue"),
+            queue,
+            builder.main.at("metadata", "annotations", labels.QUEUE_NAME),
+        )
+
+
+def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+    report, policy = builder.report, spec.recovery_policy or "RoleRecreate"
+    place = at / "recoveryPolicy"
+    report.consume(place)
+    if policy == "None":
+        for index, _ in enumerate(builder.roles):
+            builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
+    alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
+    if policy == "ServingGroupRecreate" and alone:
+        report.info(
+            GROUP_RECREATE_ONE_REPLICA,
+            place,
+            "the group is one replica, which LeaderWorkerSet recreates as a whole",
+        )
+    elif policy == "ServingGroupRecreate":
+        report.warning(
+            GROUP_RECREATE_NARROWER,
+            place,
+            "LeaderWorkerSet recreates the pods of the failed replica, not those of the other "
+            "replicas and roles of its group",
+        )
+    grace = spec.template.restart_grace_period_seconds
+    where = at / "template" / "restartGracePeriodSeconds"
+    report.consume(where)
+    if policy == "None" and grace is not None:
+        report.info(
+            RESTART_GRACE_WITHOUT_EFFECT,
+            where,
+            "has no effect with recoveryPolicy None; left out",
+        )
+    elif grace:
+        report.warning(
+            RESTART_GRACE_UNSUPPORTED,
+            where,
+            f"LeaderWorkerSet recreates a failed replica at once, not after {grace} seconds",
+        )
+
+
+def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
+    strategy = spec.rollout_strategy or RolloutStrategy()
+    target = ("spec", "rollout")
+    level, kind = (*target, "level"), at / "type"
+    update, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
+    groups = 1 if spec.replicas is None else spec.replicas
+    # Empty mappings mean the defaults; otherwise each field is consumed by itself.
+    builder.report.consume(*(each for each in (at, place) if each.value == {}))
+    if strategy.type == "RoleRollingUpdate":
+        builder.derive(level, "Role", kind)
+        if update is not None:
+            builder.report.error(
+                GROUP_ROLLOUT_WITH_ROLES,
+                place,
+                "must not be set with RoleRollingUpdate: set it on the roles",
+            )
+        return
+    builder.report.consume(kind)
+    update = update or RollingUpdate()
+    if groups == 1 and update.partition in (None, 0, "0%"):
+        # Kthena replaces all replicas of the only group at once.
+        builder.report.consume(place / "partition", place / "maxUnavailable")
+        if strategy.type is not None:
+            builder.report.info(
+                ROLLOUT_OF_ONE_GROUP,
+                kind,
+                "there is one group: its replicas change one after the other",
+            )
+        if update.max_unavailable is not None:
+            builder.report.info(
+                ROLLOUT_OF_ONE_GROUP, place / "maxUnavailable", "there is one group; left out"
+            )
+        return
+    builder.default(level, "Group", kind)
+    builder.copy_fields(target, place, "maxUnavailable")
+    if update.partition is not None:
+        count = replicas_of(update.partition, groups)
+        builder.derive((*target, "partition"), count, place / "partition")
+        if count != update.partition:
+            builder.report.info(
+                PARTITION_ROUNDED,
+                place / "partition",
+                f"{update.partition} of the groups is {count}",
+            )
+
+
+def convert_gang(serving: Serving) -> None:
+    """Converts the gang of a ModelServing, after its autoscalers: their minima count."""
+    builder, group = serving.builder, serving.model.spec.template
+    at = builder.main.at("spec")
+    here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
+    if group.gang_policy is not None and group.gangpolicy is not None:
+        builder.report.error(
+            GANG_POLICY_TWICE,
+            here / "gangpolicy",
+            "is gangPolicy, which is given too; give it once",
+        )
+    # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
+    # shouldCreatePodGroup).
+    volcano = scheduler == VOLCANO
+    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
+        if policy is None:
+            continue
+        place = here / key
+        builder.report.consume(place)
+        if not volcano:
+            builder.report.info(
+                GANG_POLICY_WITHOUT_VOLCANO,
+                place,
+                f"has no effect with schedulerName {scheduler}; left out",
+            )
+        else:
+            builder.copy_fields(_GANG, place, "minRoleReplicas")
+    mode = _gang_mode(serving) if volcano else "Off"
+    if mode is not None:
+        builder.default((*_GANG, "mode"), mode, at / "schedulerName")
+    _topologies(builder, group, here / "networkTopology", volcano=volcano)
+
+
+def _gang_mode(serving: Serving) -> str | None:
+    """Sets the minima of autoscaled roles; returns the mode, None when all minima are 0."""
+    builder = serving.builder
+    given = builder.get(_MINIMA) or {}
+    scaled = {name: each for name, each in serving.minimum_replicas.items() if name not in given}
+    least = {**given, **{name: count for name, (count, _) in scaled.items()}}
+    none = all(least.get(role.name) == 0 for role in serving.roles)
+    if none and not given and not any(role.worker_replicas for role in serving.roles):
+        for _, at in scaled.values():
+            builder.report.info(
+                GANG_OFF_AT_ZERO,
+                at,
+                "all roles scale to 0: nothing is held together, no PodGroup",
+            )
+        return "Off"
+    for name, (count, at) in scaled.items():
+        builder.default((*_MINIMA, name), count, at)
+        builder.report.info(
+            GANG_MINIMUM_FROM_AUTOSCALING,
+            at,
+            f"the gang needs {count} replicas of {name}, its minimum",
+        )
+    # Our own rules report minima that are all 0.
+    return None if none else "On"
+
+
+def _topologies(
+    builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, volcano: bool
+) -> None:
+    topology = group.network_topology
+    if topology is None:
+        return
+    if not volcano:
+        scheduler = builder.get((*_SCHEDULING, "schedulerName"))
+        builder.report.info(
+            GANG_POLICY_WITHOUT_VOLCANO,
+            at,
+            f"has no effect with schedulerName {scheduler}; left out",
+        )
+        return
+    target = (*_GANG, "networkTopology")
+    builder.default(target, {}, at)
+    builder.set_origin(target, at, copied=True)
+    builder.report.consume(at)
+    for key, rule in (("groupPolicy", topology.group_policy), ("rolePolicy", topology.role_policy)):
+        if rule is not None:
+            _topology(builder, (*target, key), rule, at / key)
+
+
+def _topology(
+    builder: ServiceBuilder, target: Location, rule: TopologyPolicy, at: SourceField
+) -> None:
+    builder.default(target, {}, at)
+    builder.report.consume(at)
+    builder.copy_fields(target, at, "mode", "highestTierAllowed")
+    if rule.highest_tier_name is not None:
+        builder.report.unsupported(
+            TOPOLOGY_TIER_NAME_UNSUPPORTED,
+            at / "highestTierName",
+            "tiers are numbers; use highestTierAllowed",
+        )

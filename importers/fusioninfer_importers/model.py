@@ -1,0 +1,97 @@
+"""The base of the importers' models, and the validation of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
+from pydantic.alias_generators import to_camel
+
+from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_pulumi.plugins.importers import (
+    Location,
+    SourceDocument,
+    field_of,
+    finding_error,
+    findings_of,
+    mismatch,
+)
+
+
+def _quantity(value: Any) -> Any:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return value
+    found = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
+    raise finding_error(found)
+
+
+def _mapping_or_text(value: Any) -> Any:
+    if isinstance(value, (str, dict)):
+        return value
+    found = mismatch((), value, "a mapping or a string")
+    raise finding_error(found)
+
+
+#: A Kubernetes quantity; YAML reads those without a unit as numbers.
+Quantity = Annotated[str | int | float, PlainValidator(_quantity)]
+MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_mapping_or_text)]
+
+
+class ImportedModel(BaseModel):
+    """A part of another system's manifest: its own spelling only, unknown keys refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", strict=True, frozen=True, defer_build=True
+    )
+
+
+Model = TypeVar("Model", bound=ImportedModel)
+
+
+def validate(
+    report: ConversionReport, document: SourceDocument, model: type[Model]
+) -> Model | None:
+    """Validates a document, and reports what is wrong with it.
+
+    Returns:
+        The document without unknown keys, None when anything else is wrong with it.
+    """
+    try:
+        return model.model_validate(document.raw)
+    except ValidationError as problem:
+        items = problem.errors(include_url=False, include_input=False)
+        paths = [field_of(item["loc"]) for item in items]
+        for path, finding in zip(paths, findings_of(problem, model), strict=True):
+            report.add(document.at(*path), finding)
+        if any(item["type"] != "extra_forbidden" for item in items):
+            report.consume(document.at())
+            return None
+        rest = _without(document.raw, set(paths))
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        report.consume(document.at())
+        return None
+
+
+def validated(
+    report: ConversionReport, documents: Iterable[SourceDocument], kind: str, model: type[Model]
+) -> Iterator[tuple[SourceDocument, Model]]:
+    """Yields the valid documents of a kind, and reports what is wrong with the others."""
+    for document in of_kind(documents, kind):
+        valid = validate(report, document, model)
+        if valid is not None:
+            yield document, valid
+
+
+def _without(value: Any, paths: set[Location], at: Location = ()) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _without(item, paths, (*at, key))
+            for key, item in value.items()
+            if (*at, key) not in paths
+        }
+    if isinstance(value, list):
+        return [_without(item, paths, (*at, index)) for index, item in enumerate(value)]
+    return value

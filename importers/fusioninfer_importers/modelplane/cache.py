@@ -1,0 +1,182 @@
+"""A ModelCache that a deployment refers to, as the model of a service with a warm-up Job.
+
+Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
+root once. The volume is mounted at `/mnt/models` in every pod, for reading and writing. vLLM
+without a command gets `--model=/mnt/models`, unless its arguments name a model; every other command
+names the path by itself (functions/compose-model-cache,
+compose-model-replica/function/backends/base.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.model import validate
+from fusioninfer_importers.modelplane.clusters import convert_cluster
+from fusioninfer_importers.modelplane.models import ModelCache, ModelCacheRef
+from fusioninfer_importers.objects import consume_envelope
+from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, read_command
+
+MODEL_CACHE_MISSING = Rule(
+    "model-cache-missing",
+    "error",
+    "A ModelCache that is named is in the input.",
+    remedy="Add it.",
+)
+MODEL_SOURCE_MISSING = Rule(
+    "model-source-missing",
+    "error",
+    "A ModelCache of source HuggingFace says which model.",
+    remedy="Set `huggingFace`.",
+)
+DOWNLOAD_TIMEOUT_FROM_SIZE = Rule(
+    "download-timeout-from-size",
+    "info",
+    "The time of a download follows from the model's size.",
+    remedy="Set `model.cache.job.timeout` to change it.",
+)
+MODEL_NAME_FROM_PATH = Rule(
+    "model-name-from-path",
+    "info",
+    "The engine names its model.",
+    remedy="Set `--served-model-name` to choose another.",
+)
+MODEL_CACHE_UNUSED = Rule(
+    "model-cache-unused",
+    "error",
+    "A ModelCache is used.",
+    remedy="Read its ModelDeployment together.",
+)
+MODEL_CACHE_COPIED = Rule(
+    "model-cache-copied",
+    "info",
+    "Services share a copy of the model.",
+    remedy="Nothing.",
+)
+
+MOUNT_PATH = "/mnt/models"
+_MODEL = ("spec", "model")
+#: Our warm-up Job has a time limit: the default, or more for a large model. Modelplane's has none.
+_HOURS, _GIB_AN_HOUR = 2, 100
+
+
+@dataclass
+class Caches:
+    """The ModelCaches of an input.
+
+    Attributes:
+        read: By namespace and name; None in place of a cache that was refused.
+        users: How many deployments refer to each document.
+    """
+
+    read: Mapping[tuple[Any, Any], tuple[SourceDocument, ModelCache | None]]
+    users: dict[SourceDocument, int] = field(default_factory=dict)
+
+
+def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -> Caches:
+    """Validates the ModelCaches of an input."""
+    found = {}
+    for document in documents:
+        if document.kind == "ModelCache":
+            cache = validate(report, document, ModelCache)
+            if cache is not None:
+                consume_envelope(report, document)
+            found[document.namespace, document.name] = (document, cache)
+    return Caches(found)
+
+
+def convert_cache(
+    builder: ServiceBuilder, reference: ModelCacheRef | None, at: SourceField, caches: Caches
+) -> None:
+    """Converts the cache that a deployment refers to."""
+    if reference is None:
+        return
+    namespace = builder.main.namespace
+    document, cache = caches.read.get((namespace, reference.name), (None, None))
+    if document is None:
+        builder.report.unsupported(
+            MODEL_CACHE_MISSING,
+            at,
+            f"the ModelCache {reference.name} of namespace {namespace} is not in this input; add "
+            "it as a document, or state the service's model",
+        )
+        return
+    builder.report.consume(at / "name")
+    if cache is None:
+        return
+    caches.users[document] = caches.users.get(document, 0) + 1
+    spec = document.at("spec")
+    builder.report.consume(spec / "source")
+    hub, place = cache.spec.hugging_face, spec / "huggingFace"
+    if hub is None:
+        builder.report.error(MODEL_SOURCE_MISSING, place, "is required when source is HuggingFace")
+        return
+    revision = f"@{hub.revision}" if hub.revision else ""
+    builder.derive(
+        (*_MODEL, "uri"), f"hf://{hub.repo}{revision}", place / "repo", place / "revision"
+    )
+    if hub.auth_secret is not None:
+        secret, here = (*_MODEL, "tokenSecret"), place / "authSecret"
+        builder.copy((*secret, "name"), hub.auth_secret.name, here / "name")
+        builder.copy((*secret, "key"), hub.auth_secret.key, here / "key")
+    builder.default((*_MODEL, "mountPath"), MOUNT_PATH, at)
+    kept = (*_MODEL, "cache")
+    builder.derive((*kept, "storage", "size"), f"{hub.size_gib}Gi", place / "sizeGiB")
+    hours = math.ceil(hub.size_gib / _GIB_AN_HOUR)
+    if hours > _HOURS:
+        builder.derive((*kept, "job", "timeout"), f"{hours}h", place / "sizeGiB")
+        builder.report.info(
+            DOWNLOAD_TIMEOUT_FROM_SIZE,
+            place / "sizeGiB",
+            f"the download may take {hours}h ({_GIB_AN_HOUR} GiB an hour); theirs has no limit",
+        )
+    for key, value in (("warmUp", True), ("mountModel", True), ("readOnly", False)):
+        builder.default((*kept, key), value, at)
+    builder.set_origin(kept, document.at("spec"))
+    name = _path_as_name(builder)
+    if name is not None:
+        builder.default((*_MODEL, "name"), name, at)
+        builder.report.info(
+            MODEL_NAME_FROM_PATH, at, f"no engine names the model: requests ask for {name}"
+        )
+    convert_cluster(builder, cache.spec.cluster_selector, spec / "clusterSelector")
+
+
+def check_cache_users(report: ConversionReport, caches: Caches) -> None:
+    """Reports caches that no deployment, or several deployments, refer to."""
+    for document, cache in caches.read.values():
+        users = caches.users.get(document, 0)
+        if not users and cache is not None:
+            report.unsupported(
+                MODEL_CACHE_UNUSED,
+                document.at("spec"),
+                "no ModelDeployment of this input refers to it; give both in one input, or "
+                "remove it",
+            )
+        elif users > 1:
+            report.info(
+                MODEL_CACHE_COPIED,
+                document.at("spec", "huggingFace", "sizeGiB"),
+                f"each of {users} services keeps a copy of its own, in a volume of its own",
+            )
+
+
+def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
+    for role in builder.roles:
+        for key in ("template", "leaderTemplate"):
+            containers = ((role.get(key) or {}).get("spec") or {}).get("containers")
+            if isinstance(containers, list):
+                yield from (each for each in containers if isinstance(each, Mapping))
+
+
+def _path_as_name(builder: ServiceBuilder) -> str | None:
+    """The name of a model that engines know only by its path; None when they set a name."""
+    commands = [read_command(container) for container in _engines(builder)]
+    if any(each.has("--served-model-name") for each in commands):
+        return None
+    paths = {each.model or MOUNT_PATH for each in commands}
+    return paths.pop() if len(paths) == 1 else None

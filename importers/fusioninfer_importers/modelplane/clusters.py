@@ -1,0 +1,94 @@
+"""Requirements on the cluster of a service.
+
+Modelplane's controller chooses a cluster for each replica. Our service is in the cluster of its
+Pulumi provider or kubectl context. The requirements become annotations, to be checked against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.modelplane.models import MatchLabels
+from fusioninfer_pulumi.plugins.importers import Rule, SourceField, labels
+
+CLUSTER_SELECTOR_ANNOTATED = Rule(
+    "cluster-selector-annotated",
+    "info",
+    "The cluster is that of the Pulumi provider or kubectl context.",
+    remedy="Use one that the annotation allows.",
+)
+CLUSTER_LABELS_CONFLICT = Rule(
+    "cluster-labels-conflict",
+    "error",
+    "Members ask for one cluster.",
+    remedy="Correct their selectors.",
+)
+CLUSTER_TOLERATIONS_ANNOTATED = Rule(
+    "cluster-tolerations-annotated",
+    "info",
+    "Taints of clusters are kept in an annotation.",
+    remedy="Nothing.",
+)
+
+_SELECTOR = ("metadata", "annotations", labels.CLUSTER_SELECTOR)
+_TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
+
+
+def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: SourceField) -> None:
+    """Converts the labels that a cluster must have."""
+    if selector is None:
+        return
+    require_labels(builder, selector.match_labels or {}, at / "matchLabels")
+    builder.report.info(
+        CLUSTER_SELECTOR_ANNOTATED,
+        at,
+        "is carried into an annotation: a service is in the cluster of its Pulumi provider or "
+        "kubectl context, which must be one of these",
+    )
+
+
+def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: SourceField) -> None:
+    """Adds labels that a cluster must have; `at` has a field for each of them, by key."""
+    held = _required(builder)
+    for key, value in wanted.items():
+        if held.get(key, value) != value:
+            builder.report.error(
+                CLUSTER_LABELS_CONFLICT,
+                at / key,
+                f"no cluster can be both {key}={held[key]}, as is asked for elsewhere,"
+                f" and {key}={value}",
+            )
+            continue
+        held[key] = value
+        text = ",".join(f"{name}={chosen}" for name, chosen in sorted(held.items()))
+        builder.derive(_SELECTOR, text, at / key)
+
+
+def conflicting_label(one: ServiceBuilder, other: ServiceBuilder) -> str | None:
+    """A label by which two services cannot be in one cluster; None when they can."""
+    wanted, also = _required(one), _required(other)
+    return next((key for key in wanted if also.get(key, wanted[key]) != wanted[key]), None)
+
+
+def _required(builder: ServiceBuilder) -> dict[str, str]:
+    text = str(builder.get(_SELECTOR) or "")
+    return dict(each.split("=", 1) for each in text.split(",") if "=" in each)
+
+
+def convert_tolerations(
+    builder: ServiceBuilder, tolerations: Sequence[Mapping[str, Any]] | None, at: SourceField
+) -> None:
+    """Converts the tolerated taints of clusters."""
+    if not tolerations:
+        return
+    text = json.dumps([dict(each) for each in tolerations], sort_keys=True)
+    builder.derive(_TOLERATIONS, text, at)
+    builder.report.info(
+        CLUSTER_TOLERATIONS_ANNOTATED,
+        at,
+        "is about taints of clusters, and carried into an annotation; tolerations of nodes stand "
+        "in the pod templates",
+    )

@@ -1,0 +1,88 @@
+"""Converts Modelplane's documents: the entry point of this importer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.model import validate, validated
+from fusioninfer_importers.modelplane.cache import Caches, check_cache_users, read_caches
+from fusioninfer_importers.modelplane.deployments import (
+    convert_early,
+    convert_proposed,
+    convert_released,
+)
+from fusioninfer_importers.modelplane.models import (
+    EarlyDeployment,
+    ModelService,
+    ProposedDeployment,
+    ReleasedDeployment,
+)
+from fusioninfer_importers.modelplane.services import (
+    Deployment,
+    Shared,
+    convert_service,
+    convert_shared,
+    labels_of,
+)
+from fusioninfer_importers.objects import consume_envelope
+from fusioninfer_pulumi.plugins.importers import Conversion, Rule, SourceDocument
+
+EXTERNAL_ENDPOINT_UNSUPPORTED = Rule(
+    "external-endpoint-unsupported",
+    "error",
+    "Endpoints are in the cluster.",
+    remedy="Lead to it by a route of your own.",
+)
+
+
+def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
+    """Converts Modelplane's documents: one service for each ModelDeployment."""
+    report = ConversionReport(documents, allow_lossy=allow_lossy)
+    caches = read_caches(report, documents)
+    converted = [
+        _deployment(report, each, caches) for each in of_kind(documents, "ModelDeployment")
+    ]
+    deployments = [each for each in converted if each is not None]
+    shared: list[Shared] = []
+    for document, service in validated(report, documents, "ModelService", ModelService):
+        shared += convert_service(report, document, service.spec, deployments)
+    convert_shared(shared)
+    for document in of_kind(documents, "ModelEndpoint"):
+        consume_envelope(report, document)
+        report.unsupported(
+            EXTERNAL_ENDPOINT_UNSUPPORTED,
+            document.at("spec"),
+            "is outside of the cluster; lead to it by a route of your own beside the service's",
+        )
+    check_cache_users(report, caches)
+    return report.finish()
+
+
+def _deployment(
+    report: ConversionReport, document: SourceDocument, caches: Caches
+) -> Deployment | None:
+    spec = document.raw.get("spec")
+    keys = set(spec) if isinstance(spec, Mapping) else set()
+    if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:
+        proposed = validate(report, document, ProposedDeployment)
+        if proposed is None:
+            return None
+        builder = report.add_service(document)
+        convert_proposed(builder, proposed.spec, caches)
+        return Deployment(builder, labels_of(document, None), proposed.spec.replicas or 1)
+    if "engines" in keys and "template" not in keys:
+        early = validate(report, document, EarlyDeployment)
+        if early is None:
+            return None
+        builder = report.add_service(document)
+        convert_early(builder, early.spec, caches)
+        return Deployment(builder, labels_of(document, None), early.spec.replicas)
+    released = validate(report, document, ReleasedDeployment)
+    if released is None:
+        return None
+    builder = report.add_service(document)
+    convert_released(builder, released.spec, caches)
+    metadata = released.spec.template.metadata
+    labels = labels_of(document, metadata.labels if metadata is not None else None)
+    return Deployment(builder, labels, released.spec.replicas)

@@ -1,0 +1,407 @@
+"""A ModelDeployment as a service: released (0.2 and later), early (0.1), or as proposed."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.modelplane.cache import Caches, convert_cache
+from fusioninfer_importers.modelplane.clusters import convert_cluster, convert_tolerations
+from fusioninfer_importers.modelplane.models import (
+    EarlySpec,
+    Engine,
+    Member,
+    MemberRole,
+    NodeSelector,
+    Phase,
+    ProposedSpec,
+    ReleasedSpec,
+    Replica,
+    Routing,
+    Workers,
+)
+from fusioninfer_importers.modelplane.pods import (
+    TYPES,
+    convert_devices,
+    convert_replicas,
+    convert_template,
+    report_reserved,
+)
+from fusioninfer_importers.modelplane.services import add_router
+from fusioninfer_importers.objects import copy_metadata
+from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField
+
+REPLICA_LABEL_DIFFERS = Rule(
+    "replica-label-differs",
+    "error",
+    "A service has one set of labels.",
+    remedy="Give all replicas the same.",
+)
+NODE_POOL_NOT_PINNED = Rule(
+    "node-pool-not-pinned",
+    "info",
+    "Claims choose the nodes of pods.",
+    remedy="Use `placement` to choose pools.",
+)
+PHASE_WITHOUT_PREFILL_DECODE = Rule(
+    "phase-without-prefill-decode",
+    "error",
+    "`phase` belongs to mode PrefillDecode.",
+    remedy="Remove it.",
+)
+PREFILL_DECODE_ENGINES = Rule(
+    "prefill-decode-engines",
+    "error",
+    "PrefillDecode has one engine of each phase.",
+    remedy="Correct the phases.",
+)
+COPIES_DEFAULTED = Rule(
+    "copies-defaulted",
+    "info",
+    "The number of copies is stated.",
+    remedy="Set `copies`.",
+)
+WORKER_SETTINGS_MISPLACED = Rule(
+    "worker-settings-misplaced",
+    "error",
+    "`worker` belongs to a member of role Worker.",
+    remedy="Move it.",
+)
+ENGINE_MEMBERS_INVALID = Rule(
+    "engine-members-invalid",
+    "error",
+    "An engine has one Standalone member, or a Leader and a Worker.",
+    remedy="Correct its members.",
+)
+DEVICE_REQUEST_MISSING = Rule(
+    "device-request-missing",
+    "error",
+    "A member asks for devices.",
+    remedy="Add a `nodeSelector` for them.",
+)
+ROUTING_WITHOUT_PREFILL = Rule(
+    "routing-without-prefill",
+    "info",
+    "`routing` belongs to prefill.",
+    remedy="Nothing: it is left out.",
+)
+MODEL_FIELD_UNSUPPORTED = Rule(
+    "model-field-unsupported",
+    "error",
+    "The engine's arguments name the model.",
+    remedy="Write it into the arguments.",
+)
+MODEL_FIELD_EMPTY = Rule(
+    "model-field-empty",
+    "info",
+    "The engine's arguments name the model.",
+    remedy="Nothing.",
+)
+PREFILL_RATIO_MISSING = Rule(
+    "prefill-ratio-missing",
+    "error",
+    "The ratio of prefill to decode is known.",
+    remedy="Set `workers.count`.",
+)
+PREFILL_ROUTING_MISSING = Rule(
+    "prefill-routing-missing",
+    "error",
+    "Prefill has an endpoint picker.",
+    remedy="Add `routing`.",
+)
+TOPOLOGY_OF_COMMAND = Rule(
+    "topology-of-command",
+    "info",
+    "A command states its own parallel sizes.",
+    remedy="Nothing.",
+)
+
+PREFIX = "modelplane.ai/"
+WORKER = "worker"
+_EPP = "epp"
+#: Fields of the picker's container that are fields of `endpointPicker`.
+_PICKER_FIELDS = ("image", "args", "resources")
+
+
+def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches) -> None:
+    """Converts a deployment of 0.2 or later."""
+    copy_metadata(builder, builder.main)
+    at = builder.main.at("spec", "template")
+    labels = (spec.template.metadata.labels if spec.template.metadata else None) or {}
+    if not labels:
+        builder.report.consume(at / "metadata")
+    for key, value in labels.items():
+        place = at / "metadata" / "labels" / key
+        target = ("metadata", "labels", key)
+        held = builder.get(target)
+        if key.startswith(PREFIX):
+            report_reserved(builder.report, place)
+        elif held not in (None, value):
+            builder.report.unsupported(
+                REPLICA_LABEL_DIFFERS,
+                place,
+                f"a service has one set of labels, metadata.labels says {held}",
+            )
+        else:
+            builder.copy(target, value, place)
+    _replica(builder, spec.template.spec, at / "spec", spec.replicas, caches)
+
+
+def convert_early(builder: ServiceBuilder, spec: EarlySpec, caches: Caches) -> None:
+    """Converts a deployment of 0.1."""
+    copy_metadata(builder, builder.main)
+    _replica(builder, spec, builder.main.at("spec"), spec.replicas, caches)
+
+
+def _replica(
+    builder: ServiceBuilder, replica: Replica, at: SourceField, replicas: int, caches: Caches
+) -> None:
+    report = builder.report
+    mode = replica.serving.mode if replica.serving is not None else "Unified"
+    pairs = mode == "PrefillDecode"
+    report.consume(at / "serving" / "mode")
+    _phases(builder, replica, at, pairs=pairs)
+    builder.set_origin(("spec", "roles"), at / "engines")
+    for index, engine in enumerate(replica.engines):
+        convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
+    if pairs:
+        add_router(builder, at / "serving", pairs=True)
+    report.info(
+        NODE_POOL_NOT_PINNED,
+        at / "engines",
+        "Modelplane pins pods to the node pool that it chose (modelplane.ai/pool); here their "
+        "claims choose nodes, and a pod without one may be placed on any",
+    )
+    convert_replicas(builder, replicas)
+    convert_cluster(builder, replica.cluster_selector, at / "clusterSelector")
+    convert_tolerations(builder, replica.tolerations, at / "tolerations")
+    convert_cache(builder, replica.model_cache_ref, at / "modelCacheRef", caches)
+
+
+def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs: bool) -> None:
+    report, phases = builder.report, [engine.phase for engine in replica.engines]
+    if not pairs:
+        for index, phase in enumerate(phases):
+            if phase is not None:
+                report.error(
+                    PHASE_WITHOUT_PREFILL_DECODE,
+                    at / "engines" / index / "phase",
+                    "needs serving.mode PrefillDecode",
+                )
+        return
+    if len(phases) != 2:
+        report.error(
+            PREFILL_DECODE_ENGINES,
+            at / "engines",
+            f"serving.mode PrefillDecode needs two engines, one of phase Prefill and one of phase "
+            f"Decode, got {len(phases)}",
+        )
+        return
+    missing = [phase for phase in get_args(Phase) if phase not in phases]
+    if missing:
+        report.error(
+            PREFILL_DECODE_ENGINES,
+            at / "engines",
+            f"serving.mode PrefillDecode needs an engine of phase {' and one of '.join(missing)}",
+        )
+
+
+def convert_engine(
+    builder: ServiceBuilder, engine: Engine, at: SourceField, *, pairs: bool
+) -> None:
+    """Converts an engine to a role; `pairs` says that prefill and decode are separate engines."""
+    report = builder.report
+    target = builder.add_role(at)
+    builder.copy((*target, "name"), engine.name, at / "name")
+    kind = TYPES[engine.phase] if pairs and engine.phase is not None else WORKER
+    builder.derive((*target, "componentType"), kind, at / "phase")
+    if engine.copies is not None:
+        builder.copy((*target, "replicas"), engine.copies, at / "copies")
+    if pairs:
+        if engine.copies is None:
+            builder.default((*target, "replicas"), 1, at)
+            report.info(
+                COPIES_DEFAULTED,
+                at / "copies",
+                "is not stated: 1 is assumed, and with it the share of prefill",
+            )
+        builder.default((*target, "kvTransfer"), {}, at / "phase")
+    roles = {member.role: index for index, member in enumerate(engine.members)}
+    for index, member in enumerate(engine.members):
+        _member(builder, target, member, at / "members" / index, gang=len(engine.members) > 1)
+    convert_devices(
+        builder,
+        target,
+        [
+            (member.node_selector, at / "members" / index / "nodeSelector")
+            for index, member in enumerate(engine.members)
+        ],
+    )
+    _check_members(builder, engine, roles, at)
+
+
+def _member(
+    builder: ServiceBuilder, target: Location, member: Member, at: SourceField, *, gang: bool
+) -> None:
+    builder.report.consume(at / "role")
+    field = "template"
+    if gang:
+        field = "workerTemplate" if member.role == "Worker" else "leaderTemplate"
+    convert_template(
+        builder,
+        (*target, field),
+        member.template,
+        at / "template",
+        gang=gang,
+        serves=member.role != "Worker",
+    )
+    if member.role == "Worker":
+        nodes = member.worker.nodes if member.worker is not None else 1
+        builder.derive((*target, "multinode", "nodeCount"), 1 + nodes, at / "worker" / "nodes")
+        # The commands of the members connect them.
+        builder.default((*target, "multinode", "launcher"), "none", at)
+    elif member.worker is not None:
+        builder.report.error(
+            WORKER_SETTINGS_MISPLACED, at / "worker", "belongs to a member of role Worker"
+        )
+
+
+def _check_members(
+    builder: ServiceBuilder, engine: Engine, roles: dict[MemberRole, int], at: SourceField
+) -> None:
+    alone = len(engine.members) == 1 and "Standalone" in roles
+    if not alone and set(roles) != {"Leader", "Worker"}:
+        builder.report.error(
+            ENGINE_MEMBERS_INVALID,
+            at / "members",
+            "must be one Standalone member, or a Leader and a Worker, got "
+            + ", ".join(member.role for member in engine.members),
+        )
+    if all(member.node_selector is None for member in engine.members):
+        builder.report.error(
+            DEVICE_REQUEST_MISSING,
+            at / "members",
+            "at least one member must have a nodeSelector that asks for devices",
+        )
+
+
+def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches) -> None:
+    """Converts a deployment of the disaggregation proposal (workers, prefill, routing)."""
+    at, report = builder.main.at("spec"), builder.report
+    copy_metadata(builder, builder.main)
+    pairs = spec.prefill is not None
+    builder.set_origin(("spec", "roles"), at)
+    if spec.prefill is not None:
+        place = at / "prefill"
+        workers, devices = spec.prefill.workers, spec.prefill.node_selector
+        _workers(builder, "prefill", "prefiller", workers, place / "workers")
+        _devices(builder, devices, place / "nodeSelector")
+        _check_explicit(builder, spec)
+    kind = "decoder" if pairs else "worker"
+    name = "decode" if pairs else "workers"
+    _workers(builder, name, kind, spec.workers, at / "workers")
+    _devices(builder, spec.node_selector, at / "nodeSelector")
+    if spec.routing is not None and pairs:
+        _router(builder, spec.routing, at / "routing")
+    elif spec.routing is not None:
+        report.info(
+            ROUTING_WITHOUT_PREFILL, at / "routing", "has no effect without prefill; left out"
+        )
+    convert_replicas(builder, spec.replicas)
+    convert_cluster(builder, spec.cluster_selector, at / "clusterSelector")
+    convert_cache(builder, spec.model_cache_ref, at / "modelCacheRef", caches)
+    if spec.model:
+        report.unsupported(
+            MODEL_FIELD_UNSUPPORTED, at / "model", "name the model in the engine's arguments"
+        )
+    elif spec.model is not None:
+        report.info(
+            MODEL_FIELD_EMPTY, at / "model", "says nothing; the engine's arguments name the model"
+        )
+
+
+def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
+    """Reports what must be explicit with prefill: both counts, and the routing."""
+    at, report = builder.main.at("spec"), builder.report
+    wanted = "is required with prefill: the ratio of prefill to decode is stated, not guessed"
+    if spec.workers.count is None:
+        report.error(PREFILL_RATIO_MISSING, at / "workers" / "count", wanted)
+    if spec.prefill is not None and spec.prefill.workers.count is None:
+        report.error(PREFILL_RATIO_MISSING, at / "prefill" / "workers" / "count", wanted)
+    if spec.routing is None:
+        report.error(
+            PREFILL_ROUTING_MISSING,
+            at / "routing",
+            "is required with prefill: the endpoint picker that pairs them",
+        )
+
+
+def _workers(
+    builder: ServiceBuilder, name: str, kind: str, workers: Workers, at: SourceField
+) -> None:
+    target = builder.add_role(at, name, kind)
+    if workers.count is not None:
+        builder.copy((*target, "replicas"), workers.count, at / "count")
+    if kind != "worker":
+        builder.default((*target, "kvTransfer"), {}, at)
+    topology, place = workers.topology, at / "topology"
+    nodes = topology.pipeline or 1
+    convert_template(
+        builder, (*target, "template"), workers.template, at / "template", gang=nodes > 1
+    )
+    if _has_command(workers):
+        # The proposal adds no arguments to a command: every node runs it unchanged.
+        builder.report.info(
+            TOPOLOGY_OF_COMMAND,
+            place / "tensor",
+            "adds no argument to a command; left out, the command says it",
+        )
+        if topology.pipeline is not None:
+            builder.derive((*target, "multinode", "nodeCount"), nodes, place / "pipeline")
+            builder.default((*target, "multinode", "launcher"), "none", place)
+        return
+    builder.copy_fields((*target, "parallelism"), place, "tensor", "pipeline")
+
+
+def _has_command(workers: Workers) -> bool:
+    containers: Any = workers.template.spec.get("containers")
+    return isinstance(containers, list) and any(
+        isinstance(each, dict) and each.get("command") for each in containers
+    )
+
+
+def _devices(builder: ServiceBuilder, selector: NodeSelector | None, at: SourceField) -> None:
+    target = ("spec", "roles", len(builder.roles) - 1)
+    convert_devices(builder, target, [(selector, at)])
+
+
+def _router(builder: ServiceBuilder, routing: Routing, at: SourceField) -> None:
+    target = builder.add_role(at, "router", "router")
+    builder.report.consume(at)
+    if routing.template is None:
+        return
+    here = at / "template"
+    picker = (*target, "endpointPicker")
+    spec = dict(routing.template.spec or {})
+    containers = spec.get("containers")
+    kept: list[Any] = []
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+        place = here / "spec" / "containers" / index
+        if not isinstance(container, dict) or container.get("name") != _EPP:
+            kept.append(container)
+            continue
+        builder.copy_fields(picker, place, *_PICKER_FIELDS)
+        rest = {key: value for key, value in container.items() if key not in _PICKER_FIELDS}
+        if set(rest) > {"name"}:
+            kept.append(rest)
+    if isinstance(containers, list):
+        spec.pop("containers")
+        if kept:
+            spec["containers"] = kept
+    template: dict[str, Any] = {}
+    if routing.template.metadata:
+        template["metadata"] = routing.template.metadata
+    if spec:
+        template["spec"] = spec
+    if template:
+        builder.derive((*picker, "template"), template, here)

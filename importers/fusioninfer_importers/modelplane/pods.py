@@ -1,0 +1,220 @@
+"""Pod templates of a ModelDeployment, and the devices that their pods ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.modelplane.models import Device, NodeSelector, Template
+from fusioninfer_pulumi.plugins.importers import (
+    PORT_FLAG,
+    SHARED_MEMORY,
+    Location,
+    Rule,
+    SourceField,
+    integer,
+    read_command,
+)
+
+LABEL_PREFIX_RESERVED = Rule(
+    "label-prefix-reserved",
+    "error",
+    "The prefix modelplane.ai/ is reserved.",
+    remedy="Use another label.",
+)
+ENGINE_CONTAINER_MISSING = Rule(
+    "engine-container-missing",
+    "error",
+    "A member has the container of its engine.",
+    remedy="Name it as the message says.",
+)
+MEMBER_DEVICES_DIFFER = Rule(
+    "member-devices-differ",
+    "error",
+    "All members of an engine claim the same devices.",
+    remedy="Make them equal.",
+)
+DEVICE_DRIVER_AMBIGUOUS = Rule(
+    "device-driver-ambiguous",
+    "error",
+    "A request's expressions name one driver.",
+    remedy='Add `device.driver == "NAME"`.',
+)
+DEVICE_CLASS_FROM_DRIVER = Rule(
+    "device-class-from-driver",
+    "info",
+    "The DeviceClass follows from the driver.",
+    remedy="Nothing.",
+)
+
+#: Component type of each phase.
+TYPES = {"Prefill": "prefiller", "Decode": "decoder"}
+_ENGINE = "engine"
+#: What Modelplane adds to every pod (`backends/native.py`, `backends/llmd.py`): shared memory for
+#: tensor parallelism, a readiness probe of serving pods, and the toleration of the taint of its
+#: nodes with GPUs. Kubernetes adds that one only to pods that ask for GPUs by `resources`.
+_MEMORY, _PORT = "dshm", 8000
+_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
+#: Variables by which the pods of an engine connect (functions/compose-model-replica/function/
+#: backends/base.py), from those of LeaderWorkerSet.
+_GANG = {
+    "MODELPLANE_LEADER_ADDRESS": "$(LWS_LEADER_ADDRESS)",
+    "MODELPLANE_RANK": "$(LWS_WORKER_INDEX)",
+}
+#: `device.driver == "X"`, `device.attributes["X"]`, `device.capacity["X"]`, in either quotes.
+_DRIVER = re.compile(
+    r"""device\.(?:driver\s*==\s*|attributes\[|capacity\[)\s*["']([a-z0-9.-]+)["']"""
+)
+
+
+def report_reserved(report: ConversionReport, at: SourceField) -> None:
+    """Reports a label with Modelplane's own prefix."""
+    report.error(LABEL_PREFIX_RESERVED, at, "uses the prefix modelplane.ai/, which is reserved")
+
+
+def convert_template(
+    builder: ServiceBuilder,
+    target: Location,
+    template: Template,
+    at: SourceField,
+    *,
+    gang: bool,
+    serves: bool = True,
+) -> None:
+    """Converts a pod template, with what Modelplane adds to every pod.
+
+    `gang` says that an engine has several pods, `serves` that this one answers requests.
+    """
+    labels = (template.metadata or {}).get("labels")
+    # Our own rules refuse what is no mapping.
+    for key in labels if isinstance(labels, Mapping) else ():
+        if str(key).startswith("modelplane.ai/"):
+            report_reserved(builder.report, at / "metadata" / "labels" / key)
+    containers = template.spec.get("containers")
+    listed = containers if isinstance(containers, list) else None
+    names = [each.get("name") for each in listed or () if isinstance(each, dict)]
+    # Our own rules refuse what is no list.
+    if names != [_ENGINE] and (listed is not None or containers is None):
+        builder.report.error(
+            ENGINE_CONTAINER_MISSING,
+            at / "spec" / "containers",
+            f"must be one container named {_ENGINE}, got {names}",
+        )
+    built: dict[str, Any] = {"spec": _completed(template.spec, gang=gang, serves=serves)}
+    if template.metadata is not None:
+        built = {"metadata": template.metadata, **built}
+    builder.copy(target, built, at)
+    env = ("spec", "containers", 0, "env")
+    for index, _ in enumerate(_own_env(template.spec) if gang else ()):
+        place = at / "spec" / "containers" / 0 / "env" / index
+        builder.set_origin((*target, *env, index + len(_GANG)), place, copied=True)
+
+
+def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, Any]:
+    if not _is_well_formed(spec):
+        return spec
+    engine = dict(spec["containers"][0])
+    if gang:
+        # First, because variables of the template may refer to them.
+        added = [{"name": name, "value": value} for name, value in _GANG.items()]
+        engine["env"] = [*added, *_own_env(spec)]
+    if serves and "readinessProbe" not in engine:
+        port = integer(read_command(engine).value(PORT_FLAG))
+        http = {"path": "/health", "port": _PORT if port is None else port}
+        engine["readinessProbe"] = {"httpGet": http, **_PROBE}
+    volumes, mounts = spec.get("volumes") or [], engine.get("volumeMounts") or []
+    built = {**spec, "containers": [engine, *spec["containers"][1:]]}
+    if isinstance(volumes, list) and isinstance(mounts, list) and not _has_memory(volumes, mounts):
+        engine["volumeMounts"] = [*mounts, {"name": _MEMORY, "mountPath": SHARED_MEMORY}]
+        built["volumes"] = [*volumes, {"name": _MEMORY, "emptyDir": {"medium": "Memory"}}]
+    tolerations = spec.get("tolerations") or []
+    if isinstance(tolerations, list) and _TOLERATION not in tolerations:
+        built["tolerations"] = [*tolerations, dict(_TOLERATION)]
+    return built
+
+
+def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
+    held = [each for each in (*volumes, *mounts) if isinstance(each, dict)]
+    return any(
+        each.get("mountPath") == SHARED_MEMORY or each.get("name") == _MEMORY for each in held
+    )
+
+
+def _is_well_formed(spec: dict[str, Any]) -> bool:
+    containers = spec.get("containers")
+    return (
+        isinstance(containers, list)
+        and bool(containers)
+        and isinstance(containers[0], dict)
+        and isinstance(containers[0].get("env", []), list)
+    )
+
+
+def _own_env(spec: dict[str, Any]) -> list[Any]:
+    own: list[Any] = spec["containers"][0].get("env", []) if _is_well_formed(spec) else []
+    return own
+
+
+def convert_replicas(builder: ServiceBuilder, replicas: int | None) -> None:
+    """Copies the number of replicas: each is a serving group, in which prefill and decode pair."""
+    if replicas is not None:
+        builder.copy(("spec", "groups"), replicas, builder.main.at("spec", "replicas"))
+
+
+def convert_devices(
+    builder: ServiceBuilder,
+    role: Location,
+    members: Sequence[tuple[NodeSelector | None, SourceField]],
+) -> None:
+    """Converts the devices that a role's pods ask for to claims.
+
+    Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
+    Here it is the driver that the expressions name: drivers install a class of that name.
+    """
+    asked = [(selector, at) for selector, at in members if selector is not None]
+    if not asked:
+        return
+    first, place = asked[0]
+    if any(selector != first for selector, _ in members):
+        for _, at in asked:
+            builder.report.unsupported(
+                MEMBER_DEVICES_DIFFER,
+                at,
+                "the claims of a role are those of all of its pods, and its members differ",
+            )
+        return
+    for index, device in enumerate(first.devices):
+        _claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
+    # The other members ask for the same.
+    builder.report.consume(*(at for _, at in asked[1:]))
+
+
+def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: SourceField) -> None:
+    expressions = [selector.cel for selector in device.selectors]
+    drivers = sorted({driver for each in expressions for driver in _DRIVER.findall(each)})
+    if len(drivers) != 1:
+        builder.report.unsupported(
+            DEVICE_DRIVER_AMBIGUOUS,
+            at,
+            "its expressions must name one driver, which stands for the DeviceClass, got "
+            f'{" and ".join(drivers) or "none"}; add device.driver == "NAME"',
+        )
+        return
+    target = (*claims, len(builder.get(claims) or ()))
+    builder.copy((*target, "name"), device.name, at / "name")
+    builder.set_origin(target, at)
+    builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
+    builder.report.info(
+        DEVICE_CLASS_FROM_DRIVER,
+        at / "selectors",
+        f"DeviceClass {drivers[0]}, by the driver in the expressions, takes the place of the "
+        "InferenceClass's",
+    )
+    builder.copy((*target, "count"), device.count, at / "count")
+    builder.derive((*target, "selectors"), expressions, at / "selectors")
+    for number, _ in enumerate(expressions):
+        cel = at / "selectors" / number / "cel"
+        builder.set_origin((*target, "selectors", number), cel, copied=True)

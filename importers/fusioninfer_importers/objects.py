@@ -1,0 +1,201 @@
+"""What the importers share about Kubernetes objects: their metadata, and references to pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.model import ImportedModel
+from fusioninfer_pulumi.plugins.importers import (
+    Rule,
+    SourceDocument,
+    SourceField,
+    is_output,
+    names,
+    shown,
+)
+
+METADATA_FIELD_UNSUPPORTED = Rule(
+    "metadata-field-unsupported",
+    "error",
+    "Metadata has name, namespace, labels and annotations.",
+    remedy="Remove the field.",
+)
+STATUS_DROPPED = Rule(
+    "status-dropped",
+    "info",
+    "What was observed in a cluster is left out.",
+    remedy="Nothing.",
+)
+CLUSTER_METADATA_DROPPED = Rule(
+    "cluster-metadata-dropped",
+    "info",
+    "Metadata that a cluster writes is left out.",
+    remedy="Nothing.",
+)
+NAME_ONLY_REFERENCED = Rule(
+    "name-only-referenced",
+    "info",
+    "A name that serves to be referred to is not that of an object here.",
+    remedy="Nothing.",
+)
+NAME_NOT_A_STRING = Rule(
+    "name-not-a-string",
+    "error",
+    "A name is a string.",
+    remedy="Quote it.",
+)
+LABEL_WITHOUT_OBJECT = Rule(
+    "label-without-object",
+    "error",
+    "A label has an object to stand on.",
+    remedy="Put it on the service.",
+)
+
+#: Fields of an object's metadata that no user writes, and who does.
+_WRITERS = {
+    **dict.fromkeys(
+        (
+            "creationTimestamp",
+            "deletionGracePeriodSeconds",
+            "deletionTimestamp",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+            "selfLink",
+            "uid",
+        ),
+        "the API server",
+    ),
+    **dict.fromkeys(("finalizers", "ownerReferences"), "controllers"),
+}
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class ObjectMetadata(ImportedModel):
+    """ObjectMeta; further fields are reported one by one."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Any = None
+    namespace: Any = None
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class ImportedObject(ImportedModel):
+    """A custom resource; its class adds `spec`."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMetadata
+    status: dict[str, Any] | None = None
+
+
+def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
+    """Copies name, namespace, labels and annotations, and reports other metadata."""
+    at = document.at("metadata")
+    builder.set_origin(("metadata",), at)
+    for field in ("name", "namespace"):
+        builder.set_origin(("metadata", field), at / field, copied=True)
+    builder.copy_fields(("metadata",), at, "name", "namespace")
+    for field in ("labels", "annotations"):
+        if not document.metadata.get(field):
+            builder.report.consume(at / field)
+        for key, value in (document.metadata.get(field) or {}).items():
+            if key != _APPLIED:
+                builder.copy(("metadata", field, key), value, at / field / key)
+    report_other_metadata(builder.report, document)
+
+
+def report_other_metadata(report: ConversionReport, document: SourceDocument) -> None:
+    """Reports metadata that our services do not have, and the status."""
+    at = document.at("metadata")
+    for field, value in document.metadata.items():
+        if field in _WRITERS:
+            _report_written(report, at / field, _WRITERS[field])
+        elif field not in ObjectMetadata.model_fields and value is not None:
+            report.unsupported(
+                METADATA_FIELD_UNSUPPORTED,
+                at / field,
+                "a service of ours has name, namespace, labels and annotations",
+            )
+    if _APPLIED in (document.metadata.get("annotations") or {}):
+        _report_written(report, at / "annotations" / _APPLIED, "kubectl")
+    if document.raw.get("status") is not None:
+        report.info(
+            STATUS_DROPPED, document.at("status"), "is what was observed in a cluster; left out"
+        )
+
+
+def _report_written(report: ConversionReport, at: SourceField, writer: str) -> None:
+    report.info(CLUSTER_METADATA_DROPPED, at, f"is written by {writer}; left out")
+
+
+def consume_envelope(
+    report: ConversionReport,
+    document: SourceDocument,
+    controllers: str | None = None,
+    *,
+    named: bool = False,
+) -> None:
+    """Consumes kind and metadata of a document that belongs to another document's service.
+
+    It becomes no object of its own, so its labels and annotations are unsupported, but for labels
+    whose keys start with `controllers`: the system's own controllers write them. `named` says that
+    the conversion uses its name.
+    """
+    report.consume(document.at("apiVersion"), document.at("kind"))
+    at = document.at("metadata")
+    report.consume(at / "name", at / "namespace")
+    check_name(report, document)
+    if document.name is not None and not named:
+        report.info(
+            NAME_ONLY_REFERENCED,
+            at / "name",
+            "serves to be referred to: objects are named by their service",
+        )
+    _report_labels(report, document, controllers)
+    report_other_metadata(report, document)
+
+
+def check_name(report: ConversionReport, document: SourceDocument) -> None:
+    """Reports a name or namespace that is no string."""
+    for field in ("name", "namespace"):
+        value = document.metadata.get(field)
+        if value is not None and not isinstance(value, str) and not is_output(value):
+            report.error(
+                NAME_NOT_A_STRING,
+                document.at("metadata", field),
+                f"must be a string, got {shown(value)}",
+            )
+
+
+def _report_labels(
+    report: ConversionReport, document: SourceDocument, controllers: str | None = None
+) -> None:
+    """Reports labels and annotations of a document that becomes no object of its own."""
+    for field in ("labels", "annotations"):
+        at = document.at("metadata", field)
+        if not at.value:
+            report.consume(at)
+        for key in at.value or {}:
+            if controllers is not None and str(key).startswith(controllers):
+                _report_written(report, at / key, "controllers")
+            elif key != _APPLIED:
+                report.unsupported(
+                    LABEL_WITHOUT_OBJECT,
+                    at / key,
+                    "there is no object of its own to put it on; put it on the service",
+                )
+
+
+def pool_backend(service: Any) -> dict[str, Any]:
+    """The backendRef to a service's InferencePool, without a weight."""
+    return {
+        "group": names.POOL_GROUP,
+        "kind": names.POOL_KIND,
+        "name": names.inference_pool(str(service)),
+    }

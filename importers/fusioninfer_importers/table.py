@@ -1,0 +1,55 @@
+"""The importers of this package, each an entry point of `fusioninfer.importers`."""
+
+from __future__ import annotations
+
+from fusioninfer_importers import _advice
+from fusioninfer_pulumi.plugins.importers import Importer, labels
+
+_KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
+_MODELPLANE = ("modelplane.ai/v1alpha1",)
+_KTHENA_NETWORKING = ("networking.serving.volcano.sh/v1alpha1",)
+_KSERVE = ("serving.kserve.io/v1alpha2", "serving.kserve.io/v1alpha1")
+
+KTHENA = Importer(
+    "Kthena",
+    "fusioninfer_importers.kthena.convert",
+    {"ModelServing": _KTHENA_WORKLOAD},
+    {
+        "ModelServer": _KTHENA_NETWORKING,
+        "ModelRoute": _KTHENA_NETWORKING,
+        "AutoscalingPolicy": _KTHENA_WORKLOAD,
+        "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
+        "ModelBooster": _KTHENA_WORKLOAD,
+    },
+    pod_labels={
+        "modelserving.volcano.sh/name": labels.SERVICE,
+        "modelserving.volcano.sh/role": labels.ROLE_NAME,
+        **dict.fromkeys(
+            f"modelserving.volcano.sh/{key}"
+            for key in ("entry", "group-name", "revision", "role-id", "role-template-hash")
+        ),
+    },
+    scaling="scale its roles by an AutoscalingPolicy (disaggregatedTarget)",
+    words=_advice.KTHENA,
+)
+
+MODELPLANE = Importer(
+    "Modelplane",
+    "fusioninfer_importers.modelplane.convert",
+    {"ModelDeployment": _MODELPLANE},
+    dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
+    dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
+    pod_labels=dict.fromkeys(f"modelplane.ai/{key}" for key in ("lws-role", "serving", "workload")),
+    words=_advice.MODELPLANE,
+)
+
+KSERVE = Importer(
+    "KServe",
+    "fusioninfer_importers.kserve.convert",
+    {"LLMInferenceService": _KSERVE},
+    {"LLMInferenceServiceConfig": _KSERVE},
+    pod_labels=dict.fromkeys(
+        ("app.kubernetes.io/part-of=llminferenceservice", "kserve.io/component")
+    ),
+    words=_advice.KSERVE,
+)

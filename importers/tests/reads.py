@@ -1,0 +1,53 @@
+"""What reading documents of other systems brings about, in short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.findings import Origin, Severity
+from fusioninfer_pulumi.loading.documents import read_all
+
+Manifest = dict[str, Any]
+
+
+def source(*documents: Any, allow_lossy: bool = False) -> Source:
+    """Documents of one file, read and planned as the command line does."""
+    made = Source("f")
+    given = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
+    plan_all(made, read_all(given, allow_lossy=allow_lossy))
+    return made
+
+
+def said(
+    *documents: Any, lossy: bool = False, of: Sequence[Severity] = tuple(Severity)
+) -> list[str]:
+    """What is said about documents, `LABEL: FINDING`, of these severities."""
+    read = source(*documents, allow_lossy=lossy)
+    return [f"{label}: {each}" for label, each in read.findings if each.severity in of]
+
+
+def problems(*documents: Any, lossy: bool = False) -> list[str]:
+    """Why documents are refused."""
+    return said(*documents, lossy=lossy, of=(Severity.ERROR,))
+
+
+def warned(*documents: Any, lossy: bool = False) -> list[str]:
+    """What is probably wrong with documents."""
+    return said(*documents, lossy=lossy, of=(Severity.WARNING,))
+
+
+def converted(*documents: Any, lossy: bool = False) -> list[Manifest]:
+    """The services that are made of documents, which must be accepted."""
+    read = source(*documents, allow_lossy=lossy)
+    refused = [str(each) for _, each in read.findings if each.severity is Severity.ERROR]
+    assert not refused, refused
+    return [dict(document.manifest) for document in read.planned]
+
+
+def spec(*documents: Any, lossy: bool = False) -> Manifest:
+    """The spec of the one service that is made of documents."""
+    (manifest,) = converted(*documents, lossy=lossy)
+    made: Manifest = manifest["spec"]
+    return made

@@ -1,0 +1,172 @@
+"""Findings about manifests of other systems name no field that only our services have."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mutations import JUNK, changed, places
+
+from fusioninfer_importers.model import ImportedModel
+from fusioninfer_pulumi.api.schema import manifest_schema
+from importers.tests import kserve_samples, kthena_samples, modelplane_samples
+from importers.tests.reads import source, warned
+from importers.tests.test_slips import SETS
+
+Manifest = dict[str, Any]
+HERE = Path(__file__).parent
+#: Fields of Kubernetes and of the Gateway API that ours and every other system have.
+_KUBERNETES = {
+    "allowedRoutes", "backendRefs", "emptyDir", "matchLabels", "maxReplicas", "minReplicas",
+    "mountPath", "parentRefs", "readOnly", "schedulerName", "sectionName", "sizeLimit",
+}  # fmt: skip
+#: Words of one part that are no English: fields of ours, and values of them.
+_WORDS = {"httproute", "multinode", "PerRole", "PerReplica", "prefiller", "decoder"}
+#: Paths of ours whose parts are English words.
+_PATHS = re.compile(
+    r"\b(?:model|rollout|autoscaling|parallelism|placement|startup|monitoring|gateway)\.[a-z]\w+"
+)
+#: Rules whose messages may name a field of ours, with the reason.
+EXCEPTIONS = {
+    "not-launchable": "names the launcher, whose arguments contradict those of the container",
+    "executor-with-ray": "as not-launchable",
+    "release-without-multi-node": "as not-launchable",
+    "image-without-ray": "as not-launchable",
+}
+
+
+def ours() -> set[str]:
+    """Names of fields of our services that are no English words."""
+    found = set()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            found.update(value.get("properties", {}))
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    walk(manifest_schema())
+    return {each for each in found if re.search("[A-Z]", each)} | _WORDS
+
+
+def theirs(system: str) -> set[str]:
+    """Names of the fields of a system's kinds."""
+    package = f"fusioninfer_importers.{system.lower()}"
+    importlib.import_module(f"{package}.models")
+    return {
+        field.alias or name
+        for model in _models(ImportedModel)
+        if model.__module__.startswith(package)
+        for name, field in model.model_fields.items()
+    }
+
+
+def _models(base: type[ImportedModel]) -> Iterator[type[ImportedModel]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from _models(each)
+
+
+def inputs(system: str) -> Iterator[list[Manifest]]:
+    """Valid documents of a system, and copies of them with one wrong value."""
+    valid = [SETS[system], *SAMPLES[system]]
+    if (cases := HERE / "originals" / f"{system.lower()}.yaml").exists():
+        valid += [case["documents"] for case in yaml.safe_load(cases.read_text("utf-8"))]
+    yield from valid
+    draw = random.Random(1)
+    for _ in range(40):
+        documents = draw.choice(valid)
+        place = draw.choice([at for at in places(documents) if len(at) > 2])
+        yield changed(documents, place, draw.choice(JUNK))
+
+
+def named(message: str, fields: set[str], system: str) -> list[str]:
+    """The fields of ours that a message names."""
+    words = set(re.findall(r"[A-Za-z][A-Za-z0-9]*", message)) & fields
+    # A path of their own may begin with the same word: KServe's model.uri.
+    paths = [] if system == "KServe" else _PATHS.findall(message)
+    return [*sorted(words), *paths]
+
+
+_PAIR = kserve_samples.pod(command=["vllm", "serve", "m"])
+SAMPLES: dict[str, list[list[Manifest]]] = {
+    "KServe": [
+        [kserve_samples.llm(template=_PAIR, prefill={"template": _PAIR})],
+        [kserve_samples.llm(router={})],
+        [kserve_samples.llm(router={"route": {}, "scheduler": {"config": {"inline": ""}}})],
+        [kserve_samples.llm(kvCacheOffloading={"cpu": "10Gi"})],
+        [kserve_samples.llm(rolloutStrategy={"maxUnavailable": 0})],
+    ],
+    "Kthena": [
+        [kthena_samples.serving(*kthena_samples.PAIR)],
+        [kthena_samples.serving(*kthena_samples.PAIR), kthena_samples.server()],
+        [kthena_samples.serving(), kthena_samples.server(), kthena_samples.route()],
+        [
+            kthena_samples.serving(
+                kthena_samples.role(replicas=2, maxUnavailable=0),
+                rolloutStrategy={"type": "RoleRollingUpdate"},
+            )
+        ],
+    ],
+    "Modelplane": [
+        [modelplane_samples.paired()],
+        [modelplane_samples.paired(replicas=2)],
+        [modelplane_samples.released(replicas=2), modelplane_samples.model_service()],
+        [modelplane_samples.proposed()],
+        [modelplane_samples.cached("--model=other"), modelplane_samples.cache()],
+    ],
+}
+
+
+@pytest.mark.parametrize("system", SETS)
+def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
+    fields = ours() - theirs(system) - _KUBERNETES
+    told = {
+        (finding.rule, finding.message)
+        for documents in inputs(system)
+        for _, finding in source(*documents).findings
+    }
+    assert len(told) > 20
+    found = {
+        message: named(message, fields, system) for rule, message in told if rule not in EXCEPTIONS
+    }
+    assert {message: names for message, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        (
+            SAMPLES["KServe"][0],
+            (
+                "f: warning: spec: nothing pairs prefill with decode, clients reach the decode "
+                "pods only; give router with route and scheduler"
+            ),
+        ),
+        (
+            SAMPLES["KServe"][1],
+            (
+                "f: warning: router: router has neither route nor gateway: no HTTPRoute is made, "
+                "and no request finds the pool; give route: {}"
+            ),
+        ),
+        (
+            SAMPLES["Modelplane"][0],
+            (
+                "f: warning: template.spec.serving: no request finds these pods; read the "
+                "ModelService that selects this ModelDeployment too"
+            ),
+        ),
+    ],
+)
+def test_advice_is_in_the_terms_of_the_system(documents: list[Manifest], told: str) -> None:
+    assert told in warned(*documents)

@@ -1,0 +1,106 @@
+"""The examples of the systems' own pages are converted, planned and rendered."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.objects import render
+from importers.tests.documents import DOCUMENTS
+from importers.tests.kserve_documents import PAGE, acceptable, complete, edited
+from importers.tests.kserve_samples import Manifest
+from importers.tests.reads import problems, source, spec
+
+#: Pods, and the LeaderWorkerSets that make them.
+SIZES = {
+    "kthena-model-serving-sample": 8,
+    "kthena-gang-policy": 8,
+    "kthena-rollout-strategy": 32,
+    "modelplane-model-deployment-disaggregated": 3,
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
+    assert problems(DOCUMENTS[name]) == []
+    (plan,) = source(DOCUMENTS[name]).plans
+    assert plan.total_pods == SIZES[name]
+    lws = [each for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    assert len(lws) == SIZES[name]
+
+
+def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
+    """Two prefill and two decode replicas of one pod each (`1 + workerReplicas`)."""
+    (plan,) = source(DOCUMENTS["kthena-model-serving-sample"]).plans
+    (gang,) = (each for each in render(plan) if each["kind"] == "PodGroup")
+    assert gang["metadata"]["name"] == "sample-0"
+    assert gang["spec"]["minMember"] == 4
+
+
+def test_a_deployment_that_leaves_the_ratio_to_a_guess_is_refused() -> None:
+    guess = copy.deepcopy(DOCUMENTS["modelplane-model-deployment-disaggregated"])
+    del guess["spec"]["prefill"]["workers"]["count"], guess["spec"]["routing"]
+    assert [each.split(": ")[1] for each in problems(guess, lossy=True)] == [
+        "prefill.workers.count",
+        "routing",
+    ]
+
+
+def objects(document: Manifest) -> dict[str, dict[str, Any]]:
+    (plan,) = source(document).plans
+    return {each["kind"]: each for each in render(plan)}
+
+
+@pytest.mark.parametrize("name", ["managed gateway", "managed route", "referenced gateway"])
+def test_gateways_and_routes_are_rendered(name: str) -> None:
+    made = objects(complete(PAGE[name]))
+    assert made["InferencePool"]["spec"]["targetPorts"] == [{"number": 8000}]
+    if name == "managed gateway":
+        # The page's object, but for its name.
+        assert made["Gateway"]["spec"] == {
+            "gatewayClassName": "eg",
+            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        }
+    if name == "referenced gateway":
+        (parent,) = made["HTTPRoute"]["spec"]["parentRefs"]
+        assert (parent["name"], parent["namespace"]) == ("my-custom-gateway", "istio-system")
+    if name == "managed route":
+        (backend,) = made["HTTPRoute"]["spec"]["rules"][0]["backendRefs"]
+        assert (backend["kind"], backend["name"]) == ("InferencePool", "llama-3-8b-pool")
+
+
+def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
+    (role,) = spec(complete(PAGE["transfer"]))["roles"]
+    assert role["template"]["spec"]["containers"][0]["args"] == [
+        "--kv_transfer_config",
+        '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+    ]
+
+
+def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
+    document = complete(PAGE["events"])
+    (told,) = problems(document)
+    assert told.startswith("f: template.containers[0].env[0].value: names POD_IP, which the ")
+    (role,) = spec(acceptable()["events"])["roles"]
+    flag, value = role["template"]["spec"]["containers"][0]["args"]
+    assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
+
+
+def test_the_example_of_several_nodes_is_refused_with_its_arithmetic() -> None:
+    told = problems(complete(PAGE["several nodes"]))
+    assert any("tensor 4 x dataLocal 4 = 16" in each for each in told), told
+    assert any("tensor 4 x dataLocal 8 = 32" in each for each in told), told
+
+
+def test_what_users_edit_of_kserves_is_read_and_rendered() -> None:
+    document = edited()
+    assert problems(document) == []
+    (rule,) = objects(document)["HTTPRoute"]["spec"]["rules"]
+    assert [each["name"] for each in rule["backendRefs"]] == ["llama-3-8b-pool"]
+
+
+@pytest.mark.parametrize("name", acceptable())
+def test_all_others_are_read_as_they_are(name: str) -> None:
+    assert problems(acceptable()[name]) == []

@@ -1,0 +1,181 @@
+"""Several files, and the files of a folder, are read as one input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import yaml
+from told import without_rules
+
+from fusioninfer_pulumi import InvalidServiceError, load
+from fusioninfer_pulumi.cli.main import main
+from importers.tests import modelplane_samples
+from importers.tests.kserve_samples import config, llm, pod
+from importers.tests.kthena_samples import route, rule, server, serving
+
+Manifest = dict[str, Any]
+Run = Callable[..., tuple[int, str, list[str]]]
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+INVENTORY = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "NodePoolInventory",
+             "spec": {"pools": []}}  # fmt: skip
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def told(*arguments: str) -> tuple[int, str, list[str]]:
+        status = main(list(arguments))
+        captured = capsys.readouterr()
+        return status, captured.out, without_rules(captured.err).splitlines()
+
+    return told
+
+
+def write(path: str, *documents: Any) -> str:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return path
+
+
+SETS: dict[str, list[Manifest]] = {
+    "Kthena": [serving(), server(), route(rule("srv"))],
+    "Modelplane": [modelplane_samples.cached("--served-model-name=m"), modelplane_samples.cache()],
+    "KServe": [llm(baseRefs=[{"name": "base"}], template=None), config(template=pod())],
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", SETS)
+def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
+    write("one.yaml", *SETS[name])
+    files = [write(f"set/{index}.yaml", each) for index, each in enumerate(reversed(SETS[name]))]
+    for command in ("render", "convert"):
+        status, wanted, _ = run(command, "one.yaml")
+        assert status == 0
+        for sources in (["set"], files, reversed(files)):
+            assert run(command, *sources)[:2] == (0, wanted)
+    assert run("check", "set")[0] == 0
+    assert run("check", *files)[0] == 0
+    assert run("diff", "one.yaml", "set")[:2] == (0, "")
+    wanted_args = load("one.yaml")
+    assert load("set") == load(Path("set")) == load(files) == wanted_args
+
+
+def test_findings_name_the_file_of_the_folder(run: Run) -> None:
+    write("set/a.yaml", modelplane_samples.cached("--served-model-name=m"))
+    write("set/b.yaml", samples.service(), modelplane_samples.cache(sizeGiB=0))
+    told = "set/b.yaml: huggingFace.sizeGiB: must be at least 1, got 0"
+    for command in ("render", "check", "plan", "convert"):
+        assert run(command, "set") == (2, "", [told])
+    with pytest.raises(InvalidServiceError, match=r"set/b.yaml#2: huggingFace.sizeGiB"):
+        load("set")
+
+
+def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
+    write("one.yaml", samples.service())
+    write("set/a.yml", samples.service(), NAMESPACE)
+    write("set/values.yaml", {"replicas": 2})
+    write("set/pools.json", INVENTORY)
+    write("set/deeper/b.yaml", {"kind": "nothing"})
+    Path("set/README.md").write_text("kind: [")
+    Path("set/empty.yaml").write_text("# nothing\n")
+    left = "is no service: left out; apply it beside the others"
+    told = [f"set/a.yml: warning: kind: Namespace {left}"]
+    assert run("render", "set") == (0, run("render", "one.yaml")[1], told)
+    assert run("check", "set", "--strict")[0] == 2
+    with pytest.warns(UserWarning, match="Namespace is no service"):
+        assert len(load("set")) == 1
+    # Named by itself, it is meant to be read.
+    assert run("check", "one.yaml", "set/pools.json")[0] == 2
+
+
+def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
+    cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
+    write("set/a.yaml", modelplane_samples.released())
+    write("set/b.yaml", cluster)
+    left = "is of Modelplane's platform, and says nothing about a service: left out"
+    told = f"set/b.yaml: warning: kind: InferenceCluster {left}"
+    assert run("check", "set")[0] == 0
+    assert told in run("check", "set")[2]
+    assert run("check", "set/a.yaml", "set/b.yaml")[0] == 2
+    write("set/b.yaml", {**cluster, "kind": "ModelEndpoints"})
+    assert run("check", "set")[2][-1].startswith("set/b.yaml: kind: must be one of ")
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ([{"a": 1}], ["set: holds no manifest of a service"]),
+        ([INVENTORY], ["set: holds no manifest of a service"]),
+        ([samples.service(), 3], ["set/a.yaml#2: must be a mapping, got 3"]),
+        (
+            [{"metadata": {}, "spec": {}}],
+            [
+                "set/a.yaml: apiVersion: is required, must be fusioninfer.io/v1alpha1",
+                "set/a.yaml: kind: is required, must be InferenceService",
+            ],
+        ),
+    ],
+)
+def test_a_folder_without_services_is_refused(run: Run, documents: Any, told: list[str]) -> None:
+    write("set/a.yaml", *documents)
+    status, out, said = run("render", "set")
+    assert (status, out, said[: len(told)]) == (2, "", told)
+    with pytest.raises(InvalidServiceError):
+        load("set")
+
+
+def test_a_folder_may_hold_files_that_cannot_be_read(run: Run) -> None:
+    write("set/a.yaml", samples.service())
+    Path("set/b.yaml").write_bytes(b"\xff\xfe")
+    Path("set/c.yaml").write_text("a: [1\n")
+    Path("set/d.yaml").symlink_to("nowhere")  # no file: left out, as kubectl does
+    status, _, said = run("check", "set")
+    assert status == 2
+    assert [each.split(": ")[:2] for each in said] == [
+        ["set/b.yaml", "not YAML"],
+        ["set/c.yaml", "not YAML"],
+    ]
+
+
+def test_files_of_several_stacks_are_checked_in_one_call(run: Run) -> None:
+    stacks = [write(f"{name}/s.yaml", samples.service()) for name in ("dev", "prod")]
+    assert run("check", *stacks)[0] == 0
+    assert run("check", "dev", "prod")[0] == 0
+    assert run("render", *stacks)[0] == 2
+    assert run("check", "dev", "dev")[0] == 0
+    assert run("render", "dev", "dev")[2][0] == "dev/s.yaml: is given twice"
+
+
+def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> None:
+    deployment = modelplane_samples.cached("--served-model-name=m")
+    write("dev/a.yaml", deployment, modelplane_samples.cache())
+    write("prod/a.yaml", deployment)
+    (told,) = run("check", "dev", "prod")[2]
+    assert told.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
+    # Where no two documents have one name, there is one stack.
+    write("prod/a.yaml", {**deployment, "metadata": {"name": "other"}})
+    assert run("check", "dev", "prod")[0] == 0
+
+
+def test_the_folder_of_a_project_is_one(run: Run) -> None:
+    write("set/a.yaml", samples.service())
+    write("set/Pulumi.yaml", {"name": "p", "runtime": "yaml"})
+    assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
+    (told,) = run("render", "set", "set/a.yaml")[2]
+    assert told.startswith("set: Pulumi.yaml: runtime")
+    # A program may read the manifests that stand beside it.
+    assert len(load("set")) == 1
+
+
+def test_folders_of_rendered_objects_are_compared(run: Run) -> None:
+    write("new.yaml", samples.service())
+    Path("old").mkdir()
+    Path("old/all.yaml").write_text(run("render", "new.yaml")[1])
+    assert run("diff", "old", "new.yaml")[:2] == (0, "")

@@ -1,0 +1,330 @@
+"""What KServe's presets add to pods, and what their shell makes of arguments."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from samples import rendered
+
+from importers.tests.kserve_samples import (
+    LIVENESS,
+    PRESET,
+    Manifest,
+    config,
+    container,
+    llm,
+    pod,
+    volumes,
+)
+from importers.tests.reads import converted, problems, said, spec
+
+RANKS = {"data": 2, "dataLocal": 1}
+
+
+def template(*documents: Manifest, block: str = "template") -> Manifest:
+    """The first pod template of the one service."""
+    found: Manifest = spec(*documents)["roles"][0][block]["spec"]
+    return found
+
+
+def with_volumes(*listed: Any, **main: Any) -> Manifest:
+    return {**pod(**main), "volumes": list(listed)}
+
+
+def test_memory_to_share_may_be_made_larger() -> None:
+    larger = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
+    made = template(llm(template=with_volumes(larger)))
+    assert made["volumes"] == volumes("16Gi")
+    only_size = {"name": "dshm", "emptyDir": {"sizeLimit": "4Gi"}}
+    below = config("base", template={"volumes": [larger]})
+    above = llm(template=with_volumes(only_size), baseRefs=[{"name": "base"}])
+    assert template(below, above)["volumes"] == volumes("4Gi")
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "limit", "added"),
+    [(RANKS, "8Gi", ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]), ({"pipeline": 2}, "8Gi", None)],
+)
+def test_replicas_of_several_pods_have_more(
+    parallelism: Manifest, limit: str, added: list[str] | None
+) -> None:
+    document = llm(template=pod(), worker=pod(), parallelism=parallelism)
+    (role,) = spec(document)["roles"]
+    for block in ("leaderTemplate", "workerTemplate"):
+        assert role[block]["spec"]["volumes"] == volumes(limit)
+        assert container(role, block)["securityContext"]["capabilities"].get("add") == added
+    assert container(role, "leaderTemplate")["livenessProbe"] == LIVENESS
+    assert "livenessProbe" not in container(role, "workerTemplate")
+
+
+def test_what_the_user_mounts_there_holds() -> None:
+    own = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
+    claim = {"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}
+    env = [{"name": "HOME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    made = template(llm(template=with_volumes(claim, volumeMounts=own, env=env)))
+    (main,) = made["containers"]
+    assert main["volumeMounts"] == [*PRESET["volumeMounts"][:3], *own]
+    assert main["env"] == [PRESET["env"][1], *env]
+    assert made["volumes"] == [*volumes(), claim]
+
+
+def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
+    mounts = [{"name": "model-cache", "mountPath": "/cache"}]
+    assert problems(llm(template=pod(volumeMounts=mounts))) == []
+    claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
+    document = llm(template=with_volumes(claim))
+    assert template(document)["volumes"] == [*volumes()[:3], claim]
+    told = "f: info: template.volumes[0]: KServe's presets have an emptyDir of this name, and API "
+    assert any(each.startswith(told) for each in said(document))
+    (told,) = problems(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
+    assert told.startswith(
+        'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs"; it has '
+    )
+
+
+def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
+    offloading = {"cpu": "10Gi"}
+    document = llm(template=pod(image="vllm/vllm-openai:v0.22.0"), kvCacheOffloading=offloading)
+    assert template(document)["volumes"] == volumes(None)
+    small = {"name": "dshm", "emptyDir": {"sizeLimit": "2Gi"}}
+    document["spec"]["template"]["volumes"] = [small]
+    assert any("takes more of /dev/shm" in each for each in problems(document))
+
+
+@pytest.mark.parametrize(
+    ("main", "probes"),
+    [
+        ({"args": ["--port", "9000"]},
+         {"livenessProbe": {**LIVENESS, "httpGet": {"path": "/health", "port": 9000}}}),
+        ({"livenessProbe": {"failureThreshold": 3}},
+         {"livenessProbe": {**LIVENESS, "failureThreshold": 3}}),
+        ({"livenessProbe": {"exec": {"command": ["true"]}}},
+         {"livenessProbe": {**{k: v for k, v in LIVENESS.items() if k != "httpGet"},
+                            "exec": {"command": ["true"]}}}),
+        ({"readinessProbe": {"periodSeconds": 30}},
+         {"livenessProbe": LIVENESS,
+          "readinessProbe": {"httpGet": LIVENESS["httpGet"], "periodSeconds": 30,
+                             "timeoutSeconds": 1, "failureThreshold": 2}}),
+        ({"startupProbe": {"failureThreshold": 360}},
+         {"livenessProbe": LIVENESS,
+          "startupProbe": {"httpGet": LIVENESS["httpGet"], "periodSeconds": 10,
+                           "failureThreshold": 360}}),
+        ({"command": ["vllm", "serve"]}, {}),
+    ],
+)  # fmt: skip
+def test_probes_are_those_of_the_presets_where_the_user_leaves_them(
+    main: Manifest, probes: Manifest
+) -> None:
+    (made,) = template(llm(template=pod(**main)))["containers"]
+    assert {key: value for key, value in made.items() if key.endswith("Probe")} == probes
+
+
+def test_a_decode_pods_probe_follows_its_engine_behind_the_sidecar() -> None:
+    words = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": words}]
+    document = llm(
+        template=pod(env=env), prefill={"template": pod(env=env)}, router={"scheduler": {}}
+    )
+    ports = {
+        each["metadata"]["labels"]["fusioninfer.io/component-type"]: pods["containers"][0][
+            "livenessProbe"
+        ]["httpGet"]["port"]
+        for each in rendered(*converted(document))
+        if each["kind"] == "LeaderWorkerSet"
+        for pods in [each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]]
+    }
+    assert ports == {"prefiller": 8000, "decoder": 8001}
+
+
+INITIALIZER: Manifest = {
+    "name": "storage-initializer",
+    "image": "i",
+    "env": [{"name": "A", "value": "b"}],
+    "resources": {"limits": {"memory": "64Gi"}},
+}
+
+
+def initialized(*listed: Manifest, **more: Any) -> Manifest:
+    return llm(template={**pod(), "initContainers": list(listed)}, **more)
+
+
+def test_fields_of_the_storage_initializer_are_those_of_the_fetcher() -> None:
+    other = {"name": "mine", "image": "i"}
+    document = initialized(INITIALIZER, other)
+    made = spec(document)
+    wanted = {key: value for key, value in copy.deepcopy(INITIALIZER).items() if key != "name"}
+    wanted["resources"]["requests"] = {"cpu": "100m", "memory": "100Mi"}
+    assert made["model"]["fetcher"] == wanted
+    assert made["roles"][0]["template"]["spec"]["initContainers"] == [other]
+    (pods,) = [
+        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+    ]
+    (_, fetcher) = pods["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"]
+    assert {key: fetcher[key] for key in wanted} == wanted
+
+
+def test_the_pods_of_a_service_have_one_fetcher() -> None:
+    again = {"template": {**pod(), "initContainers": [INITIALIZER]}}
+    wired = initialized(INITIALIZER, prefill=again)
+    assert not any("initContainers" in each for each in problems(wired))
+    again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
+    assert (
+        "f: prefill.template.initContainers[0].image: cannot be carried over: one "
+        "storage-initializer serves all pods of a service; write the same in each"
+    ) in problems(initialized(INITIALIZER, prefill=again))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            {"volumeMounts": []},
+            "f: template.initContainers[0].volumeMounts: cannot be carried over",
+        ),
+        ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller always "),
+    ],
+)
+def test_other_fields_of_the_storage_initializer(more: Manifest, told: str) -> None:
+    document = initialized({**INITIALIZER, **more})
+    assert any(each.replace("f: error: ", "f: ").startswith(told) for each in said(document))
+
+
+def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
+    document = initialized(INITIALIZER, storageInitializer={"enabled": False})
+    (kept,) = template(document)["initContainers"]
+    assert kept == INITIALIZER
+
+
+@pytest.mark.parametrize("uri", ["pvc://claim/model", "oci://registry.example/model:1"])
+def test_beside_a_volume_or_an_image_only_adapters_are_fetched(uri: str) -> None:
+    only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
+    document = initialized(only_env, model={"uri": uri, "name": "m"})
+    assert "initContainers" not in template(document)
+    assert any("nothing is downloaded from volumes and images" in each for each in said(document))
+    adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
+    fetching = initialized(only_env, model=adapted)
+    assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
+
+
+POD_IP = {"name": "POD_IP", "value": "1"}
+
+
+def additional(value: str) -> Manifest:
+    return {"name": "VLLM_ADDITIONAL_ARGS", "value": value}
+
+
+@pytest.mark.parametrize(
+    ("given", "args"),
+    [
+        ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
+        ({"args": ["--a", "1"]}, "--a|1"),
+        # The presets hand args to a shell, which splits them and takes quotes away.
+        ({"args": ["--a 1", "--b='x y'"]}, "--a|1|--b=x y"),
+        (
+            {"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1"}], "args": ["--b"]},
+            "--a|1|--b",
+        ),
+        (
+            {
+                "env": [
+                    {"name": "POD_IP", "value": "1"},
+                    {"name": "VLLM_ADDITIONAL_ARGS", "value": "--topic 'kv@${POD_IP}@m'"},
+                ]
+            },
+            "--topic|kv@$(POD_IP)@m",
+        ),
+    ],
+)
+def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -> None:
+    (role,) = spec(llm(template=pod(**given)))["roles"]
+    assert container(role)["args"] == args.split("|")
+    names = [each["name"] for each in container(role).get("env", [])]
+    assert "VLLM_ADDITIONAL_ARGS" not in names
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--a", "$POD_IP"], ["--a", "$(POD_IP)"]),
+        (["--a", "x${POD_IP}y"], ["--a", "x$(POD_IP)y"]),
+        (["--a", "$(POD_IP)"], ["--a", "$(POD_IP)"]),
+        (['--a "$(POD_IP)-$POD_IP"'], ["--a", "$(POD_IP)-$(POD_IP)"]),
+        # What a shell leaves as it is.
+        (["--a", "^b$"], ["--a", "^b$"]),
+        ([r"--a \$POD_IP"], ["--a", "$POD_IP"]),
+        ([r'--a "\$POD_IP"'], ["--a", "$POD_IP"]),
+        (["--a '`b`'"], ["--a", "`b`"]),
+    ],
+)
+def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[str]) -> None:
+    (role,) = spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
+    assert container(role)["args"] == words
+
+
+PROGRAM = "runs a program to find its words; write what it becomes"
+
+
+@pytest.mark.parametrize(
+    ("args", "at", "why"),
+    [
+        (["--a", "$HOST"], "args[1]", "names HOST, which the container's env does not define"),
+        (["--a", "${HOST}"], "args[1]", "names HOST, which the container's env does not define"),
+        (["--a", "$(hostname)"], "args[1]", PROGRAM),
+        (["--a", "`hostname`"], "args[1]", PROGRAM),
+        (['--a "$(hostname)"'], "args", PROGRAM),
+        (["--a", "${POD_IP:-b}"], "args[1]",
+         "holds ${POD_IP:-b}, which only a shell in the pod could tell; write what it becomes"),
+        (["--a", "$$"], "args[1]",
+         "holds $$, which only a shell in the pod could tell; write what it becomes"),
+    ],
+)  # fmt: skip
+def test_what_only_a_shell_could_tell_is_refused_in_arguments(
+    args: list[str], at: str, why: str
+) -> None:
+    document = llm(template=pod(args=args, env=[POD_IP]))
+    assert problems(document) == [f"f: template.containers[0].{at}: {why}"]
+
+
+def test_the_kubelet_knows_variables_in_their_order() -> None:
+    env = [POD_IP, additional("--a $(POD_IP)")]
+    (role,) = spec(llm(template=pod(env=env)))["roles"]
+    assert container(role)["args"] == ["--a", "$(POD_IP)"]
+    # Later ones are left to the shell, which would run a program of that name.
+    assert problems(llm(template=pod(env=env[::-1]))) == [
+        f"f: template.containers[0].env[0].value: {PROGRAM}"
+    ]
+    document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
+    assert any("its variables are expanded by the kubelet" in each for each in said(document))
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
+        ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
+        ("--a 'b", "cannot be read by a shell: No closing quotation"),
+    ],
+)
+def test_arguments_that_only_a_shell_in_the_pod_knows_are_refused(value: str, why: str) -> None:
+    env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
+    assert problems(llm(template=pod(env=env))) == [
+        f"f: template.containers[0].env[0].value: {why}"
+    ]
+
+
+def test_engines_without_a_transfer_compute_prompts_again() -> None:
+    document = llm(prefill={"template": pod()})
+    prefill, decode = spec(document)["roles"]
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
+    for place in ("prefill", "spec"):
+        assert any(
+            f"f: warning: {place}: " in each and "decode computes every prompt again" in each
+            for each in said(document)
+        )
+    (lws, _) = [
+        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+    ]
+    (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    assert not any("kv-transfer" in each for each in main.get("args", ()))

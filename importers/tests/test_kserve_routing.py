@@ -1,0 +1,299 @@
+"""KServe's routers: routes, Gateways, schedulers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import rendered
+
+from importers.tests.kserve_samples import ROUTER, Manifest, config, llm
+from importers.tests.reads import converted, problems, said, spec, warned
+
+
+def router(*documents: Manifest) -> Manifest:
+    (found,) = (each for each in spec(*documents)["roles"] if each["componentType"] == "router")
+    return dict(found)
+
+
+def test_a_managed_route_has_kserves_paths() -> None:
+    made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
+    assert made["gateway"] == {}
+    first, *_, last = made["httproute"]["rules"]
+    assert first["matches"] == [
+        {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
+    ]
+    assert first["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/v1/completions"
+    assert last["matches"][0]["path"]["value"] == "/team/llm"
+
+
+def test_references_to_gateways_and_a_route_of_its_own() -> None:
+    refs = [{"name": "my-custom-gateway", "namespace": "istio-system"}]
+    own = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
+    made = router(
+        llm(router={**ROUTER, "route": {"http": {"spec": own}}, "gateway": {"refs": refs}})
+    )
+    assert (made["gateway"], made["httproute"]) == ({"refs": refs}, own)
+
+
+def test_references_to_routes() -> None:
+    document = llm(router={"route": {"http": {"refs": [{"name": "r"}]}}, "scheduler": {}})
+    made = router(document)
+    assert made["httproute"] == {"refs": [{"name": "r"}]}
+    assert "gateway" not in made
+    (told,) = (each for each in warned(document) if "router.route.http.refs: " in each)
+    assert told.endswith("until the route's backendRefs name InferencePool llm-pool")
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"baseRefs": [{"name": "b", "namespace": "n"}]}, "baseRefs[0].namespace"),
+        (
+            {"router": {"route": {"http": {"refs": [{"name": "r", "namespace": "n"}]}}}},
+            "router.route.http.refs[0].namespace",
+        ),
+        (
+            {"router": {"route": {"http": {"refs": [{"name": "r", "sectionName": "s"}]}}}},
+            "router.route.http.refs[0].sectionName",
+        ),
+    ],
+)
+def test_references_have_the_fields_of_kserves_types(more: Manifest, field: str) -> None:
+    assert f"f: {field}: unknown key" in "\n".join(problems(llm(**more)))
+
+
+POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llm-pool"}
+
+
+LONG = "a-service-with-a-name-that-is-very-very-long"
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({"group": "inference.networking.k8s.io", "kind": "InferencePool",
+          "name": "llm-inference-pool", "port": 8000, "weight": 1}, {**POOL, "weight": 1}),
+        ({"group": "inference.networking.x-k8s.io", "kind": "InferencePool",
+          "name": "llm-inference-pool"}, POOL),
+        ({"kind": "Service", "name": "llm-kserve-workload-svc", "port": 8000}, POOL),
+        ({"name": "llm-kserve-workload-svc", "namespace": "default"},
+         {**POOL, "namespace": "default"}),
+        # Knative's ChildName, which shortens long names.
+        ({"name": "a-service-w9f7f1f624e76589e570cba3f85ed4928-kserve-workload-svc"},
+         {**POOL, "name": f"{LONG}-pool"}),
+        ({"kind": "InferencePool", "name": "other-inference-pool"}, {**POOL, "name": "other-pool"}),
+    ],
+)  # fmt: skip
+def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manifest) -> None:
+    mirrored = {key: value for key, value in given.items() if key != "weight"}
+    mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}
+    own = {"rules": [{"backendRefs": [given], "filters": [mirror]}]}
+    name = LONG if LONG in ours["name"] else "llm"
+    document = llm(name, router={**ROUTER, "route": {"http": {"spec": own}}})
+    documents = (document, llm("other", router=ROUTER))
+    (made, _) = converted(*documents)
+    (rule,) = made["spec"]["roles"][-1]["httproute"]["rules"]
+    assert rule["backendRefs"] == [ours]
+    pool = {key: value for key, value in ours.items() if key != "weight"}
+    assert rule["filters"][0]["requestMirror"]["backendRef"] == pool
+    told = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
+    assert any(each.startswith(told) for each in said(*documents))
+    assert not any("is made of this input" in each for each in warned(*documents))
+
+
+def test_a_stream_through_a_route_of_its_own_has_no_time_limit() -> None:
+    own = {"rules": [{"backendRefs": [{"kind": "InferencePool", "name": "llm-inference-pool"}]}]}
+    (rule,) = [
+        rule
+        for each in rendered(*converted(llm(router={**ROUTER, "route": {"http": {"spec": own}}})))
+        if each["kind"] == "HTTPRoute"
+        for rule in each["spec"]["rules"]
+    ]
+    assert (rule["backendRefs"], rule["timeouts"]) == ([POOL], {"request": "0s"})
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        {"kind": "InferencePool", "name": "elsewhere-inference-pool"},
+        {"name": "guard", "port": 80},
+        {"kind": "InferencePool", "name": "llm-inference-pool", "namespace": "other"},
+        # Without a router no pool is made for it.
+        {"kind": "InferencePool", "name": "bare-inference-pool"},
+    ],
+)
+def test_backends_that_nobody_makes_are_warned_of(ref: Manifest) -> None:
+    own = {"rules": [{"backendRefs": [ref]}]}
+    documents = (llm(router={**ROUTER, "route": {"http": {"spec": own}}}), llm("bare"))
+    assert (
+        f"f: warning: router.route.http.spec.rules[0].backendRefs[0].name: no "
+        f"{ref.get('kind', 'Service')} {ref['name']} is made of this input: requests fail unless "
+        "it is there already"
+    ) in warned(*documents)
+
+
+def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:
+    made = router(llm(router={"route": {}, "scheduler": {}}))
+    assert made["gateway"] == {"refs": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]}
+
+
+@pytest.mark.parametrize("form", ["mapping", "text"])
+def test_the_pickers_own_configuration(form: str) -> None:
+    plugins = {"plugins": [{"type": "queue-scorer"}]}
+    given: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
+    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": given}, "replicas": 2}}))
+    assert made["endpointPickerConfig"] == "plugins:\n- type: queue-scorer\n"
+    assert made["endpointPicker"]["replicas"] == 2
+    assert "scorers" not in made
+
+
+def test_the_pickers_pods() -> None:
+    template = {
+        "nodeSelector": {"a": "b"},
+        "containers": [
+            {"name": "main", "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
+             "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}},
+        ],
+    }  # fmt: skip
+    made = router(llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}}))
+    assert made["endpointPicker"] == {
+        "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
+        "resources": {"limits": {"cpu": "1"}},
+        "template": {
+            "metadata": {"labels": {"x": "y"}},
+            "spec": {
+                "nodeSelector": {"a": "b"},
+                "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}],
+            },
+        },
+    }
+
+
+def test_flags_of_kserves_presets_follow_from_the_service() -> None:
+    given = ["--pool-name", "llm-inference-pool", "--grpc-port=9002", "--v", "4",
+             "--cert-path", "/var/run/kserve/tls"]  # fmt: skip
+    main = {"name": "main", "args": given}
+    document = llm(router={"route": {}, "scheduler": {"template": {"containers": [main]}}})
+    assert router(document)["endpointPicker"]["args"] == ["--v", "4"]
+    told = [each for each in said(document) if "picker-flag" in each or "left out" in each]
+    assert [each.split(": ")[2] for each in told] == [
+        f"router.scheduler.template.containers[0].args[{index}]" for index in (0, 2, 5)
+    ]
+
+
+def test_a_configuration_among_the_flags_is_the_pickers() -> None:
+    main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
+    scheduler: Manifest = {"template": {"containers": [main]}}
+    made = router(llm(router={"route": {}, "scheduler": scheduler}))
+    assert made["endpointPickerConfig"] == TEXT
+    assert made["endpointPicker"]["args"] == ["--v=4"]
+    other = "plugins: []\n"
+    both = {**scheduler, "config": {"inline": other}}
+    assert router(llm(router={"route": {}, "scheduler": both}))["endpointPickerConfig"] == other
+
+
+TEXT = "plugins:\n- type: queue-scorer\n"
+
+
+def config_map(name: str = "picker", metadata: Any = None, **data: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **(metadata or {})},
+            "data": data}  # fmt: skip
+
+
+def referring(**reference: Any) -> Manifest:
+    given = {"name": "picker", **reference}
+    return llm(router={"route": {}, "scheduler": {"config": {"ref": given}}})
+
+
+@pytest.mark.parametrize(
+    ("reference", "data"),
+    [({}, {"epp": TEXT}), ({"key": "mine.yaml"}, {"mine.yaml": TEXT}),
+     ({"key": "epp", "optional": False}, {"epp": TEXT})],
+)  # fmt: skip
+def test_a_config_map_of_the_input_is_read(reference: Manifest, data: dict[str, str]) -> None:
+    made = router(referring(**reference), config_map(**data))
+    assert made["endpointPickerConfig"] == TEXT
+    assert "scorers" not in made
+
+
+def test_a_config_may_refer_to_it_too() -> None:
+    base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
+    document = llm(router={"route": {}, "scheduler": {}}, baseRefs=[{"name": "base"}])
+    assert router(config_map(epp=TEXT), base, document)["endpointPickerConfig"] == TEXT
+
+
+def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
+    shared = config_map("config-scheduler-x", metadata={"namespace": "kserve"}, epp=TEXT)
+    document = referring(name="config-scheduler-x")
+    assert router(document, shared)["endpointPickerConfig"] == TEXT
+    own = config_map("config-scheduler-x", epp="plugins: []\n")
+    assert router(document, shared, own)["endpointPickerConfig"] == "plugins: []\n"
+    # A config of that namespace names one of the service's.
+    base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
+    base["metadata"]["namespace"] = "kserve"
+    document = llm(router={"route": {}, "scheduler": {}}, baseRefs=[{"name": "base"}])
+    assert router(config_map(epp=TEXT), base, document)["endpointPickerConfig"] == TEXT
+
+
+def test_unused_keys_of_a_config_map_are_reported() -> None:
+    labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
+    told = [each for each in said(referring(), labelled) if each.startswith("f#2: info")]
+    assert told == [
+        f"f#2: info: {field}: is not what the scheduler's config.ref names; left out"
+        for field in ("metadata.labels.a", "data.other")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documents", "why"),
+    [
+        ([referring()],
+         "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker of "),
+        ([referring(), config_map(metadata={"namespace": "other"}, epp=TEXT)],
+         "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker"),
+        ([referring(), config_map(metadata={"namespace": "kserve"}, epp=TEXT)],
+         "f: router.scheduler.config.ref: cannot be carried over: the ConfigMap picker"),
+        ([referring(key="a"), config_map(epp=TEXT)],
+         "f: router.scheduler.config.ref: the ConfigMap picker has no text by the key a"),
+        # A ConfigMap that nobody names is an object like any other.
+        ([referring(), config_map(epp=TEXT), config_map("else", epp=TEXT)], "f#3: kind: ConfigMap"),
+    ],
+)  # fmt: skip
+def test_a_config_map_that_is_not_there_is_asked_for(documents: list[Manifest], why: str) -> None:
+    assert any(each.startswith(why) for each in problems(*documents)), problems(*documents)
+
+
+def test_findings_about_a_configuration_name_the_config_map() -> None:
+    wrong = config_map(epp="plugins: [")
+    assert any(each.startswith("f#2: data.epp: ") for each in problems(referring(), wrong))
+
+
+def test_flags_beside_the_presets_own_are_copied() -> None:
+    def with_main(**main: Any) -> Manifest:
+        template = {"containers": [{"name": "main", **main}]}
+        return llm(router={"route": {}, "scheduler": {"template": template}})
+
+    made = router(with_main(args=["--drain-timeout", "30s"]))
+    assert made["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
+    assert any(
+        each.startswith("f: router.scheduler.template.containers[0].args")
+        for each in problems(with_main(args=["--pool-name", "mine"]))
+    )
+    (lost,) = [
+        each for each in warned(with_main(command=["/app/epp"]), lossy=True) if "command" in each
+    ]
+    assert "cannot be carried over: the picker's own is used" in lost
+
+
+def test_without_a_scheduler_there_is_a_picker_all_the_same() -> None:
+    document = llm(router={"route": {}})
+    made = router(document)
+    assert list(made["endpointPicker"]) == ["image"]
+    assert "scorers" not in made
+    assert any(
+        each.startswith(
+            "f: info: router: no scheduler: a route of ours leads to an endpoint picker"
+        )
+        for each in said(document)
+    )

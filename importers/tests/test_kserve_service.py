@@ -1,0 +1,503 @@
+"""KServe's LLMInferenceServices become services: model, workloads, configs, offloading, devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_importers.kserve.container import IMAGE
+from importers.tests.kserve_samples import (
+    LIVENESS,
+    PRESET,
+    ROUTER,
+    URI,
+    Manifest,
+    config,
+    container,
+    llm,
+    pod,
+    volumes,
+)
+from importers.tests.reads import problems, said, source, spec, warned
+
+NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+
+
+ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
+
+
+DRA = "serving.kserve.io/exp-dra-"
+
+
+def test_a_service_of_one_workload() -> None:
+    made = spec(llm(replicas=3))
+    assert made["model"] == {"uri": URI, "name": "llm", "fetch": "InitContainer"}
+    (role,) = made["roles"]
+    assert (role["name"], role["componentType"], role["replicas"]) == ("main", "worker", 3)
+    assert container(role) == {
+        "name": "main",
+        "image": IMAGE,
+        "command": ["vllm", "serve"],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        **PRESET,
+        "livenessProbe": LIVENESS,
+    }
+    assert role["template"]["spec"]["volumes"] == volumes()
+
+
+@pytest.mark.parametrize(
+    ("uri", "enabled", "fetch"),
+    [
+        (URI, False, "Engine"),
+        (URI, True, "InitContainer"),
+        ("pvc://claim/path", False, None),
+        ("oci://registry.example.com/model:1", True, None),
+    ],
+)
+def test_who_downloads_the_model(uri: str, enabled: bool, fetch: str | None) -> None:
+    made = spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
+    assert made["model"].get("fetch") == fetch
+
+
+def test_a_prefill_block_makes_the_main_workload_decode() -> None:
+    env = {"env": [ADDED]}
+    document = llm(
+        replicas=1,
+        template=pod(**env),
+        prefill={"replicas": 2, "template": pod(**env)},
+        router=ROUTER,
+    )
+    roles = spec(document)["roles"]
+    assert [(each["name"], each["componentType"]) for each in roles] == [
+        ("prefill", "prefiller"),
+        ("decode", "decoder"),
+        ("router", "router"),
+    ]
+    assert [each.get("replicas") for each in roles] == [2, 1, None]
+
+
+def test_a_command_of_its_own_is_kept_whole() -> None:
+    own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
+    (role,) = spec(llm(template=pod(**own)))["roles"]
+    env = [*PRESET["env"], ADDED]
+    assert container(role) == {
+        "name": "main",
+        **PRESET,
+        **own,
+        **pod()["containers"][0],
+        "env": env,
+    }
+    assert "startup" not in role
+
+
+def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
+    probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}, "periodSeconds": 30}
+    document = llm(template=pod(livenessProbe=probe))
+    (role,) = spec(document)["roles"]
+    assert container(role)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    assert any("livenessProbe.httpGet.scheme" in each for each in said(document))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "launcher", "nodes"),
+    [
+        ({"data": 16, "dataLocal": 8, "tensor": 1, "expert": True}, "data-parallel", 2),
+        ({"pipeline": 2, "tensor": 8}, "multiprocessing", 2),
+    ],
+)
+def test_a_worker_block_makes_replicas_of_several_pods(
+    parallelism: Manifest, launcher: str, nodes: int
+) -> None:
+    (role,) = spec(llm(template=pod(8), worker=pod(8), parallelism=parallelism))["roles"]
+    assert role["multinode"] == {"nodeCount": nodes, "launcher": launcher}
+    assert role["parallelism"] == parallelism
+    assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (
+            {"worker": pod()},
+            ("worker: when worker is specified, parallelism must be configured for either data "
+            "parallelism or pipeline parallelism"),
+        ),
+        (
+            {"worker": pod(), "parallelism": {"pipeline": 2, "data": 2, "dataLocal": 1}},
+            "parallelism: cannot set both pipeline and data parallelism (data or dataLocal)",
+        ),
+        (
+            {"worker": pod(), "parallelism": {"data": 2}},
+            "parallelism: dataLocal must be set when data is set",
+        ),
+        (
+            {"parallelism": {"pipeline": 2}},
+            "parallelism: a replica has 2 pods, but there is no worker to say what the others run",
+        ),
+        (
+            {"template": {"containers": [{"name": "x"}]}},
+            "template.containers: has no container main, the one that KServe's presets configure",
+        ),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused(more: Manifest, why: str) -> None:
+    assert f"f: {why}" in problems(llm(**more))
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"scaling": {"maxReplicas": 3}}, "scaling"),
+        (
+            {"model": {"uri": "s3://b/k"}, "storageInitializer": {"enabled": False}},
+            "storageInitializer.enabled",
+        ),
+        ({"tracing": {"sampler": "always_on"}}, "tracing"),
+        (
+            {"tracing": {"exporterEndpoint": "http://o:1", "sampler": "always_on"}},
+            "tracing.sampler",
+        ),
+        ({"scaling": {"maxReplicas": 3, "keda": {"triggers": [{"type": "cron"}]}}}, "scaling"),
+        ({"router": {"ingress": {}}}, "router.ingress"),
+        ({"router": {"route": {"group": "g", "weight": 1}}}, "router.route.group"),
+        ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
+        ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
+        ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
+          "template": pod(None)},
+         f"metadata.annotations[{DRA}container-name]"),
+        ({"template": pod(env=[{"name": "A", "value": "{{ ChildName .ObjectMeta.Name `-x` }}"}])},
+         "template.containers[0].env[0].value"),
+    ],
+)  # fmt: skip
+def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -> None:
+    refused = f"f: {field}: cannot be carried over:"
+    assert any(each.startswith(refused) for each in problems(llm(**more)))
+    assert problems(llm(**more), lossy=True) == []
+    told = f"f: warning: {field}: cannot be carried over:"
+    assert any(each.startswith(told) for each in warned(llm(**more), lossy=True))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rollout", "layout"),
+    [
+        ({"maxUnavailable": 2}, {"maxUnavailable": 2}, None),
+        ({"maxUnavailable": "25%", "maxSurge": 0}, {"maxUnavailable": "25%", "maxSurge": 0}, None),
+        ({"maxUnavailable": "0%", "maxSurge": 1}, {"maxUnavailable": 0, "maxSurge": 1}, "PerRole"),
+    ],
+)
+def test_the_pace_of_updates(strategy: Manifest, rollout: Manifest, layout: str | None) -> None:
+    made = spec(llm(replicas=4, rolloutStrategy=strategy))
+    assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
+
+
+TRIGGER = {
+    "type": "prometheus",
+    "metadata": {
+        "serverAddress": "http://prometheus:9090",
+        "query": "sum(waiting)",
+        "threshold": "5",
+    },
+}
+
+
+def test_scaling_by_prometheus() -> None:
+    made = spec(llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}}))
+    assert made["layout"] == "PerRole"
+    assert made["roles"][0]["autoscaling"] == {
+        "engine": "KEDA",
+        "minReplicas": 2,
+        "maxReplicas": 4,
+        "prometheus": "http://prometheus:9090",
+        "metrics": [{"query": "sum(waiting)", "target": "5"}],
+    }
+
+
+def test_tracing() -> None:
+    given = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
+             "samplerArg": "0.25", "exporter": "otlp"}  # fmt: skip
+    assert spec(llm(tracing=given))["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
+
+
+def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
+    probe = {"httpGet": {"path": "/health", "port": 8000}}
+    assert spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in spec(llm(template=pod(startupProbe=probe)))["roles"][0]
+
+
+def test_devices_by_annotations() -> None:
+    given = {
+        f"{DRA}device-class": "gpu.nvidia.com",
+        f"{DRA}device-count": "2",
+        f"{DRA}container-name": "main",
+        f"{DRA}cel-selector": "device.attributes['a']['b'] == 'c'\n\ndevice.driver == 'd'\n",
+    }
+    metadata = {"annotations": given}
+    one = pod(None, env=[ADDED])
+    document = llm(metadata=metadata, template=one, prefill={"template": one}, router=ROUTER)
+    claims = [each.get("resourceClaims") for each in spec(document)["roles"]]
+    claim = {
+        "name": "managed-device",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 2,
+        "selectors": ["device.attributes['a']['b'] == 'c'", "device.driver == 'd'"],
+    }
+    assert claims == [[claim], [claim], None]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"device-count": "2"}, "device-count"),
+     ({"device-class": "c", "device-count": "two"}, "device-count")],
+)  # fmt: skip
+def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
+    metadata = {"annotations": {f"{DRA}{key}": value for key, value in given.items()}}
+    told = problems(llm(metadata=metadata, template=pod(None)))
+    assert told[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
+
+
+def test_a_stopped_service_is_parked() -> None:
+    made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
+    assert [each["replicas"] for each in made["roles"]] == [0]
+
+
+def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
+    document = llm(
+        metadata={"annotations": {"serving.kserve.io/stop": "True"}},
+        scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}},
+        router=ROUTER,
+    )
+    made = spec(document)
+    main, router = made["roles"]
+    assert (main["replicas"], "autoscaling" in main, "replicas" in router) == (0, False, False)
+    assert made["layout"] == "PerRole"
+    told = "scaling: left out while the service is stopped: a parked role has no scaler"
+    assert f"f: info: {told}" in said(document)
+
+
+def test_a_workloads_metadata_is_that_of_its_pods() -> None:
+    (role,) = spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
+    assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}
+
+
+def test_configs_are_merged_below_the_service() -> None:
+    below = config(
+        "gpu",
+        model={"uri": "hf://a/b"},
+        replicas=4,
+        template={
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [
+                {"name": "main", "image": "below", "env": [{"name": "A", "value": "1"}]},
+                {"name": "beside", "image": "b"},
+            ],
+        },
+    )
+    between = config("more", template={"containers": [{"name": "main", "env": [
+        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
+    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
+    made = spec(below, between, own)
+    (role,) = made["roles"]
+    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
+    assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
+    assert container(role)["image"] == "below"
+    env = [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
+    assert container(role)["env"] == [*PRESET["env"], *env]
+    assert container(role)["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+
+
+def test_a_configs_templates_name_fields_of_the_service() -> None:
+    word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
+    below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
+        "scheduler": {"replicas": 2}})  # fmt: skip
+    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
+              model={"uri": URI, "name": "m"})  # fmt: skip
+    role, route = spec(below, own)["roles"]
+    assert "--x=m/default/llm" in container(role)["args"]
+    assert route["endpointPicker"]["replicas"] == 2
+
+
+def test_findings_about_a_merged_value_name_its_document() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "two"}}
+    below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
+    own = llm(baseRefs=[{"name": "base"}], template=None)
+    (told,) = problems(below, own)
+    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
+
+
+def test_a_config_that_nobody_names_and_kserves_own() -> None:
+    documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
+    assert problems(*documents) == []
+    told = "no LLMInferenceService of this input is based on it; left out"
+    assert warned(*documents) == [f"f: warning: {told}"]
+
+
+def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
+    below = config("base", replicas=4, model={"uri": "hf://a/b"})
+    (document,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
+    told = [str(finding) for _, finding in document.findings]
+    assert "info: replicas: llm says otherwise, which holds" in told
+    assert "info: model.uri: llm says otherwise, which holds" in told
+
+
+def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
+    shared = config("gpu", replicas=4)
+    shared["metadata"]["namespace"] = "kserve"
+    own = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
+    assert spec(shared, own)["roles"][0]["replicas"] == 4
+    nearer = config("gpu", replicas=2)
+    nearer["metadata"]["namespace"] = "team"
+    assert spec(shared, nearer, own)["roles"][0]["replicas"] == 2
+    elsewhere = config("gpu")
+    elsewhere["metadata"]["namespace"] = "other"
+    (told,) = problems(elsewhere, own)
+    assert "is not in this input, nor one of kserve" in told
+
+
+def spread(key: str, skew: int) -> Manifest:
+    return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("field", "below", "above", "merged"),
+    [
+        (
+            "topologySpreadConstraints",
+            [spread("zone", 1), spread("host", 1)],
+            [spread("zone", 2), spread("rack", 1)],
+            [
+                spread("zone", 2),
+                spread("host", 1),
+                spread("rack", 1),
+            ],
+        ),
+        (
+            "resourceClaims",
+            [{"name": "nic", "resourceClaimName": "a"}],
+            [{"name": "disk", "resourceClaimName": "b"}],
+            [
+                {"name": "nic", "resourceClaimName": "a"},
+                {"name": "disk", "resourceClaimName": "b"},
+            ],
+        ),
+        ("schedulingGates", [{"name": "a"}], [{"name": "b"}], [{"name": "a"}, {"name": "b"}]),
+        ("tolerations", [{"key": "a"}], [{"key": "b"}], [{"key": "b"}]),
+    ],
+)
+def test_lists_are_merged_by_the_keys_of_kubernetes_types(
+    field: str, below: list[Manifest], above: list[Manifest], merged: list[Manifest]
+) -> None:
+    own = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
+    (role,) = spec(config("base", template={field: below}), own)["roles"]
+    assert role["template"]["spec"][field] == merged
+
+
+def test_items_of_one_key_become_one_and_are_reported() -> None:
+    own = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+    below = config(
+        "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}
+    )
+    documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=own))
+    (role,) = spec(*documents)["roles"]
+    assert container(role)["ports"] == [{"containerPort": 1}, own[1]]
+    told = "KServe merges it with a later item of the list, which holds"
+    at = "f#2: info: template.containers[0].ports[0]"
+    assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
+
+
+def test_two_sources_of_one_volume_are_refused() -> None:
+    below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
+    above = [{"name": "data", "hostPath": {"path": "/data"}}]
+    (told,) = problems(
+        below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
+    )
+    assert told == (
+        "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
+    )
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Gi"}}}
+
+
+TIERS = [
+    {"fileSystem": {"emptyDir": {"size": "100Gi"}}},
+    {"fileSystem": {"pvc": {"spec": CLAIM}}},
+    {"fileSystem": {"pvc": {"ref": {"name": "shared", "path": "kv"}}}},
+]
+
+
+FULL = {"cpu": "10Gi", "evictionPolicy": "arc", "secondary": TIERS}
+
+
+def test_every_tier_is_copied() -> None:
+    document = llm(kvCacheOffloading=FULL)
+    (role,) = spec(document)["roles"]
+    assert role["kvCacheOffloading"] == FULL
+
+
+def test_each_workload_has_its_own() -> None:
+    document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
+                   "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
+    # Without a connector between the two this is refused, for that reason alone.
+    assert not [each for each in problems(document) if "kvCacheOffloading" in each]
+    with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
+    made = {role["name"]: role.get("kvCacheOffloading") for role in spec(with_router)["roles"]}
+    assert made == {"main": {"cpu": "1Gi"}, "router": None}
+
+
+def test_quantities_may_be_numbers() -> None:
+    disk = {"fileSystem": {"emptyDir": {"size": 2048}}}
+    document = llm(kvCacheOffloading={"cpu": 1073741824, "secondary": [disk]})
+    (role,) = spec(document)["roles"]
+    assert role["kvCacheOffloading"] == {
+        "cpu": "1073741824", "secondary": [{"fileSystem": {"emptyDir": {"size": "2048"}}}],
+    }  # fmt: skip
+
+
+def test_a_config_may_set_it_as_well() -> None:
+    base = config("base", kvCacheOffloading={"cpu": "1Gi", "secondary": TIERS})
+    document = llm(kvCacheOffloading={"cpu": "2Gi"}, baseRefs=[{"name": "base"}])
+    (role,) = spec(base, document)["roles"]
+    assert role["kvCacheOffloading"] == {"cpu": "2Gi", "secondary": TIERS}
+
+
+def test_a_command_of_its_own_gets_the_arguments_too() -> None:
+    document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
+                   model={"uri": "hf://m/m"})  # fmt: skip
+    text = "f: info: kvCacheOffloading: KServe tells only its presets' command about it"
+    assert any(each.startswith(text) for each in said(document))
+    assert not any(each.startswith(text) for each in said(llm(kvCacheOffloading={"cpu": "1Gi"})))
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        # KServe's script leaves its own setting out beside one in the arguments, in silence.
+        ({"template": pod(args=["--kv-transfer-config", '\'{"kv_connector":"X"}\''])},
+         "f: kvCacheOffloading: the engine's arguments hold --kv-transfer-config (X) already"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{}]}},
+         "f: kvCacheOffloading.secondary[0]: needs either emptyDir"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{"fileSystem": {"pvc": {}}}]}},
+         "f: kvCacheOffloading.secondary[0].fileSystem.pvc: needs either spec"),
+        ({"kvCacheOffloading": {"secondary": TIERS}}, "f: kvCacheOffloading.cpu: is required"),
+        ({"kvCacheOffloading": {"cpu": "1Gi", "evictionPolicy": "fifo"}},
+         "f: kvCacheOffloading.evictionPolicy: must be one of lru, arc"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(more: Any, text: str) -> None:
+    found = problems(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
+    assert any(each.startswith(text) for each in found), found
+
+
+def test_criticality_is_a_field_of_v1alpha1() -> None:
+    adapters = [{"name": "a", "uri": "hf://a/b", "criticality": "Sheddable"}]
+    model = {"uri": URI, "criticality": "Critical", "lora": {"adapters": adapters}}
+    document = llm(model=model)
+    places = ("model.criticality", "model.lora.adapters[0].criticality")
+    assert problems(document) == [
+        f"f: {place}: is a field of v1alpha1 only; remove it" for place in places
+    ]
+    document["apiVersion"] = "serving.kserve.io/v1alpha1"
+    told = [each for each in said(document) if "criticality" in each]
+    assert [each.split(": ")[1:3] for each in told] == [["info", place] for place in places]

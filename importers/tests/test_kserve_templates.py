@@ -1,0 +1,124 @@
+"""Go templates in KServe's specs: what they become, and what is left out of them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
+from importers.tests.kserve_samples import ROUTER, URI, Manifest, container, llm, pod
+from importers.tests.reads import problems, said, spec
+
+SCOPE = Scope(
+    {"name": "svc", "namespace": "ns", "annotations": {}},
+    {"model": {"name": "m"}, "parallelism": {"data": 2, "dataRPCPort": 1}, "prefill": {}},
+    {"EnableTLS": False},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("{{ .Spec.Model.Name }}", "m"),
+        ("a/{{- .ObjectMeta.Name -}} b", "a/svcb"),
+        # KServe evaluates JSON, where a line break is two letters.
+        ("a\n {{- .Name }}", "a\nsvc"),
+        ('{"a":{"b":"{{ .ObjectMeta.Namespace }}"}}', '{"a":{"b":"ns"}}'),
+        ("{{ if .GlobalConfig.EnableTLS }}HTTPS{{else}}HTTP{{- end }}", "HTTP"),
+        ("{{ if .GlobalConfig.EnableTLS }}--ssl-certfile{{- end }}", ""),
+        ("{{ ChildName .ObjectMeta.Name `-x` }}", "svc-x"),
+        ('{{ ChildName .ObjectMeta.Name "-x" }}', "svc-x"),
+        ("{{ or .Spec.Parallelism.DataLocal 1 }}/{{ or .Spec.Parallelism.Data 1 }}", "1/2"),
+        ("{{ .Spec.Parallelism.DataRPCPort }}", "1"),
+        ("{{ if and .Spec.Worker .Spec.Worker.Containers }}a{{ else if eq .Name `svc` }}b{{ end }}",
+         "b"),
+        ("{{ if not (and .Spec.Model .Spec.Worker) }}a{{ end }}", "a"),
+        ("{{ if .Spec.Prefill }}a{{ end }}{{ if .Annotations }}b{{ end }}", "a"),
+        ("{{ kvTransferConfig .Spec.KVCacheOffloading }}", ""),
+        ("{{ shutdownTimeout .Spec.Template 15 }}", "40"),
+    ],
+)  # fmt: skip
+def test_templates_become_what_kserve_makes_of_them(text: str, made: str) -> None:
+    assert evaluate(text, SCOPE) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ .Spec.Worker.Containers }}", "{{ .Spec.Replicas }}", "{{ .Spec.Prefill }}", "{{ . }}",
+        "{{ .GlobalConfig.Other }}", "{{ printf `%s` .Name }}", "{{ .Name | quote }}", "{{ $x }}",
+        "{{ if .Name }}", "{{ end }}", "{{ .Name", "{{ if (.Name }}a{{ end }}", "{{ messages }}",
+        "{{ if .Name }}a{{ else }}b{{ else }}c{{ end }}", "{{ ChildName .Name }}", "{{ }}",
+        "{{ eq .Name 1 }}", "{{ range .Spec.Worker }}a{{ end }}", "{{ .Name .Name }}",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_evaluated_is_refused(text: str) -> None:
+    with pytest.raises(TemplateError):
+        evaluate(text, SCOPE)
+
+
+WORDS = ["{{", "}}", "{{-", "-}}", " ", "if", "else", "end", "or", "eq", "(", ")", ".Name", "`a`",
+         "1", ".Spec.Model", "ChildName", "nil", "x", "shutdownTimeout"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
+def test_any_text_is_evaluated_or_refused(text: str) -> None:
+    with contextlib.suppress(TemplateError):
+        assert "{{" not in evaluate(text, SCOPE)
+
+
+TLS = "{{ if .GlobalConfig.EnableTLS }}%s{{- end }}"
+LOST = "{{ ChildName .ObjectMeta.Name `-kserve-prefill` }}"
+
+
+def served(*args: str, **more: object) -> Manifest:
+    return llm(template=pod(command=["/app/sim"], args=list(args), **more), router=ROUTER)
+
+
+def test_arguments_for_certificates_are_left_out() -> None:
+    document = served("--port", "8000", TLS % "--ssl-certfile", TLS % "/tls.crt")
+    assert container(spec(document)["roles"][0])["args"] == ["--port", "8000"]
+    assert sum("its Go template is empty here" in each for each in said(document)) == 2
+
+
+def test_names_of_kserves_objects_are_those_of_ours() -> None:
+    word = "tcp://{{ ChildName .ObjectMeta.Name `-epp-service` }}:5557"
+    document = served("--zmq-endpoint", word, "{{ ChildName .ObjectMeta.Name `-inference-pool` }}")
+    made = container(spec(document)["roles"][0])["args"]
+    assert made == ["--zmq-endpoint", "tcp://llm-epp:5557", "llm-pool"]
+
+
+def test_what_is_left_out_takes_its_flag_along() -> None:
+    variable = {"name": "A", "value": LOST}
+    unnamed = {"name": LOST, "value": "x"}
+    document = served("--a", LOST, "--b", "1", f"--c={LOST}", "--d", env=[variable, unnamed])
+    told = problems(document)
+    places = ("env[0].value", "env[1].name", "args[1]", "args[4]")
+    assert [each.split(": ")[1] for each in told] == [
+        f"template.containers[0].{place}" for place in sorted(places)
+    ]
+    assert all("KServe's llm-kserve-prefill is not made here" in each for each in told)
+    made = container(spec(document, lossy=True)["roles"][0])
+    assert made["args"] == ["--b", "1", "--d"]
+    assert "A" not in {each["name"] for each in made["env"]}
+
+
+def test_of_additional_arguments_only_those_are_left_out() -> None:
+    value = f"--a '{LOST}' --b 'x y' --c '{{\"d\": \"{LOST} e\"}}' --f {{{{ .Name }}}}"
+    document = llm(template=pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]))
+    made = container(spec(document, lossy=True)["roles"][0])
+    assert made["args"] == ["--b", "x y", "--f", "llm"]
+
+
+def test_a_script_is_never_left_out() -> None:
+    script = f"exec vllm serve /mnt/models --a {LOST}"
+    document = llm(template=pod(command=["/bin/sh", "-c"], args=[script]))
+    assert any("args[0]: its Go template" in each for each in problems(document, lossy=True))
+
+
+def test_the_models_name_may_come_from_a_config_and_others_are_the_services_own() -> None:
+    document = served("--m={{ .Spec.Model.Name }}", "--u={{ .Spec.Model.URI }}")
+    assert container(spec(document)["roles"][0])["args"] == ["--m=llm", f"--u={URI}"]

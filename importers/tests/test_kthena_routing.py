@@ -1,0 +1,493 @@
+"""Kthena's ModelServers and ModelRoutes become routers, or are refused field by field."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fusioninfer_importers.kthena.routes import full_match
+from fusioninfer_pulumi.objects import render
+from importers.tests.kthena_samples import (
+    GATEWAY,
+    PAIR,
+    Manifest,
+    entry,
+    role,
+    route,
+    rule,
+    server,
+    serving,
+)
+from importers.tests.reads import converted, problems, said, source, spec, warned
+
+MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
+
+
+def router(*documents: Manifest, lossy: bool = False) -> Manifest:
+    """The router of the one service that is made of documents."""
+    made: Manifest = spec(*documents, lossy=lossy)["roles"][-1]
+    assert made.pop("componentType") == made.pop("name") == "router"
+    return made
+
+
+def rules(*documents: Manifest, lossy: bool = False) -> list[Manifest]:
+    made: list[Manifest] = router(*documents, lossy=lossy)["httproute"]["rules"]
+    return made
+
+
+def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
+    made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
+    assert [each.get("port") for each in made] == [8000, None]
+    assert router(serving(), server()) == {}
+    assert (
+        "f#2: warning: spec: no request finds these pods; read the ModelRoute that leads to this "
+        "ModelServer too"
+    ) in warned(serving(), server())
+
+
+def test_advice_names_kthenas_own_documents() -> None:
+    assert (
+        "f: warning: template.roles: nothing pairs prefill with decode, clients reach the decoders "
+        "only; read the ModelServer of these pods and the ModelRoute to it too"
+    ) in warned(serving(*PAIR))
+    no_gateway = warned(serving(), server(), route())
+    assert any("give the ModelRoute parentRefs" in each for each in no_gateway), no_gateway
+    missing = problems(serving(*PAIR), server())
+    assert [each for each in missing if "give the ModelServer a kvConnector" in each], missing
+
+
+def test_a_route_matches_the_header_with_the_model() -> None:
+    documents = serving(), server(), route(rule(name="all"), parentRefs=GATEWAY)
+    assert router(*documents) == {
+        "httproute": {
+            "rules": [{"name": "all", "matches": [{"headers": [MODEL]}]}],
+            "parentRefs": GATEWAY,
+        }
+    }
+    assert (
+        "f#3: warning: modelName: is matched by the header X-Gateway-Model-Name: the gateway must "
+        "set it from the request's body (body-based routing)"
+    ) in warned(*documents)
+    (made,) = [each for each in render(source(*documents).plans[0]) if each["kind"] == "HTTPRoute"]
+    assert made["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        ({}, {"headers": [MODEL]}),
+        (
+            {"headers": {"user-type": {"exact": "premium"}}},
+            {"headers": [MODEL, {"name": "user-type", "type": "Exact", "value": "premium"}]},
+        ),
+        (
+            {"headers": {"a": {"prefix": "x.y"}}},
+            {"headers": [MODEL, {"name": "a", "type": "RegularExpression", "value": r"x\.y.*"}]},
+        ),
+        (
+            {"uri": {"exact": "/v1/completions"}},
+            {"path": {"type": "Exact", "value": "/v1/completions"}, "headers": [MODEL]},
+        ),
+        (
+            {"uri": {"prefix": "/v1/"}},
+            {"path": {"type": "PathPrefix", "value": "/v1/"}, "headers": [MODEL]},
+        ),
+        (
+            {"uri": {"prefix": "/v1"}},
+            {"path": {"type": "RegularExpression", "value": "/v1.*"}, "headers": [MODEL]},
+        ),
+        (
+            {"uri": {"regex": "^/v[12]/.*"}, "body": {"model": "m"}},
+            {"path": {"type": "RegularExpression", "value": "^/v[12]/.*"}, "headers": [MODEL]},
+        ),
+        (
+            {"uri": {"regex": "chat"}},
+            {"path": {"type": "RegularExpression", "value": ".*(?:chat).*"}, "headers": [MODEL]},
+        ),
+        (
+            {"headers": {"a": {"regex": "^x"}}},
+            {"headers": [MODEL, {"name": "a", "type": "RegularExpression", "value": "(?:^x).*"}]},
+        ),
+    ],
+)
+def test_conditions_become_matches(match: Manifest, expected: Manifest) -> None:
+    (made,) = rules(serving(), server(), route(rule(modelMatch=match)))
+    assert made == {"matches": [expected]}
+
+
+def test_a_search_becomes_a_full_match_and_is_reported() -> None:
+    documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
+    (told,) = [each for each in said(*documents) if "rules[0].modelMatch.uri" in each]
+    assert told.startswith("f#3: info: ")
+    assert told.endswith("written as .*(?:chat).*")
+
+
+PIECES = st.lists(
+    st.sampled_from(("^", "$", "a", "b", ".*", "|", "\\", r"\$", r"\.", "(a|b)", "[ab]", "$|")),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@given(PIECES, st.lists(st.text("ab$.\\^|", max_size=5), max_size=6))
+def test_gateways_match_the_whole_text_where_kthena_searches(
+    pieces: list[str], texts: list[str]
+) -> None:
+    pattern = "".join(pieces)
+    try:
+        searched = re.compile(pattern)
+    except re.error:
+        assume(False)
+    whole = re.compile(full_match(pattern))
+    for text in (*texts, "", "a", "ab", "ba", "a$", "bab"):
+        assert (searched.search(text) is None) == (whole.fullmatch(text) is None), text
+
+
+def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() -> None:
+    made = router(serving(), server(), route(modelName=None, loraAdapters=["a", "b"]))
+    assert made["strategy"] == "lora-affinity"
+    assert made["httproute"]["rules"] == [
+        {"matches": [{"headers": [{**MODEL, "value": each}]} for each in ("a", "b")]}
+    ]
+
+
+def test_adapters_that_no_rule_asks_for_are_named() -> None:
+    one = route(rule(modelMatch={"body": {"model": "a"}}), modelName=None, loraAdapters=["a", "b"])
+    told = [each for each in said(serving(), server(), one) if "loraAdapters: no rule" in each]
+    assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; left out"]
+
+
+def test_timeouts_and_retries_are_what_routes_can_express() -> None:
+    policy = {"timeout": "10s", "retry": {"attempts": 2, "retryInterval": "100ms"}}
+    documents = serving(), server(trafficPolicy=policy), route()
+    (made,) = rules(*documents)
+    assert made["timeouts"] == {"request": "0s", "backendRequest": "10s"}
+    assert made["retry"] == {"attempts": 2, "backoff": "100ms"}
+    assert [each.split(": ")[2] for each in warned(*documents) if each.startswith("f#2")] == [
+        "trafficPolicy.timeout",
+        "trafficPolicy.retry",
+        "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
+    ]
+    finer = {"timeout": "1.5s", "retry": {"attempts": 2, "retryInterval": "100.25s"}}
+    (made,) = rules(serving(), server(trafficPolicy=finer), route())
+    assert made["timeouts"]["backendRequest"] == "1500ms"
+    assert made["retry"]["backoff"] == "1m40s250ms"
+    wrong = server(trafficPolicy={"timeout": "1.5ms"})
+    assert any(each.startswith("f#2: trafficPolicy.timeout") for each in problems(
+        serving(), wrong, route()))  # fmt: skip
+
+
+def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
+    named = serving(
+        role("one", entryTemplate={**entry(), "metadata": {"labels": {"kind": "P"}}}),
+        role("two", entryTemplate={**entry(), "metadata": {"labels": {"kind": "D"}}}),
+    )
+    group = {
+        "groupKey": "modelserving.volcano.sh/group-name",
+        "prefillLabels": {"kind": "P"},
+        "decodeLabels": {"kind": "D"},
+    }
+    made = spec(named, server(pdGroup=group, kvConnector={"type": "nixl"}))["roles"]
+    assert [each["componentType"] for each in made] == ["prefiller", "decoder", "router"]
+    assert made[0]["kvTransfer"] == {"connector": "NixlConnector"}
+    assert made[1]["kvTransfer"] == {
+        "connector": "NixlConnector",
+        "sidecar": {"connector": "nixlv2"},
+    }
+
+
+def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
+    own = entry()
+    own["spec"]["containers"][0]["args"] += ["--chat-template", "x-kv-transfer-config"]
+    pair = serving(role("prefill", replicas=1, entryTemplate=own), role("decode", replicas=1))
+    made = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
+    assert made["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
+
+
+def test_a_rule_needs_a_weight_above_0() -> None:
+    zero = route(rule({"modelServerName": "srv", "weight": 0}))
+    (told,) = problems(serving(), server(), zero)
+    assert told == (
+        "f#3: rules[0].targetModels: must have a weight above 0: no request would go anywhere"
+    )
+
+
+def test_an_engines_own_connector_is_left_alone() -> None:
+    own = entry()
+    own["spec"]["containers"][0]["args"] += ["--kv-transfer-config", '{"kv_connector":"X"}']
+    pair = serving(
+        role("prefill", entryTemplate=own, replicas=1),
+        role("decode", entryTemplate=own, replicas=1),
+    )
+    made = spec(pair, server(kvConnector={"type": "mooncake"}))["roles"]
+    assert made[0]["kvTransfer"] == {}
+    assert made[1]["kvTransfer"] == {"sidecar": {"connector": "mooncake"}}
+
+
+def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
+    names = entry()
+    names["spec"]["containers"][0]["args"] += ["--served-model-name", "m", "virtual"]
+    documents = serving(role(entryTemplate=names)), server(), route(modelName="virtual")
+    assert problems(*documents) == []
+
+
+def test_another_order_of_rules_is_a_warning() -> None:
+    later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
+    assert (
+        "f#3: warning: rules[1]: comes after rules[0], which is less specific: HTTPRoutes ask the "
+        "more specific rule first, Kthena the first that matches"
+    ) in warned(serving(), server(), route(rule(), later))
+    assert not any("less specific" in each for each in warned(
+        serving(), server(), route(later, rule())))  # fmt: skip
+
+
+OTHER = serving(role(entryTemplate={**entry(), "metadata": {"labels": {"v": "2"}}}), name="v2")
+
+
+SHARES = {"modelServerName": "srv", "weight": 30}, {"modelServerName": "new", "weight": 70}
+
+
+def pool(name: str, weight: int) -> Manifest:
+    group = "inference.networking.k8s.io"
+    return {"group": group, "kind": "InferencePool", "name": name, "weight": weight}
+
+
+def test_weights_are_shares_of_the_route_of_the_largest() -> None:
+    canary = route(rule(*SHARES), parentRefs=GATEWAY)
+    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
+    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    assert first == {"routedBy": "v2"}
+    backends = [pool("ms-pool", 30), pool("v2-pool", 70)]
+    matches = [{"headers": [MODEL]}]
+    assert second == {
+        "rules": [{"matches": matches, "backendRefs": backends}],
+        "parentRefs": GATEWAY,
+    }
+    (told,) = [each for each in warned(*documents) if "InferencePools" in each]
+    assert told.startswith("f#5: warning: rules[0].targetModels: lead to several InferencePools")
+
+
+def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:
+    canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
+    documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
+    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    assert first["rules"] == [{"matches": [{"headers": [MODEL]}]}]
+    assert "routedBy" not in first
+    assert len(second["rules"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fine"),
+    [("9s", "9s", True), ("9s", "8s", False), (None, "9s", True), ("9s", None, False)],
+)
+def test_shared_requests_go_by_one_policy(one: Any, other: Any, fine: bool) -> None:
+    first, second = ({"trafficPolicy": {"timeout": each}} if each else {} for each in (one, other))
+    documents = (serving(), OTHER, server(**first), server("new", {"v": "2"}, **second),
+                 route(rule(*SHARES)))  # fmt: skip
+    if fine:
+        converted(*documents)
+    else:
+        (lost,) = problems(*documents)
+        assert lost.startswith("f#3: trafficPolicy: cannot be carried over: requests that new sh")
+
+
+ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (
+            [serving(), server(labels={"app": "x"})],
+            (
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of a "
+                "ModelServing or Deployment of this input; read them together"
+            ),
+        ),
+        (
+            [
+                serving(),
+                serving(name="b"),
+                server(labels={"modelserving.volcano.sh/entry": "true"}),
+            ],
+            (
+                "f#3: workloadSelector.matchLabels: cannot be carried over: selects pods of "
+                "several "
+                "ModelServings (ms, b), and a pool holds those of one service; make a "
+                "ModelServer and "
+                "a rule for each"
+            ),
+        ),
+        (
+            [serving(*ONE_EACH), server(labels={"modelserving.volcano.sh/role": "decode"})],
+            (
+                "f#2: workloadSelector.matchLabels: cannot be carried over: selects decode without "
+                "prefill, and the pool of a service holds all of its roles; make two services of "
+                "them"
+            ),
+        ),
+        (
+            [serving(), server(), server("again")],
+            (
+                "f#3: spec: cannot be carried over: a service has one pool, and another "
+                "ModelServer "
+                "selects these pods already"
+            ),
+        ),
+        (
+            [serving(), server(workloadPort={"port": 8000, "protocol": "https"})],
+            (
+                "f#2: workloadPort.protocol: cannot be carried over: gateway and picker speak "
+                "plain "
+                "HTTP to the pods; end TLS at the Gateway"
+            ),
+        ),
+        (
+            [serving(), server(), route(rateLimit={"inputTokensPerUnit": 1, "unit": "minute"})],
+            (
+                "f#3: rateLimit: cannot be carried over: HTTPRoutes limit no tokens; use your "
+                "gateway's own policy"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule({"externalModelProviderName": "p"}))],
+            (
+                "f#3: rules[0].targetModels[0].externalModelProviderName: cannot be carried over: "
+                "routes of ours lead to pods of the service; send these requests by a route of "
+                "your own, and leave the target out here"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule("x"))],
+            (
+                "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x leads "
+                "to no "
+                "service of this input; read its documents together"
+            ),
+        ),
+        (
+            [serving(), server(), route(modelName="virtual")],
+            (
+                "f#3: modelName: cannot be carried over: requests for virtual reach an engine that "
+                "serves m, and nothing rewrites them; give the engine --served-model-name virtual"
+            ),
+        ),
+        (
+            [
+                serving(),
+                server(),
+                route(parentRefs=GATEWAY),
+                route(name="b", parentRefs=[{"name": "x"}]),
+            ],
+            (
+                "f#4: parentRefs: cannot be carried over: a service has one HTTPRoute, and another "
+                "ModelRoute gives other parentRefs"
+            ),
+        ),
+        (
+            [serving(role(entryTemplate=entry("mock"))), server(inferenceEngine="SGLang")],
+            (
+                "f#2: inferenceEngine: cannot be carried over: no container's program is known, "
+                "and "
+                "the picker then reads vLLM's metrics; start it as `python3 -m "
+                "sglang.launch_server`"
+            ),
+        ),
+    ],
+)
+def test_unsupported_fields_of_routing_are_errors_or_warnings(
+    documents: list[Any], expected: str
+) -> None:
+    assert expected in problems(*documents)
+    label, _, rest = expected.partition(": ")
+    assert f"{label}: warning: {rest}" in said(*documents, lossy=True)
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (
+            [serving(), server(inferenceEngine="SGLang")],
+            "f#2: inferenceEngine: the pods run vllm",
+        ),
+        (
+            [serving(), server(), route(rule({"weight": 1}))],
+            (
+                "f#3: rules[0].targetModels[0]: needs either modelServerName or "
+                "externalModelProviderName"
+            ),
+        ),
+        (
+            [serving(), server(), route(rule(modelMatch={"body": {"model": "x"}}))],
+            "f#3: rules[0].modelMatch.body.model: is none of the route's models (m)",
+        ),
+        (
+            [serving(), server(), route(rule(modelMatch={"uri": {"exact": "/", "prefix": "/"}}))],
+            "f#3: rules[0].modelMatch.uri: needs one of exact, prefix and regex",
+        ),
+        (
+            [serving(), server(), route(modelName=None)],
+            "f#3: modelName: is required without loraAdapters",
+        ),
+    ],
+)
+def test_contradictions_of_routing_are_refused(documents: list[Any], expected: str) -> None:
+    assert expected in problems(*documents, lossy=True)
+
+
+def _deployment(name: str = "mock", **spec: Any) -> Manifest:
+    template = entry()
+    template["metadata"] = {"labels": {"app": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+            **spec,
+        },
+    }
+
+
+def test_a_deployment_behind_a_server_is_a_service() -> None:
+    documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
+    (made,) = converted(*documents)
+    assert made["metadata"]["name"] == "mock"
+    worker, picker = made["spec"]["roles"]
+    assert worker == {
+        "name": "server",
+        "componentType": "worker",
+        "replicas": 3,
+        "template": _deployment()["spec"]["template"],
+        "port": 8000,
+    }
+    assert picker["httproute"]["parentRefs"] == GATEWAY
+    made_of = source(*documents).rendered()
+    (pool,) = [each for each in made_of if each["kind"] == "InferencePool"]
+    (one, *_) = [each for each in made_of if each["kind"] == "LeaderWorkerSet"]
+    labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
+    selected = dict(pool["spec"]["selector"]["matchLabels"])
+    selected.pop("leaderworkerset.sigs.k8s.io/worker-index")  # of LeaderWorkerSet itself
+    assert selected.items() <= labels.items()
+    assert not [each for each in made_of if each["kind"] == "PodGroup"]
+
+
+def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
+    (refused,) = problems(serving(), server(), _deployment())
+    assert refused.startswith("f#3: kind: Deployment (apps/v1) is no service")
+    several = _deployment(), _deployment("other"), server(labels={"app": "mock"})
+    assert problems(*several)[0].startswith("f#2: kind: Deployment (apps/v1) is no service")
+    lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
+    assert lost == [
+        (
+            "f: strategy: cannot be carried over: replicas are LeaderWorkerSets, which change one "
+            "after the other"
+        )
+    ]
+    unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
+    assert [each for each in unread if each.startswith("f: minReadySeconds: ")], unread

@@ -1,0 +1,243 @@
+"""Autoscaling policies beside a ModelServing become `autoscaling` of its roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.objects import render
+from importers.tests.kthena_samples import Manifest, binding, policy, role, scaled, serving
+from importers.tests.reads import problems, said, source, spec, warned
+
+PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
+DEFAULTS = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 60},
+            {"type": "Percent", "value": 100, "periodSeconds": 60},
+        ],
+        "selectPolicy": "Max",
+    },
+    "scaleDown": {
+        "stabilizationWindowSeconds": 300,
+        "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}],
+        "selectPolicy": "Max",
+    },
+}
+BOUNDS = {"minReplicas": 1, "maxReplicas": 4}
+WAITING = {"metrics": [{"name": "waiting", "target": "5"}]}
+
+
+def scaling(*documents: Manifest) -> Any:
+    return spec(*documents)["roles"][0].get("autoscaling")
+
+
+def one(**more: Any) -> Any:
+    return scaling(serving(role(replicas=2)), policy(**more))
+
+
+def target(**more: Any) -> Manifest:
+    return scaled({"server": {**BOUNDS, **more}})
+
+
+def group(sub: Any = None, **more: Any) -> Manifest:
+    """A homogeneousTarget, of a role with `sub`."""
+    part = {"subTargets": {"kind": "Role", "name": sub}} if sub else {}
+    ref = {"targetRef": {"kind": "ModelServing", "name": "ms"}}
+    return {"target": {**ref, **part, **more}, **BOUNDS}
+
+
+def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
+    assert one() == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
+    documents = serving(role(replicas=2)), policy()
+    assert spec(*documents)["layout"] == "PerRole"
+    objects = render(source(*documents).plans[0])
+    (hpa,) = [each for each in objects if each["kind"] == "HorizontalPodAutoscaler"]
+    assert hpa["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
+    assert any("asks custom.metrics.k8s.io for waiting" in each for each in warned(*documents))
+
+
+def test_names_of_series_are_those_of_the_source() -> None:
+    source_of_pods = {"waiting": {"pod": {"name": "vllm:waiting", "uri": "/m", "port": 9000}}}
+    found = one(disaggregatedTarget=target(metricSources=source_of_pods))
+    assert found["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
+
+
+def test_queries_are_for_keda() -> None:
+    found = one(disaggregatedTarget=target(metricSources={"waiting": {"prometheus": PROMETHEUS}}))
+    assert found == {
+        "engine": "KEDA",
+        "prometheus": PROMETHEUS["serverURL"],
+        "metrics": [{"query": PROMETHEUS["query"], "target": "5"}],
+        **BOUNDS,
+        "behavior": DEFAULTS,
+    }
+
+
+def test_metrics_of_a_role_stand_for_those_of_the_policy() -> None:
+    own = [{"name": "own", "targetValue": "500m"}]
+    found = one(disaggregatedTarget=target(metrics=own), metrics=None)
+    assert found["metrics"] == [{"name": "own", "target": "500m"}]
+
+
+def test_bindings_of_older_releases_name_the_role() -> None:
+    old = policy(disaggregatedTarget=None, metrics=[{"metricName": "waiting", "targetValue": 5}])
+    sub = group("server", metricEndpoint={"uri": "/metrics", "port": 8000})
+    bound = binding(homogeneousTarget=sub)
+    found = scaling(serving(role(replicas=2)), old, bound)
+    assert found == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"stabilizationWindow": "2m"}, (120, [("Pods", 1, 15), ("Percent", 100, 15)], "Max")),
+        (
+            {"instances": 2, "percent": 50, "period": "30s", "selectPolicy": "And"},
+            (0, [("Pods", 2, 30), ("Percent", 50, 30)], "Min"),
+        ),
+        ({"instances": 0}, (0, [("Percent", 100, 15)], "Max")),
+        ({"instances": 0, "selectPolicy": "And"}, (0, None, "Disabled")),
+        ({"instances": 0, "percent": 0}, (0, None, "Disabled")),
+    ],
+)
+def test_the_pace_is_that_of_the_policy(given: Manifest, expected: Any) -> None:
+    found = one(behavior={"scaleUp": {"stablePolicy": given}})["behavior"]
+    window, policies, select = expected
+    wanted: Manifest = {"stabilizationWindowSeconds": window, "selectPolicy": select}
+    if policies is not None:
+        wanted["policies"] = [
+            {"type": kind, "value": value, "periodSeconds": period}
+            for kind, value, period in policies
+        ]
+    assert found["scaleUp"] == wanted
+    assert found["scaleDown"] == DEFAULTS["scaleDown"]
+
+
+def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
+    assert one(tolerancePercent=10)["behavior"] == DEFAULTS
+    found = one(tolerancePercent=5)["behavior"]
+    assert [found[each]["tolerance"] for each in ("scaleUp", "scaleDown")] == ["50m", "50m"]
+    documents = serving(role(replicas=2)), policy(tolerancePercent=5)
+    assert any("tolerancePercent: 5 needs Kubernetes 1.35" in each for each in warned(*documents))
+
+
+@pytest.mark.parametrize(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
+def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
+    documents = serving(role(replicas=replicas)), policy()
+    assert spec(*documents)["roles"][0].get("replicas") == (start or replicas)
+    told = any("server starts with" in each for each in said(*documents))
+    assert told == (start is not None)
+
+
+@pytest.mark.parametrize(
+    ("least", "gang"),
+    [
+        ({"server": 1}, {"mode": "On", "minRoleReplicas": {"server": 1}}),
+        ({"server": 0}, {"mode": "Off"}),
+        ({"server": 0, "other": 1}, {"mode": "On", "minRoleReplicas": {"server": 0, "other": 1}}),
+    ],
+)
+def test_the_gang_needs_what_scaling_leaves(least: dict[str, int], gang: Manifest) -> None:
+    queried = {"metricSources": {"waiting": {"prometheus": PROMETHEUS}}, "maxReplicas": 4}
+    roles = {name: {"minReplicas": count, **queried} for name, count in least.items()}
+    document = serving(*(role(name, replicas=2) for name in least))
+    made = spec(document, policy(disaggregatedTarget=scaled(roles)))
+    assert made["schedulingStrategy"]["gangPolicy"] == gang
+
+
+def test_a_role_of_a_fixed_size_needs_no_autoscaler() -> None:
+    fixed = scaled({"server": {"minReplicas": 3, "maxReplicas": 3}})
+    documents = serving(), policy(metrics=None, disaggregatedTarget=fixed)
+    made = spec(*documents)["roles"][0]
+    assert made["replicas"] == 3
+    assert "autoscaling" not in made
+
+
+PAIR = serving(role("prefill", replicas=1), role("decode", replicas=2))
+ROLES = {"prefill": {**BOUNDS}, "decode": {"minReplicas": 2, "maxReplicas": 6}}
+
+
+@pytest.mark.parametrize(
+    ("roles", "bounds", "expected"),
+    [
+        (("prefill", "decode"), ("250m", 1), {"min": 0.25, "max": 1}),
+        (("decode", "prefill"), (1, 4), {"min": 0.25, "max": 1}),
+        (("prefill", "decode"), (0, "1.5"), {"max": 1.5}),
+    ],
+)
+def test_a_ratio_is_checked_and_gangs_have_a_minimum(
+    roles: Any, bounds: Any, expected: Manifest
+) -> None:
+    ratio = dict(zip(("numeratorRole", "denominatorRole"), roles, strict=True))
+    ratio |= dict(zip(("minRatio", "maxRatio"), bounds, strict=True))
+    documents = PAIR, policy(disaggregatedTarget=scaled(ROLES, ratioConstraint=ratio))
+    made = spec(*documents)
+    assert made["prefillDecodeRatio"] == expected
+    gang = made["schedulingStrategy"]["gangPolicy"]["minRoleReplicas"]
+    assert gang == {"prefill": 1, "decode": 2}
+    assert any("do not know of each other" in each for each in warned(*documents))
+
+
+BOTH = {"a": {"prometheus": PROMETHEUS}, "b": {"pod": {}}}
+TWO = {"a": {"prometheus": PROMETHEUS},
+       "b": {"prometheus": {**PROMETHEUS, "serverURL": "http://other:9090"}}}  # fmt: skip
+NAMES = [{"name": "a", "targetValue": 1}, {"name": "b", "targetValue": 1}]
+ZONE = {"waiting": {"pod": {"labelSelector": {"matchLabels": {"zone": "a"}}}}}
+BOOSTER = {"apiVersion": "workload.serving.volcano.sh/v1alpha1", "kind": "ModelBooster",
+           "metadata": {"name": "m"}, "spec": {"backend": {}}}  # fmt: skip
+LOST = "cannot be carried over: "
+ROLE = "f#2: disaggregatedTarget.roles.server"
+
+
+@pytest.mark.parametrize(
+    ("documents", "wanted"),
+    [
+        ([policy(disaggregatedTarget=None, homogeneousTarget=group())],
+         f"f#2: homogeneousTarget: {LOST}scales whole serving groups"),
+        ([policy(disaggregatedTarget=None, heterogeneousTarget={"params": [{"cost": 3}]})],
+         f"f#2: heterogeneousTarget: {LOST}shares instances out"),
+        ([policy(behavior={"scaleUp": {"panicPolicy": {"period": "5s"}}})],
+         f"f#2: behavior.scaleUp.panicPolicy: {LOST}Kubernetes' autoscaler has no"),
+        ([policy(behavior={"scaleDown": {"stabilizationWindow": "2h"}})],
+         f"f#2: behavior.scaleDown.stabilizationWindow: {LOST}must be 0 to 3600 whole seconds"),
+        ([policy(behavior={"scaleDown": {"period": "soon"}})],
+         "f#2: behavior.scaleDown.period: must be a duration such as 30s, got soon"),
+        ([policy(disaggregatedTarget=scaled({"other": BOUNDS}))],
+         f"f#2: disaggregatedTarget.roles.other: {LOST}the ModelServing has no role"),
+        ([policy(disaggregatedTarget=scaled({"server": BOUNDS}, "else"))],
+         f"f#2: disaggregatedTarget.targetRef.name: {LOST}else is no ModelServing"),
+        ([policy(disaggregatedTarget=target(minReplicas=5))],
+         f"{ROLE}.minReplicas: is above maxReplicas (4), got 5"),
+        ([policy(metrics=None)], f"{ROLE}: {LOST}no metric is left"),
+        ([policy(), policy("two")],
+         f"f#3: disaggregatedTarget.roles.server: {LOST}server is scaled by another policy"),
+        ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=BOTH))],
+         f"{ROLE}: {LOST}takes its metrics from pods and from Prometheus"),
+        ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=TWO))],
+         f"{ROLE}.metricSources.b.prometheus.serverURL: {LOST}a role asks one Prometheus"),
+        ([policy(disaggregatedTarget=target(metricSources=ZONE))],
+         f"{ROLE}.metricSources.waiting.pod.labelSelector: {LOST}the metric is that of all"),
+        ([policy(homogeneousTarget=group())], "f#2: spec: must have one target"),
+        ([binding("none")], f"f#2: policyRef: {LOST}none is no AutoscalingPolicy"),
+        ([BOOSTER], f"{LOST}of a ModelBooster Kthena's controller creates"),
+    ],
+)  # fmt: skip
+def test_unsupported_scaling_is_refused(documents: list[Manifest], wanted: str) -> None:
+    found = problems(serving(), *documents)
+    assert len(found) == 1, found
+    assert wanted in found[0]
+
+
+def test_a_policy_without_a_target_is_left_out() -> None:
+    told = said(serving(), policy(disaggregatedTarget=None))
+    assert any("f#2: warning: spec: is left out: it has no target" in each for each in told)
+
+
+def test_pods_of_one_role_may_be_named() -> None:
+    labels = {"modelserving.volcano.sh/role": "server", "modelserving.volcano.sh/name": "ms"}
+    pods = {"waiting": {"pod": {"labelSelector": {"matchLabels": labels}}}}
+    found = one(disaggregatedTarget=target(metricSources=pods))
+    assert found["metrics"] == WAITING["metrics"]

@@ -1,0 +1,434 @@
+"""Kthena's ModelServings become services, or are refused field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_importers.kthena.serving import component_types
+from fusioninfer_pulumi.objects import render
+from importers.tests.kthena_samples import PAIR, Manifest, entry, policy, role, serving
+from importers.tests.reads import problems, said, source, spec
+
+
+def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
+    # Completed by an entry template of one engine, which the article leaves out.
+    sample = serving(
+        role("prefill", replicas=4, workerReplicas=None),
+        role("decode", replicas=4, workerReplicas=None),
+        name="sample",
+        metadata={"namespace": "default"},
+        group={
+            "restartGracePeriodSeconds": 60,
+            "gangpolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}},
+        },
+        schedulerName="volcano",
+        replicas=1,
+    )
+    made = spec(sample)
+    assert made["schedulingStrategy"] == {
+        "schedulerName": "volcano",
+        "gangPolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}, "mode": "On"},
+    }
+    assert [(each["name"], each["componentType"], each["replicas"]) for each in made["roles"]] == [
+        ("prefill", "prefiller", 4),
+        ("decode", "decoder", 4),
+    ]
+    assert (
+        "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet recreates a failed "
+        "replica at once, not after 60 seconds" in said(sample)
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (serving(), {"schedulerName": "volcano", "gangPolicy": {"mode": "On"}}),
+        (
+            serving(schedulerName="default-scheduler"),
+            {"schedulerName": "default-scheduler", "gangPolicy": {"mode": "Off"}},
+        ),
+        (
+            serving(metadata={"annotations": {"scheduling.volcano.sh/queue-name": "q"}}),
+            {"schedulerName": "volcano", "queue": "q", "gangPolicy": {"mode": "On"}},
+        ),
+    ],
+)
+def test_scheduling(document: Manifest, expected: Manifest) -> None:
+    assert spec(document)["schedulingStrategy"] == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ({}, {"minMember": 4, "minTaskMember": {f"server-{each}": 1 for each in range(4)}}),
+        ({"gangPolicy": {"minRoleReplicas": {"server": 2}}}, {"minMember": 2}),
+        (
+            {"networkTopology": {"groupPolicy": {"highestTierAllowed": 2}}},
+            {"minMember": 4, "networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+        ),
+    ],
+)
+def test_single_pods_are_a_gang_too(group: Manifest, expected: Manifest) -> None:
+    (plan,) = source(serving(role(replicas=4), group=group, replicas=2)).plans
+    made = [each for each in render(plan) if each["kind"] == "PodGroup"]
+    assert [each["metadata"]["name"] for each in made] == ["ms-0", "ms-1"]
+    for each in made:
+        assert expected.items() <= each["spec"].items()
+
+
+def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
+    document = serving(role(replicas=4), group={"gangPolicy": {"minRoleReplicas": {"server": 0}}})
+    assert not source(document).plans[0].gang_scheduled
+    assert (
+        "f: warning: template.gangPolicy.minRoleReplicas: has no effect: the pods are "
+        "no gang (gangPolicy.mode: On makes them one)" in said(document)
+    )
+
+
+def test_network_topology_is_that_of_groups_and_of_roles() -> None:
+    topology = {
+        "groupPolicy": {"mode": "soft", "highestTierAllowed": 2},
+        "rolePolicy": {"highestTierAllowed": 1},
+    }
+    document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
+        "networkTopology": topology})  # fmt: skip
+    made = spec(document)["schedulingStrategy"]["gangPolicy"]
+    assert made == {"networkTopology": topology, "mode": "On"}
+    named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
+    assert (
+        "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: tiers are "
+        "numbers; use highestTierAllowed"
+    ) in problems(named)
+    empty = serving(group={"networkTopology": {}})
+    told = "has no effect: it names neither groupPolicy nor rolePolicy"
+    assert f"f: warning: template.networkTopology: {told}" in said(empty)
+
+
+def test_entry_and_worker_templates_become_leader_and_worker() -> None:
+    worker = entry("ray")
+    (made,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
+    assert made == {
+        "name": "server",
+        "componentType": "worker",
+        "multinode": {"nodeCount": 4, "launcher": "none"},
+        "leaderTemplate": entry(),
+        "workerTemplate": worker,
+        "environment": "Kthena",
+    }
+
+
+def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
+    template = entry()
+    template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
+    asked, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
+    assert asked["environment"] == "Kthena"
+    assert "environment" not in other
+
+
+def _read_from(label: str) -> Manifest:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['modelserving.volcano.sh/{label}']"}}
+
+
+def _variables(*labels: str) -> Manifest:
+    template = entry()
+    template["spec"]["containers"][0]["env"] = [
+        {"name": label.upper(), "valueFrom": _read_from(label)} for label in labels
+    ]
+    return template
+
+
+def _index(name: str, label: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def test_variables_have_the_values_of_kthenas_labels() -> None:
+    template = _variables("name", "role", "group-name", "role-id")
+    (made,) = spec(serving(role("405b", entryTemplate=template)))["roles"]
+    assert made["template"]["spec"]["containers"][0]["env"] == [
+        _index("FUSIONINFER_GROUP_INDEX", "fusioninfer.io/group-index"),
+        _index("FUSIONINFER_REPLICA_INDEX", "fusioninfer.io/replica-index"),
+        {"name": "NAME", "value": "ms"},
+        {"name": "ROLE", "value": "405b"},
+        {"name": "GROUP-NAME", "value": "ms-$(FUSIONINFER_GROUP_INDEX)"},
+        {"name": "ROLE-ID", "value": "405b-$(FUSIONINFER_REPLICA_INDEX)"},
+    ]
+    scaled = serving(role(entryTemplate=_variables("role-id")))
+    (made,) = spec(scaled, policy(), lossy=True)["roles"]
+    assert made["template"]["spec"]["containers"][0]["env"][0] == _index(
+        "FUSIONINFER_REPLICA_INDEX", "leaderworkerset.sigs.k8s.io/group-index"
+    )
+
+
+def test_variables_that_kthena_sets_are_not_the_templates() -> None:
+    template = _variables("role")
+    env = template["spec"]["containers"][0]["env"]
+    env.insert(0, {"name": "GROUP_SIZE", "value": "9"})
+    env.append({"name": "A", "value": 1})
+    document = serving(role(entryTemplate=template))
+    at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
+    assert problems(document)[0].startswith(f"{at.format('')}[2].value:")
+    env.pop()
+    (made,) = spec(document)["roles"]
+    assert made["environment"] == "Kthena"
+    assert made["template"]["spec"]["containers"][0]["env"] == [{"name": "ROLE", "value": "server"}]
+    assert any(each.startswith(f"{at.format('info: ')}[0]: Kthena's") for each in said(document))
+
+
+def test_findings_about_variables_keep_their_place() -> None:
+    template = _variables("role-id")
+    template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})
+    (found,) = problems(serving(role(entryTemplate=template)))
+    assert found.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> None:
+    document = serving(replicas=replicas)
+    assert spec(document)["groups"] == (replicas or 1)
+    (plan,) = source(document).plans
+    lws = [each["metadata"]["name"] for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
+
+
+def test_kthenas_labels_in_selectors_become_ours() -> None:
+    given = {
+        "labelSelector": {
+            "matchLabels": {"modelserving.volcano.sh/name": "ms"},
+            "matchExpressions": [
+                {"key": "modelserving.volcano.sh/role", "operator": "In", "values": ["a"]}
+            ],
+        },
+        "matchLabelKeys": ["modelserving.volcano.sh/group-name", "app"],
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    template = entry(topologySpreadConstraints=[given])
+    document = serving(role(entryTemplate=template))
+    (made,) = spec(document)["roles"][0]["template"]["spec"]["topologySpreadConstraints"]
+    assert made == {
+        **given,
+        "labelSelector": {
+            "matchLabels": {"fusioninfer.io/service": "ms"},
+            "matchExpressions": [
+                {"key": "fusioninfer.io/role-name", "operator": "In", "values": ["a"]}
+            ],
+        },
+        "matchLabelKeys": ["fusioninfer.io/group-index", "app"],
+    }
+    assert (
+        "f: info: template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys"
+        "[0]: modelserving.volcano.sh/group-name is fusioninfer.io/group-index on pods of ours"
+    ) in said(document)
+
+
+@pytest.mark.parametrize(
+    ("selector", "at"),
+    [
+        (
+            {"matchLabels": {"modelserving.volcano.sh/group-name": "ms-0"}},
+            "matchLabels[modelserving.volcano.sh/group-name]",
+        ),
+        ({"matchLabelKeys": ["modelserving.volcano.sh/else"]}, "matchLabelKeys[0]"),
+        ({"x": "metadata.labels['modelserving.volcano.sh/role-id']"}, "x"),
+    ],
+)
+def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, at: str) -> None:
+    told = (
+        f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods of "
+        "ours have no label"
+    )
+    # The schema refuses such an affinity besides.
+    found = problems(serving(role(entryTemplate=entry(affinity=selector))))
+    assert [each for each in found if each.startswith(told)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["prefill", "decode"], ["prefiller", "decoder"]),
+        (["Prefiller", "decoder", "x"], ["prefiller", "decoder", "worker"]),
+        (["prefill", "server"], ["worker", "worker"]),
+    ],
+)
+def test_what_a_role_does_is_read_from_its_name(names: list[str], expected: list[str]) -> None:
+    assert component_types(names) == expected
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"), [(2, 2), ("50%", 2), ("34%", 2), ("0%", 0), ("100%", 3)]
+)
+def test_role_updates_keep_their_pace(partition: Any, expected: int) -> None:
+    document = serving(
+        role(replicas=3, partition=partition, maxUnavailable="10%"),
+        rolloutStrategy={"type": "RoleRollingUpdate"},
+    )
+    made = spec(document)
+    assert made["rollout"] == {"level": "Role"}
+    assert made["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
+
+
+GROUPS = "ServingGroupRollingUpdate"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "strategy", "expected"),
+    [
+        (1, None, None),
+        (1, {"type": GROUPS}, None),
+        (1, {"type": GROUPS, "rollingUpdateConfiguration": {"partition": 1}}, {"partition": 1}),
+        (4, None, {}),
+        (4, {"type": GROUPS, "rollingUpdateConfiguration": {"partition": 0}}, {"partition": 0}),
+        (
+            4,
+            {
+                "type": GROUPS,
+                "rollingUpdateConfiguration": {"partition": "30%", "maxUnavailable": "50%"},
+            },
+            {"partition": 2, "maxUnavailable": "50%"},
+        ),
+    ],
+)
+def test_updates_of_whole_groups(replicas: int, strategy: Any, expected: Any) -> None:
+    more = {} if strategy is None else {"rolloutStrategy": strategy}
+    made = spec(serving(replicas=replicas, **more))
+    assert made.get("rollout") == (None if expected is None else {"level": "Group", **expected})
+
+
+def test_no_recovery_is_no_restart_policy() -> None:
+    made = spec(serving(*PAIR, recoveryPolicy="None"))
+    assert [each["restartPolicy"] for each in made["roles"]] == ["None", "None"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "metadata"),
+    [({}, {}), ({"rollingUpdateConfiguration": {}}, {}), (None, {"labels": {}, "annotations": {}})],
+)
+def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) -> None:
+    given = {} if rollout is None else {"rolloutStrategy": rollout}
+    assert spec(serving(metadata=metadata, **given)) == spec(serving())
+
+
+def test_findings_about_groups_name_their_field() -> None:
+    told = said(serving(role(replicas=4), replicas=0))
+    assert [each for each in told if "parked" in each] == [
+        "f: info: replicas: is 0: the service is parked and has no pods"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(*PAIR, recoveryPolicy="ServingGroupRecreate"),
+            (
+                "f: warning: recoveryPolicy: LeaderWorkerSet recreates the pods of the failed "
+                "replica, not those of the other replicas and roles of its group"
+            ),
+        ),
+        (
+            serving(recoveryPolicy="ServingGroupRecreate"),
+            (
+                "f: info: recoveryPolicy: the group is one replica, which LeaderWorkerSet "
+                "recreates as a whole"
+            ),
+        ),
+        (
+            serving(role(maxUnavailable=1)),
+            (
+                "f: info: template.roles[0].maxUnavailable: has no effect without "
+                "rolloutStrategy.type RoleRollingUpdate; left out"
+            ),
+        ),
+        (
+            serving(role(workerTemplate=entry())),
+            (
+                "f: info: template.roles[0].workerTemplate: has no effect without workerReplicas; "
+                "left out"
+            ),
+        ),
+        (
+            serving(group={"gangPolicy": {"minRoleReplicas": {}}}, schedulerName="x"),
+            "f: info: template.gangPolicy: has no effect with schedulerName x; left out",
+        ),
+    ],
+)
+def test_differences_are_reported(document: Manifest, expected: str) -> None:
+    assert expected in said(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(role(workerReplicas=1)),
+            "f: template.roles[0].workerTemplate: is required with workerReplicas above 0",
+        ),
+        (
+            serving(
+                *PAIR,
+                group={
+                    "gangPolicy": {"minRoleReplicas": {"prefill": 1}},
+                    "gangpolicy": {"minRoleReplicas": {"prefill": 1}},
+                },
+            ),
+            "f: template.gangpolicy: is gangPolicy, which is given too; give it once",
+        ),
+        (
+            serving(
+                rolloutStrategy={
+                    "type": "RoleRollingUpdate",
+                    "rollingUpdateConfiguration": {"partition": 1},
+                }
+            ),
+            (
+                "f: rolloutStrategy.rollingUpdateConfiguration: must not be set with "
+                "RoleRollingUpdate: set it on the roles"
+            ),
+        ),
+        (
+            serving(*PAIR, group={"gangPolicy": {"minRoleReplicas": {"prefill": 2}}}),
+            (
+                "f: template.gangPolicy.minRoleReplicas.prefill: must be at most the role's "
+                "replicas "
+                "(1), got 2"
+            ),
+        ),
+        (
+            serving(role("P-Instance")),
+            (
+                "f: template.roles[0].name: must be a name of a-z, 0-9 and - that starts and ends "
+                'with a letter or digit, got "P-Instance"'
+            ),
+        ),
+        (
+            serving(role("thirteen-long")),
+            "f: template.roles[0].name: must have at most 12 characters, got 13",
+        ),
+    ],
+)
+def test_what_kthena_or_we_refuse(document: Manifest, expected: str) -> None:
+    assert problems(document) == [expected]
+    assert problems(document, lossy=True) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            serving(plugins=[{"name": "p", "type": "BuiltIn"}]),
+            (
+                "f: plugins[0]: cannot be carried over: plugin p changes pods inside of Kthena's "
+                "controller; write what it adds into the pod templates"
+            ),
+        ),
+    ],
+)
+def test_unsupported_fields_of_serving_are_errors_or_warnings(
+    document: Manifest, expected: str
+) -> None:
+    assert problems(document) == [expected]
+    assert problems(document, lossy=True) == []
+    assert expected.replace("f: ", "f: warning: ") in said(document, lossy=True)

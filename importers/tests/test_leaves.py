@@ -1,0 +1,187 @@
+"""No field of another system's manifest is dropped in silence: every value is changed once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from profiles import examples
+
+from fusioninfer_pulumi.findings import Origin, path_text
+from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all
+from importers.tests import (
+    kserve_strategies,
+    kthena_samples,
+    kthena_strategies,
+    modelplane_strategies,
+)
+
+Manifest = dict[str, Any]
+
+
+Path = tuple[str | int, ...]
+
+
+def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Paths of all values that hold no other; not of nulls, which say nothing."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, (*at, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from leaves(item, (*at, index))
+    elif value is not None:
+        yield at
+
+
+def silent(
+    documents: Sequence[Manifest],
+    others: Mapping[str, Sequence[Any]],
+    beside: Sequence[Manifest] = (),
+) -> list[str]:
+    """Leaves that may be changed without anybody noticing.
+
+    Args:
+        documents: The documents of one input.
+        others: By key, the values that its fields may have, where not every value is valid.
+        beside: More documents of the input, whose leaves are not looked at.
+
+    Returns:
+        Those of which a change neither changes a service nor is named by a finding.
+    """
+    read = _read([*documents, *beside])
+    found = []
+    for number, document in enumerate(documents):
+        for path in leaves(document):
+            if path[0] in ("apiVersion", "kind") or _named(read, number, path):
+                continue
+            changed = copy.deepcopy([*documents, *beside])
+            _change(changed[number], path, others)
+            again = _read(changed)
+            if not _named(again, number, path) and _made(again) == _made(read):
+                found.append(f"{number}: {path_text(path)}")
+    return found
+
+
+def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
+    given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
+    return read_all(copy.deepcopy(given), allow_lossy=True)
+
+
+def _made(read: Sequence[LoadedDocument]) -> list[Any]:
+    return [each.manifest for each in read if each.manifest is not None]
+
+
+def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
+    """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
+    relative = path[1:] if path[0] == "spec" else path
+    # "" is the document as a whole, and so is `spec`.
+    parts = range(1, len(relative) + 1)
+    above = {"", str(path[0]), *(path_text(relative[:end]) for end in parts)}
+    below = (f"{path_text(relative)}.", f"{path_text(relative)}[")
+    return any(
+        origin.file == str(number) and (finding.path in above or finding.path.startswith(below))
+        for each in read
+        for origin, finding in each.remarks
+    )
+
+
+def _change(document: Manifest, path: Path, others: Mapping[str, Sequence[Any]]) -> None:
+    holder: Any = document
+    for part in path[:-1]:
+        holder = holder[part]
+    value, last = holder[path[-1]], path[-1]
+    holder[last] = next(
+        (each for each in others.get(str(last), ()) if each != value), _another(value)
+    )
+
+
+def _another(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str):
+        return value + "x"
+    return {"x": "y"} if isinstance(value, dict) else ["x"]
+
+
+# Each example converts a document once for each of its leaves: shrinking would take minutes.
+quickly = settings(examples(0.3), phases=(Phase.explicit, Phase.reuse, Phase.generate))
+
+
+@quickly
+@given(kthena_strategies.model_servings())
+def test_every_leaf_of_a_model_serving_is_in_the_service_or_named(document: Manifest) -> None:
+    assert silent([document], kthena_strategies.OTHERS) == []
+
+
+@quickly
+@given(modelplane_strategies.released())
+def test_every_leaf_of_a_model_deployment_is_in_the_service_or_named(document: Manifest) -> None:
+    assert silent([document], modelplane_strategies.OTHERS) == []
+
+
+@quickly
+@given(modelplane_strategies.released(), modelplane_strategies.caches())
+def test_every_leaf_of_a_model_cache_is_in_the_service_or_named(
+    deployment: Manifest, cache: Manifest
+) -> None:
+    deployment["metadata"].pop("namespace", None)
+    spec = deployment["spec"]
+    spec.get("template", {"spec": spec})["spec"]["modelCacheRef"] = {"name": "cache"}
+    assert silent([deployment, cache], modelplane_strategies.OTHERS) == []
+
+
+@quickly
+@given(modelplane_strategies.released(), modelplane_strategies.services())
+def test_every_leaf_of_a_model_service_is_in_the_service_or_named(
+    deployment: Manifest, service: Manifest
+) -> None:
+    deployment["metadata"].pop("namespace", None)
+    another = {**deployment, "metadata": {"name": "elsewhere"}}
+    assert silent([service], modelplane_strategies.OTHERS, [deployment, another]) == []
+
+
+@quickly
+@given(modelplane_strategies.proposed())
+def test_every_leaf_of_the_proposal_is_in_the_service_or_named(document: Manifest) -> None:
+    assert silent([document], modelplane_strategies.OTHERS) == []
+
+
+@quickly
+@given(kserve_strategies.llm_services())
+def test_every_leaf_of_an_llm_inference_service_is_in_the_service_or_named(
+    documents: list[Manifest],
+) -> None:
+    assert silent(documents, kserve_strategies.OTHERS) == []
+
+
+@quickly
+@given(
+    kthena_strategies.model_servings(),
+    kthena_strategies.model_servers(),
+    kthena_strategies.model_routes(),
+    st.booleans(),
+)
+def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
+    serving: Manifest, server: Manifest, route: Manifest, known: bool
+) -> None:
+    serving["metadata"].pop("namespace", None)
+    # With the other target, weights are shares.
+    name = "modelserving.volcano.sh/name"
+    other = [kthena_samples.serving(name="two"), kthena_samples.server("other", {name: "two"})]
+    beside = [serving, *(other if known else ())]
+    assert silent([server, route], kthena_strategies.OTHERS, beside) == []
+
+
+@quickly
+@given(kthena_strategies.model_servings(), kthena_strategies.policies())
+def test_every_leaf_of_kthenas_autoscaling_is_in_a_service_or_named(
+    serving: Manifest, policies: list[Manifest]
+) -> None:
+    serving["metadata"].pop("namespace", None)
+    assert silent(policies, kthena_strategies.OTHERS, [serving]) == []

@@ -1,0 +1,80 @@
+"""Objects as `kubectl get -o yaml` prints them: a list whose items are documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import yaml
+
+from fusioninfer_pulumi import InvalidServiceError, load, loads
+from fusioninfer_pulumi.cli.main import main
+from importers.tests.kthena_samples import Manifest, route, server, serving
+
+
+def write(folder: Path, *documents: Any) -> str:
+    path = folder / "m.yaml"
+    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return str(path)
+
+
+def listed(*items: Any, **more: Any) -> Manifest:
+    """Objects as kubectl prints them."""
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""},
+            "items": list(items), **more}  # fmt: skip
+
+
+def made_of_a_booster(document: Manifest) -> Manifest:
+    """A document as it is in the cluster where Kthena's controller made it of a ModelBooster."""
+    owner = {"kind": "ModelBooster", "name": "b", "uid": "u", "controller": True}
+    held = {"labels": {"workload.serving.volcano.sh/model-name": "b"}, "ownerReferences": [owner],
+            "uid": "v", "generation": 1}  # fmt: skip
+    return {**document, "metadata": {**document["metadata"], **held}, "status": {}}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_kthena_made_of_a_booster_is_read_as_kubectl_prints_it() -> None:
+    documents = [made_of_a_booster(each) for each in (serving(), server(), route())]
+    (args,) = loads(json.dumps(listed(*documents)))
+    assert (args.name, len(args.roles)) == ("ms", 2)
+
+
+def test_items_of_a_list_are_documents_with_names_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = samples.service(samples.role(replicas=-1))
+    path = write(
+        tmp_path, listed(samples.service(), wrong), listed(serving(plugins=[{"name": "p"}]))
+    )
+    assert main(["check", path]) == 2
+    told = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    at = [lines[int(place.rpartition(":")[2]) - 1].split()[0] for place, _ in told]
+    assert at in (["replicas:", "plugins:"], ["replicas:", "-"])
+    assert [field for _, field in told] == ["roles[0].replicas", "plugins[0]"]
+    (args,) = load(listed(samples.service()))
+    assert args.name == "svc"
+    assert load(write(tmp_path, listed(samples.service()))) == [args]
+    assert main(["diff", path, path, "--allow-lossy"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (listed(), "items: is empty: no manifest in it"),
+        (listed(items={}), "items: must be a list, got {}"),
+        (listed(serving(), spec={}), "spec: unknown key of a List; allowed: apiVersion, kind, "),
+        (listed(serving(), metadata={"name": "x"}), "metadata.name: belongs to the items"),
+        (listed(serving(), metadata=1), "metadata: must be a mapping, got 1"),
+        (listed(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
+        (listed(listed(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
+    ],
+)
+def test_a_list_that_is_none(document: Manifest, told: str, tmp_path: Path) -> None:
+    for source_of in (document, write(tmp_path, document)):
+        with pytest.raises(InvalidServiceError) as refused:
+            load(source_of)
+        assert told in str(refused.value)

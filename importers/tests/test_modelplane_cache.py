@@ -1,0 +1,238 @@
+"""Modelplane's ModelCache, and its choice among clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.objects import render
+from importers.tests.modelplane_samples import (
+    Manifest,
+    cache,
+    cached,
+    deployment,
+    engine,
+    member,
+    paired,
+    proposed,
+    released,
+    template,
+    workers,
+)
+from importers.tests.reads import converted, problems, said, source, spec
+
+HERE = "template.spec.modelCacheRef"
+
+
+def objects(kind: str, *documents: Manifest) -> list[Manifest]:
+    (plan,) = source(*documents).plans
+    return [each for each in render(plan) if each["kind"] == kind]
+
+
+def pod(*documents: Manifest) -> Manifest:
+    (made,) = objects("LeaderWorkerSet", *documents)
+    found: Manifest = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    return found
+
+
+def test_a_cache_becomes_the_model() -> None:
+    token = {"name": "hub", "key": "token"}
+    made = spec(
+        cached("--model=/mnt/models", "--served-model-name=m"),
+        cache(revision="v1", authSecret=token),
+    )
+    assert made["model"] == {
+        "uri": "hf://org/model@v1",
+        "tokenSecret": token,
+        "mountPath": "/mnt/models",
+        "cache": {
+            "storage": {"size": "40Gi"}, "warmUp": True, "mountModel": True, "readOnly": False,
+        },
+    }  # fmt: skip
+    assert spec(cached("--served-model-name=m"), cache(authSecret={"name": "hub"}))["model"][
+        "tokenSecret"
+    ] == {"name": "hub", "key": "HF_TOKEN"}
+
+
+ARGUMENTS: list[tuple[Manifest, Manifest]] = [
+    # Engine's command and arguments as given, and what the pod runs.
+    (cached("--model=/mnt/models", "--served-model-name=m"), {}),
+    (cached("--model=/mnt/models/a.gguf", "--served-model-name=m"), {}),
+    (cached("--served-model-name=m", command=["vllm", "serve", "/mnt/models"]), {}),
+    (
+        cached("--served-model-name=m"),
+        {"args": ["--served-model-name=m", "--model", "/mnt/models"]},
+    ),
+    (
+        cached(command=["sh", "-c", "exec vllm serve /mnt/models --served-model-name m"]),
+        {},
+    ),
+    (
+        cached("--enforce-eager", command=["vllm", "serve", "/mnt/models"]),
+        {"args": ["--enforce-eager", "--served-model-name", "/mnt/models"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "changed"), ARGUMENTS)
+def test_engines_find_the_model_where_their_arguments_say(
+    document: Manifest, changed: Manifest
+) -> None:
+    given = document["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]
+    (container,) = pod(document, cache())["containers"]
+    for key in ("command", "args"):
+        before = given["spec"]["containers"][0].get(key)
+        assert (container.get(key) or None) == changed.get(key, before or None)
+    _, mount = container["volumeMounts"]
+    (job,) = objects("Job", document, cache())
+    folder = job["spec"]["template"]["spec"]["containers"][0]["args"][1]
+    assert mount["mountPath"] == "/mnt/models"
+    assert folder == f"/mnt/model-cache/{mount['subPath']}"
+    assert "readOnly" not in mount
+
+
+def test_every_pod_of_every_engine_mounts_it() -> None:
+    args = ["--model=/mnt/models", "--served-model-name=m"]
+    own = template()
+    own["spec"]["containers"][0]["args"] = args
+    gang = engine("gang", member("Leader", template=own), member("Worker", template=own))
+    document = released(gang, engine("a", member(template=own)), modelCacheRef={"name": "cache"})
+    for made in objects("LeaderWorkerSet", document, cache()):
+        templates = made["spec"]["leaderWorkerTemplate"]
+        for key in {"leaderTemplate", "workerTemplate"} & set(templates):
+            (container,) = templates[key]["spec"]["containers"]
+            assert container["volumeMounts"][-1]["mountPath"] == "/mnt/models"
+
+
+def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
+    own = template()
+    own["spec"]["containers"][0]["args"] = ["--served-model-name=m"]
+    reference = {"modelCacheRef": {"name": "cache"}}
+    shapes = [
+        proposed(workers=workers(template=own), prefill=None, routing=None, **reference),
+        deployment({"replicas": 1, "engines": [engine("e", member(template=own))], **reference}),
+        cached("--served-model-name=m"),
+    ]
+    models = [spec(each, cache())["model"] for each in shapes]
+    assert models == [models[0]] * 3
+
+
+def test_what_nobody_names_is_called_by_its_path() -> None:
+    document = cached("--model=/mnt/models/a.gguf")
+    assert spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
+    assert (
+        f"f: info: {HERE}: no engine names the model: requests ask for /mnt/models/a.gguf"
+        in said(document, cache())
+    )
+
+
+def test_a_large_model_may_take_longer() -> None:
+    document = cached("--served-model-name=m")
+    assert "job" not in spec(document, cache(sizeGiB=200))["model"]["cache"]
+    assert spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {"timeout": "11h"}
+
+
+REFUSED: list[tuple[list[Manifest], str]] = [
+    (
+        [cached()],
+        (f"f: {HERE}: cannot be carried over: the ModelCache cache of namespace default is not in "
+        "this input; add it as a document, or state the service's model"),
+    ),
+    (
+        [{**cached(), "metadata": {"name": "md", "namespace": "a"}}],
+        (f"f: {HERE}: cannot be carried over: the ModelCache cache of namespace a is not in "
+        "this input; add it as a document, or state the service's model"),
+    ),
+    (
+        [released(), cache()],
+        ("f#2: spec: cannot be carried over: no ModelDeployment of this input refers to it; give "
+        "both in one input, or remove it"),
+    ),
+    (
+        [cached("--model=other/model"), cache()],
+        ("f: template.spec.engines[0].members[0].template.spec.containers[0].args: the engine "
+        "finds the model of modelCacheRef at /mnt/models, and its arguments name another; make "
+        "them --model=/mnt/models"),
+    ),
+    (
+        [cached(), {**cache(), "spec": {"source": "HuggingFace"}}],
+        "f#2: huggingFace: is required when source is HuggingFace",
+    ),
+    ([cached(), cache(sizeGiB=0)], "f#2: huggingFace.sizeGiB: must be at least 1, got 0"),
+    (
+        [cached("--served-model-name=m"), cache(repo="gpt2")],
+        ("f#2: huggingFace.repo: must be hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], "
+        's3://BUCKET/KEY or oci://IMAGE, got "hf://gpt2"'),
+    ),
+    (
+        [cached(clusterSelector={"matchLabels": {"zone": "a"}}), cache(clusters={"zone": "b"})],
+        ("f#2: clusterSelector.matchLabels.zone: no cluster can be both zone=a, as is asked for "
+        "elsewhere, and zone=b"),
+    ),
+    (
+        [cached("--served-model-name=m"), {**cache(), "metadata": {"name": "cache",
+                                                                   "labels": {"a": "b"}}}],
+        ("f#2: metadata.labels.a: cannot be carried over: there is no object of its own to put it "
+        "on; put it on the service"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("documents", "expected"), REFUSED)
+def test_what_cannot_work_is_refused(documents: list[Manifest], expected: str) -> None:
+    assert problems(*documents) == [expected]
+
+
+def test_several_deployments_may_share_a_cache() -> None:
+    one, two = cached("--served-model-name=m"), cached("--served-model-name=m")
+    two["metadata"] = {"name": "two"}
+    assert len(converted(one, two, cache())) == 2
+    assert (
+        "f#3: info: huggingFace.sizeGiB: each of 2 services keeps a copy of its own, in a volume "
+        "of its own"
+    ) in said(one, two, cache())
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (
+            [proposed(clusterSelector={"matchLabels": {"a": "b"}})],
+            {"fusioninfer.io/cluster-selector": "a=b"},
+        ),
+        (
+            [
+                cached("--enforce-eager", clusterSelector={"matchLabels": {"b": "1"}}),
+                cache(clusters={"a": "2", "b": "1"}),
+            ],
+            {"fusioninfer.io/cluster-selector": "a=2,b=1"},
+        ),
+        (
+            [released(tolerations=[{"key": "k", "operator": "Exists"}])],
+            {"fusioninfer.io/cluster-tolerations": '[{"key": "k", "operator": "Exists"}]'},
+        ),
+    ],
+)
+def test_the_choice_among_clusters_becomes_an_annotation(
+    documents: list[Manifest], expected: Any
+) -> None:
+    (manifest,) = converted(*documents)
+    assert manifest["metadata"]["annotations"] == expected
+    (plan, *_) = source(*documents).plans
+    assert all(expected.items() <= each["metadata"]["annotations"].items() for each in render(plan))
+
+
+def test_the_choice_among_clusters_is_reported() -> None:
+    chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
+    found = [each for each in said(chosen) if "cluster" in each]
+    assert found == [
+        (
+            "f: info: template.spec.clusterSelector: is carried into an annotation: a service is "
+            "in the cluster of its Pulumi provider or kubectl context, which must be one of these"
+        ),
+        (
+            "f: info: template.spec.tolerations: is about taints of clusters, and carried into an "
+            "annotation; tolerations of nodes stand in the pod templates"
+        ),
+    ]

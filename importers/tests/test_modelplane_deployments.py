@@ -1,0 +1,371 @@
+"""Modelplane's ModelDeployments become services, or are refused field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from importers.tests.modelplane_samples import (
+    GPU,
+    Manifest,
+    completed,
+    deployment,
+    engine,
+    member,
+    paired,
+    proposed,
+    released,
+    template,
+    workers,
+)
+from importers.tests.reads import converted, problems, said, source, spec, warned
+
+CLAIM = {
+    "name": "gpu",
+    "deviceClassName": "gpu.nvidia.com",
+    "count": 1,
+    "selectors": ['device.driver == "gpu.nvidia.com"'],
+}
+
+
+GANG_ENV = [
+    {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
+    {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"},
+]
+
+
+def refused(document: Manifest) -> list[str]:
+    """Why a document is refused, whatever losses are allowed."""
+    return problems(document, lossy=True)
+
+
+def test_the_documents_deployment() -> None:
+    """Completed where the document says `...`: an image, sizes of the model, no node selector."""
+    made = spec(proposed(model={}))
+    assert made == {
+        "roles": [
+            {
+                "name": "prefill",
+                "componentType": "prefiller",
+                "replicas": 1,
+                "kvTransfer": {},
+                "template": completed(template()),
+                "parallelism": {"tensor": 1},
+            },
+            {
+                "name": "decode",
+                "componentType": "decoder",
+                "replicas": 2,
+                "kvTransfer": {},
+                "template": completed(template()),
+                "parallelism": {"tensor": 1},
+            },
+            {"name": "router", "componentType": "router"},
+        ]
+    }
+    assert "f: info: model: says nothing; the engine's arguments name the model" in said(
+        proposed(model={})
+    )
+
+
+def test_the_documents_deployment_has_no_name() -> None:
+    assert "f: metadata.name: is required" in problems(deployment(proposed()["spec"], name=None))
+
+
+def test_engines_become_roles_and_members_their_pods() -> None:
+    own = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
+    leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[own]))
+    worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
+    made = spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
+    big, small = made["roles"]
+    assert (big["name"], big["replicas"]) == ("big", 2)
+    assert big["multinode"] == {"nodeCount": 4, "launcher": "none"}
+    (container,) = big["leaderTemplate"]["spec"]["containers"]
+    assert (container["command"], container["env"]) == (["a"], [*GANG_ENV, own])
+    assert big["workerTemplate"]["spec"]["containers"][0]["env"] == GANG_ENV
+    assert small == {
+        "name": "small",
+        "componentType": "worker",
+        "template": completed(template()),
+        "resourceClaims": [CLAIM],
+    }
+
+
+def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
+    leader = member("Leader", template=template("--port=9000"))
+    worker = member("Worker", template=template())
+    (made,) = spec(released(engine("e", leader, worker)))["roles"]
+    for key, wanted in (
+        ("leaderTemplate", completed(template("--port=9000"), 9000)),
+        ("workerTemplate", completed(template(), serves=False)),
+    ):
+        (container,) = wanted["spec"]["containers"]
+        container["env"] = GANG_ENV
+        assert made[key] == wanted
+    own = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
+    own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
+    assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
+
+
+def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
+    """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
+    read = source(paired(), allow_lossy=True)
+    (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
+    (text,) = config["data"].values()
+    plugins = {each["type"]: each.get("parameters") for each in yaml.safe_load(text)["plugins"]}
+    assert plugins["prefix-based-pd-decider"] == {"nonCachedTokens": 16}
+    assert plugins["disagg-profile-handler"] == {"deciders": {"prefill": "prefix-based-pd-decider"}}
+
+
+def test_pools_are_not_pinned() -> None:
+    assert any(
+        "f: info: template.spec.engines: Modelplane pins pods to the node pool" in each
+        for each in said(released())
+    )
+
+
+@pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
+def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
+    wrong = {**template(), "metadata": metadata}
+    (found, *_) = refused(proposed(workers=workers(template=wrong)))
+    assert found.startswith("f: workers.template.metadata.labels")
+
+
+def test_devices_become_claims() -> None:
+    assert spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
+    gang = released(engine("e", member("Leader"), member("Worker")))
+    assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
+    made = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
+    assert [each.get("resourceClaims") for each in made["roles"]] == [[CLAIM], [CLAIM], None]
+    assert any("template.spec.engines[0]: Volcano binds" in each for each in warned(gang))
+    assert not any("Volcano" in each for each in warned(released()))
+
+
+@pytest.mark.parametrize(
+    ("cel", "drivers"),
+    [
+        ("true", "none"),
+        ('device.driver == "a" || device.capacity["b"].memory > 1', "a and b"),
+    ],
+)
+def test_a_class_that_no_expression_tells_is_asked_for(cel: str, drivers: str) -> None:
+    devices = {"devices": [{"name": "gpu", "selectors": [{"cel": cel}]}]}
+    (lost,) = problems(released(engine("e", member(nodeSelector=devices))))
+    assert lost == (
+        "f: template.spec.engines[0].members[0].nodeSelector.devices[0]: cannot be carried over: "
+        "its expressions must name one driver, which stands for the DeviceClass, got "
+        f'{drivers}; add device.driver == "NAME"'
+    )
+
+
+def test_findings_about_variables_keep_their_place() -> None:
+    wrong = member("Leader", nodeSelector=None, template=template(env=[{"name": "A", "value": 1}]))
+    document = released(engine("e", wrong, member("Worker")))
+    assert refused(document) == [
+        (
+            "f: template.spec.engines[0].members[0].template.spec.containers[0].env[0].value: must "
+            "be a "
+            "string, got 1; quote it in YAML"
+        )
+    ]
+
+
+def test_phases_become_prefill_and_decode_with_a_router() -> None:
+    prefill, decode, router = spec(paired(), lossy=True)["roles"]
+    assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
+    assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
+    assert prefill["kvTransfer"] == decode["kvTransfer"] == {}
+    assert router == {
+        "name": "router",
+        "componentType": "router",
+        "scorers": {"prefix-cache": 2, "queue": 1},
+        "endpointPicker": {"threshold": 64},
+    }
+
+
+def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
+    document = paired(prefill={"copies": None})
+    del document["spec"]["template"]["spec"]["engines"][0]["copies"]
+    assert (
+        "f: info: template.spec.engines[0].copies: is not stated: 1 is assumed, and with it the "
+        "share of prefill"
+    ) in said(document)
+
+
+def test_instances_are_serving_groups() -> None:
+    made = spec(released(engine(copies=2), replicas=3), lossy=True)
+    assert (made["groups"], made["roles"][0]["replicas"]) == (3, 2)
+    early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
+    assert spec(early, lossy=True) == made
+    assert spec(paired(replicas=2), lossy=True)["groups"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        (
+            {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", "args": ["--v=5"]},
+            {
+                "endpointPicker": {
+                    "image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0",
+                    "args": ["--v=5"],
+                }
+            },
+        ),
+        (
+            {"env": [{"name": "A", "value": "b"}]},
+            {
+                "endpointPicker": {
+                    "template": {
+                        "spec": {
+                            "containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}]
+                        }
+                    }
+                }
+            },
+        ),
+    ],
+)
+def test_routing_becomes_the_endpoint_picker(given: Any, expected: Manifest) -> None:
+    routing = {"template": {"spec": {"containers": [{"name": "epp", **given}]}}}
+    assert spec(proposed(routing=routing))["roles"][2] == {
+        "name": "router",
+        "componentType": "router",
+        **expected,
+    }
+
+
+def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
+    topology = {"tensor": 8, "pipeline": 2}
+    (made,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
+        "roles"
+    ]
+    assert made["parallelism"] == topology
+    assert "multinode" not in made
+    alone = workers(topology=topology, template=template(command=["./start.sh"]))
+    (made,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
+    assert "parallelism" not in made
+    assert made["multinode"] == {"nodeCount": 2, "launcher": "none"}
+
+
+def test_labels_of_the_template_are_those_of_the_service() -> None:
+    labels = {"team": "a"}
+    template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
+    (made,) = converted(deployment({"replicas": 1, "template": template}))
+    assert made["metadata"]["labels"] == labels
+
+
+DEVICES = "cannot be carried over: the claims of a role are those of all of its pods"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            proposed(workers=workers(None)),
+            (
+                "f: workers.count: is required with prefill: the ratio of prefill to decode is "
+                "stated, "
+                "not guessed"
+            ),
+        ),
+        (
+            proposed(prefill={"workers": workers(None)}),
+            (
+                "f: prefill.workers.count: is required with prefill: the ratio of prefill to "
+                "decode is "
+                "stated, not guessed"
+            ),
+        ),
+        (
+            proposed(routing=None),
+            "f: routing: is required with prefill: the endpoint picker that pairs them",
+        ),
+        (
+            proposed(prefill=None, routing=None, workers=workers(template={"spec": {}})),
+            "f: workers.template.spec.containers: must be one container named engine, got []",
+        ),
+        (
+            released(engine(phase="Decode")),
+            "f: template.spec.engines[0].phase: needs serving.mode PrefillDecode",
+        ),
+        (
+            released(engine(phase="Decode"), serving={"mode": "PrefillDecode"}),
+            (
+                "f: template.spec.engines: serving.mode PrefillDecode needs two engines, one of "
+                "phase "
+                "Prefill and one of phase Decode, got 1"
+            ),
+        ),
+        (
+            released(
+                engine("a", phase="Decode"),
+                engine("b", phase="Decode"),
+                serving={"mode": "PrefillDecode"},
+            ),
+            "f: template.spec.engines: serving.mode PrefillDecode needs an engine of phase Prefill",
+        ),
+        (
+            released(engine("a", member("Leader"))),
+            (
+                "f: template.spec.engines[0].members: must be one Standalone member, or a Leader "
+                "and a "
+                "Worker, got Leader"
+            ),
+        ),
+        (
+            released(engine("a", member(nodeSelector=None))),
+            (
+                "f: template.spec.engines[0].members: at least one member must have a nodeSelector "
+                "that "
+                "asks for devices"
+            ),
+        ),
+        (
+            released(engine("a", member(worker={"nodes": 2}))),
+            "f: template.spec.engines[0].members[0].worker: belongs to a member of role Worker",
+        ),
+        (
+            deployment(
+                {
+                    "replicas": 1,
+                    "template": {
+                        "metadata": {"labels": {"modelplane.ai/x": "y"}},
+                        "spec": {"engines": [engine()]},
+                    },
+                }
+            ),
+            (
+                "f: template.metadata.labels[modelplane.ai/x]: uses the prefix modelplane.ai/, "
+                "which "
+                "is "
+                "reserved"
+            ),
+        ),
+        (released(replicas=11), "f: replicas: must be at most 10, got 11"),
+    ],
+)
+def test_contradictions_of_deployments_are_refused(document: Manifest, expected: str) -> None:
+    assert expected in refused(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            released(engine("e", member("Leader", nodeSelector=None), member("Worker"))),
+            f"f: template.spec.engines[0].members[1].nodeSelector: {DEVICES}",
+        ),
+        (proposed(model={"name": "m"}), "f: model: cannot be carried over: name the model"),
+    ],
+)
+def test_unsupported_fields_of_deployments_are_errors_or_warnings(
+    document: Manifest, expected: str
+) -> None:
+    assert any(each.startswith(expected) for each in problems(document))
+    assert problems(document, lossy=True) == []
+    warned = expected.replace("f: ", "f: warning: ", 1)
+    assert any(each.startswith(warned) for each in said(document, lossy=True))

@@ -1,0 +1,245 @@
+"""Modelplane's ModelServices become the routes of the services that they lead to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi.objects import render
+from importers.tests.modelplane_samples import (
+    Manifest,
+    deployment,
+    engine,
+    model_service,
+    paired,
+    proposed,
+    released,
+    selecting,
+)
+from importers.tests.reads import converted, problems, said, source, warned
+
+GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
+RULE = {
+    "matches": [{"path": {"type": "PathPrefix", "value": "/default/chat"}}],
+    "filters": [
+        {
+            "type": "URLRewrite",
+            "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
+        }
+    ],
+    "timeouts": {"request": "0s"},
+}
+
+
+def named(name: str, document: Manifest | None = None, **metadata: Any) -> Manifest:
+    return {**(document or released()), "metadata": {"name": name, **metadata}}
+
+
+def labelled(name: str, replicas: int = 1, **labels: str) -> Manifest:
+    template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
+    return deployment({"replicas": replicas, "template": template}, name=name)
+
+
+def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
+    """The router of each service, without what tells that it is one; None without a router."""
+    found = {}
+    for manifest in converted(*documents, lossy=lossy):
+        roles = [each for each in manifest["spec"]["roles"] if each["componentType"] == "router"]
+        assert len(roles) <= 1
+        found[manifest["metadata"]["name"]] = roles[0]["httproute"] if roles else None
+    return found
+
+
+def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
+    documents = released(), model_service()
+    (made,) = converted(*documents)
+    assert made["spec"]["roles"][-1] == {
+        "name": "router",
+        "componentType": "router",
+        "scorers": {"prefix-cache": 2, "queue": 1},
+        "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
+    }
+    (plan,) = source(*documents).plans
+    (route,) = [each for each in render(plan) if each["kind"] == "HTTPRoute"]
+    assert route["spec"]["parentRefs"] == [GATEWAY]
+    assert [each["name"] for each in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
+    assert any("f#2: info: endpoints: the route attaches" in each for each in said(*documents))
+
+
+@pytest.mark.parametrize(
+    ("document", "picker"),
+    [
+        (
+            paired(),
+            {"scorers": {"prefix-cache": 2, "queue": 1}, "endpointPicker": {"threshold": 64}},
+        ),
+        (proposed(), {}),
+    ],
+)
+def test_prefill_and_decode_have_their_router_already(document: Manifest, picker: Manifest) -> None:
+    (made,) = converted(document, model_service())
+    assert made["spec"]["roles"][2] == {
+        "name": "router",
+        "componentType": "router",
+        **picker,
+        "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
+    }
+    assert not [each for each in warned(document, model_service()) if "route" in each]
+
+
+def test_every_shape_is_selected_by_its_name() -> None:
+    early = deployment({"replicas": 1, "engines": [engine()]})
+    assert routers(early, model_service())["md"]["rules"] == [RULE]
+
+
+def test_a_deployment_may_have_several_addresses() -> None:
+    made = routers(released(), model_service(), model_service(name="also"))["md"]
+    values = [rule["matches"][0]["path"]["value"] for rule in made["rules"]]
+    assert values == ["/default/chat", "/default/also"]
+
+
+def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
+    documents = [labelled("a", tier="prod"), labelled("b", tier="test")]
+    made = routers(*documents, model_service(selecting(tier="prod")))
+    assert (made["a"]["rules"], made["b"]) == ([RULE], None)
+    both = selecting(tier="prod", deployment="b")
+    assert problems(*documents, model_service(both))[0].startswith(
+        "f#3: endpoints[0]: cannot be carried over: selects no ModelDeployment"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "weights"),
+    [
+        # One share for each entry, however many replicas it matches.
+        (("a", "b"), {"a-pool": 1, "b-pool": 1}),
+        (
+            (selecting(80, deployment="a"), selecting(20, deployment="b")),
+            {"a-pool": 4, "b-pool": 1},
+        ),
+        # Within an entry a share for each replica: three of a, one of b.
+        ((selecting(tier="x"),), {"a-pool": 3, "b-pool": 1}),
+        ((selecting(4, tier="x"), "c"), {"a-pool": 3, "b-pool": 1, "c-pool": 1}),
+        # An endpoint belongs to the first entry that matches it.
+        ((selecting(1, deployment="a"), selecting(1, tier="x")), {"a-pool": 1, "b-pool": 1}),
+        (
+            (selecting(1_000_000, deployment="b"), selecting(1, tier="x"), "c"),
+            {"b-pool": 1_000_000, "a-pool": 1, "c-pool": 1},
+        ),
+        (
+            (selecting(999_999, tier="x"), selecting(1_000_000, deployment="c")),
+            {"a-pool": 749_999, "b-pool": 250_000, "c-pool": 1_000_000},
+        ),
+    ],
+)  # fmt: skip
+def test_requests_are_split_as_the_weights_say(
+    entries: tuple[Any, ...], weights: dict[str, int]
+) -> None:
+    documents = [labelled("a", 3, tier="x"), labelled("b", 1, tier="x"), labelled("c", 1)]
+    made = routers(*documents, model_service(*entries))
+    (main,) = [name for name, each in made.items() if each and "rules" in each]
+    assert f"{main}-pool" == max(weights, key=lambda name: weights[name])
+    (rule,) = made[main]["rules"]
+    assert {each["name"]: each["weight"] for each in rule["backendRefs"]} == weights
+    others = {name: each for name, each in made.items() if name != main}
+    for name, each in others.items():
+        assert each == ({"routedBy": main} if f"{name}-pool" in weights else None)
+
+
+def test_a_service_behind_another_route_may_have_a_route_of_its_own() -> None:
+    documents = [named("a"), named("b"), model_service("a", "b"), model_service("b", name="b")]
+    made = routers(*documents)
+    assert [len(each["rules"]) for each in made.values()] == [1, 1]
+    assert "routedBy" not in made["b"]
+
+
+def test_a_cluster_of_its_endpoints_is_that_of_the_service() -> None:
+    (made,) = converted(released(), model_service(selecting(deployment="md", cluster="east")))
+    assert made["metadata"]["annotations"] == {
+        "fusioninfer.io/cluster-selector": "modelplane.ai/cluster=east"
+    }
+
+
+NOWHERE = (
+    "cannot be carried over: selects no ModelDeployment of this input; add its document, or lead "
+    "to endpoints elsewhere by a route of your own"
+)
+ENDPOINT = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "ModelEndpoint",
+    "metadata": {"name": "saas"},
+    "spec": {"url": "https://example.com/", "rewritePath": "/"},
+}
+REFUSED: list[tuple[list[Manifest], str]] = [
+    ([released(), model_service("other")], f"f#2: endpoints[0]: {NOWHERE}"),
+    (
+        [{**released(), "metadata": {"name": "md", "namespace": "n"}}, model_service()],
+        f"f#2: endpoints[0]: {NOWHERE}",
+    ),
+    (
+        [released(), model_service("md", selecting(external="saas"))],
+        f"f#2: endpoints[1]: {NOWHERE}",
+    ),
+    (
+        [released(), ENDPOINT],
+        (
+            "f#2: spec: cannot be carried over: is outside of the cluster; lead to it by a route "
+            "of your own beside the service's"
+        ),
+    ),
+    (
+        [
+            released(),
+            model_service(
+                selecting(50, deployment="md", cluster="east"),
+                selecting(50, deployment="md", cluster="west"),
+            ),
+        ],
+        (
+            "f#2: endpoints[1]: cannot be carried over: leads to replicas of md in another cluster "
+            "than an entry before it, and a service is in one cluster; apply it to both, and split "
+            "requests in front of them"
+        ),
+    ),
+    (
+        [
+            named("a", released(clusterSelector={"matchLabels": {"zone": "a"}})),
+            named("b", released(clusterSelector={"matchLabels": {"zone": "b"}})),
+            model_service("a", "b"),
+        ],
+        (
+            "f#3: endpoints[1]: cannot be carried over: b and a are not in one cluster (zone), and "
+            "a route leads to pods of its own; give each a ModelService"
+        ),
+    ),
+    (
+        [released(), {**model_service(), "spec": {"endpoints": []}}],
+        "f#2: endpoints: must hold at least 1 item, got none",
+    ),
+    (
+        [released(), {**model_service(), "metadata": {"name": "chat", "labels": {"a": "b"}}}],
+        (
+            "f#2: metadata.labels.a: cannot be carried over: there is no object of its own to put "
+            "it on; put it on the service"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("documents", "expected"), REFUSED)
+def test_what_leads_elsewhere_is_refused(documents: list[Manifest], expected: str) -> None:
+    assert problems(*documents) == [expected]
+    if "cannot be carried over" in expected:
+        assert problems(*documents, lossy=True) == []
+
+
+def test_a_repeated_entry_is_reported() -> None:
+    assert (
+        "f#2: info: endpoints[1]: leads to md, as an entry before it does, which counts; left out"
+        in said(released(), model_service("md", "md"))
+    )
+
+
+def test_a_deployment_without_a_model_service_has_no_route() -> None:
+    assert routers(released()) == {"md": None}

@@ -1,0 +1,88 @@
+"""Each value of a manifest stands where the original system's controller puts it.
+
+`originals/` holds manifests, and what their own controllers make of them: pods, pod groups, claims,
+pools, routes and the picker's configuration. Ours may say more there; what theirs say must be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from importers.tests.reads import source
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}: {case['case']}")
+    for path in sorted((Path(__file__).parent / "originals").glob("*.yaml"))
+    for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+]
+
+
+def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
+    """What of their value is not in ours; entries of lists are found by name, else by content."""
+    if isinstance(theirs, Mapping):
+        if not isinstance(ours, Mapping):
+            yield f"{at}: {ours!r}"
+            return
+        for key, value in theirs.items():
+            yield from missing(value, ours.get(key), f"{at}.{key}")
+    elif isinstance(theirs, list) and theirs and isinstance(theirs[0], Mapping):
+        for number, entry in enumerate(theirs):
+            held = ours if isinstance(ours, list) else []
+            named = [each for each in held if "name" in entry and each["name"] == entry["name"]]
+            if named:
+                yield from missing(entry, named[0], f"{at}[{entry['name']}]")
+            elif not any(not list(missing(entry, each)) for each in held):
+                yield f"{at}[{number}]: {entry!r} is not in {ours!r}"
+    elif theirs != ours:
+        yield f"{at}: {ours!r}, theirs {theirs!r}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_stand_where_the_original_puts_them(case: dict[str, Any]) -> None:
+    read = source(*case["documents"])
+    made = read.rendered()
+    assert made, [str(each) for _, each in read.findings]
+    for wanted in case["objects"]:
+        found = [
+            each
+            for each in made
+            if each["kind"] == wanted["kind"]
+            and wanted.get("name") in (None, each["metadata"]["name"])
+        ]
+        if wanted.get("absent"):
+            assert not found
+            continue
+        assert found, (wanted["kind"], [(each["kind"], each["metadata"]["name"]) for each in made])
+        (place, *_) = found
+        if wanted["at"] == ["data", "config"]:
+            (text,) = place["data"].values()
+            place = {"data": {"config": yaml.safe_load(text)}}
+        for part in wanted["at"]:
+            place = place[part]
+        assert list(missing(wanted["has"], place)) == []
+
+
+def test_a_worker_beside_prefill_and_decode_is_in_the_gang_unless_it_is_optional() -> None:
+    """Where FusionInfer's controller differs: docs/deviations.md."""
+    (pair, *_) = yaml.safe_load(
+        (Path(__file__).parent / "originals" / "fusioninfer.yaml").read_text(encoding="utf-8")
+    )
+    (document,) = pair["documents"]
+    worker = {**document["spec"]["roles"][1], "name": "w", "componentType": "worker"}
+    del worker["kvTransfer"]
+    document["spec"]["roles"].append(worker)
+    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    assert group["spec"]["minTaskMember"] == {
+        f"{role}-{replica}": 1
+        for role, replicas in (("prefill", 1), ("decode", 2), ("w", 2))
+        for replica in range(replicas)
+    }
+    optional = {"gangPolicy": {"minRoleReplicas": {"w": 0}}}
+    document["spec"]["schedulingStrategy"] = optional
+    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    assert group["spec"]["minMember"] == 3  # the pair's pods

@@ -1,0 +1,59 @@
+"""The package beside the core: what it imports, and what the core says without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from package_code import PLUGIN_FILES, imported
+
+import fusioninfer_importers
+from fusioninfer_importers import table
+from fusioninfer_pulumi import InvalidServiceError, load
+from fusioninfer_pulumi.extras import IMPORTED_GROUPS
+from fusioninfer_pulumi.loading import importer
+from fusioninfer_pulumi.loading.importer import importers
+
+PACKAGE = Path(fusioninfer_importers.__file__).parent
+FILES = [path for path in PLUGIN_FILES if PACKAGE in path.parents]
+SYSTEMS = {path.name for path in PACKAGE.iterdir() if (path / "convert.py").is_file()}
+
+
+def test_importers_do_not_import_each_other() -> None:
+    assert {"kserve", "kthena", "modelplane"} == SYSTEMS
+    offenders = {}
+    for path in FILES:
+        system, *inside = path.relative_to(PACKAGE).parts
+        modules = {module.split(".")[1] for module in imported(path, "fusioninfer_importers.")}
+        if inside and (others := modules & (SYSTEMS - {system})):
+            offenders[str(path)] = others
+    assert offenders == {}
+
+
+def test_the_entry_points_are_the_table() -> None:
+    assert importers() == (table.KSERVE, table.KTHENA, table.MODELPLANE)
+
+
+def test_a_foreign_manifest_without_the_package_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importer, "plugins", lambda _: iter(()))
+    importers.cache_clear()
+    source = Path(__file__).with_name("foreign.yaml")
+    with pytest.raises(InvalidServiceError) as refused:
+        load(source)
+    (tmp_path / "foreign.yaml").write_text(source.read_text("utf-8"), encoding="utf-8")
+    with pytest.raises(InvalidServiceError) as in_folder:
+        load(tmp_path)
+    importers.cache_clear()
+    assert str(refused.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
+    assert str(refused.value).endswith(
+        'apiVersion: "workload.serving.volcano.sh/v1alpha1" is read by an importer that is not '
+        'installed: pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
+        '#subdirectory=importers"'
+    )
+
+
+def test_the_core_knows_the_groups_of_a_missing_package() -> None:
+    groups = {group for system in importers() for group in system.groups}
+    assert sorted(groups) == list(IMPORTED_GROUPS)

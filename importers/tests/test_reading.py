@@ -1,0 +1,334 @@
+"""Who reads which document, and how what is said comes back to it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import yaml
+from told import without_rules
+
+from fusioninfer_pulumi import InvalidServiceError, load, loads
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.objects import render
+from importers.tests.kserve_samples import config, llm
+from importers.tests.kthena_samples import (
+    entry,
+    policy,
+    role,
+    route,
+    scaled,
+    serving,
+)
+from importers.tests.reads import converted, problems, said, source, warned
+
+INPUTS = sorted((Path(__file__).parents[2] / "tests" / "fixtures" / "inputs").glob("*.yaml"))
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+PLUGIN = {"name": "p", "type": "BuiltIn"}
+LOSSY = serving(plugins=[PLUGIN])
+
+
+def write(folder: Path, *documents: Any) -> str:
+    path = folder / "m.yaml"
+    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            {**serving(), "apiVersion": "workload.serving.volcano.sh/v1"},
+            (
+                "f: apiVersion: must be workload.serving.volcano.sh/v1alpha1, "
+                'got "workload.serving.volcano.sh/v1"'
+            ),
+        ),
+        (
+            {"kind": "ModelServing"},
+            "f: apiVersion: is required, must be workload.serving.volcano.sh/v1alpha1",
+        ),
+        (
+            {**serving(), "kind": "ModelServings"},
+            (
+                "f: kind: must be one of AutoscalingPolicy, AutoscalingPolicyBinding, "
+                "ModelBooster, ModelServing for Kthena's workload.serving.volcano.sh/v1alpha1, got "
+                '"ModelServings"'
+            ),
+        ),
+        (
+            {"apiVersion": "networking.serving.volcano.sh/v1alpha1"},
+            "f: kind: is required, must be one of ModelRoute, ModelServer",
+        ),
+    ],
+)
+def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str) -> None:
+    assert problems(document) == [expected]
+
+
+def test_any_other_object_is_refused_and_left_out_when_losses_are_allowed() -> None:
+    (refused,) = problems(serving(), DEPLOYMENT)
+    assert refused == (
+        "f#2: kind: Deployment (apps/v1) is no service, neither ours nor KServe's or Kthena's or "
+        "Modelplane's, and nothing that one refers to: apply it beside the services, and leave it "
+        "out here (--allow-lossy does)"
+    )
+    assert problems(serving(), DEPLOYMENT, lossy=True) == []
+    assert (
+        "f#2: warning: kind: Deployment is no service: left out; apply it beside the others"
+        in warned(serving(), DEPLOYMENT, lossy=True)
+    )
+    # Alone it is no input at all.
+    assert problems(DEPLOYMENT, lossy=True)
+
+
+def test_what_our_own_rules_find_has_the_users_path() -> None:
+    wrong = entry()
+    wrong["spec"]["containers"][0]["args"] = ["--tensor-parallel-size", "4"]
+    wrong["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0 "
+    assert problems(serving(role(), role("other", entryTemplate=wrong))) == [
+        (
+            "f: template.roles[1].entryTemplate.spec.containers[0].args: --tensor-parallel-size 4 "
+            "needs 4 accelerators, but the pod has 1"
+        ),
+        (
+            "f: template.roles[1].entryTemplate.spec.containers[0].image: must be an image "
+            "reference, "
+            'got "vllm/vllm-openai:v0.11.0 "'
+        ),
+    ]
+
+
+def test_the_plan_has_the_findings_of_the_conversion() -> None:
+    (document,) = source(LOSSY, allow_lossy=True).planned
+    assert next(finding.path for _, finding in document.findings) == "plugins[0]"
+
+
+def test_unknown_keys_hide_nothing_else() -> None:
+    document = serving(plugins=[PLUGIN], replicass=2)
+    assert [each.split(": ")[1] for each in problems(document)] == ["replicass", "plugins[0]"]
+    document["spec"]["template"]["roles"][0]["replicas"] = "2"
+    assert [each.split(": ")[1] for each in problems(document)] == [
+        "template.roles[0].replicas",
+        "replicass",
+    ]
+
+
+def test_load_refuses_losses_unless_they_are_allowed(tmp_path: Path) -> None:
+    path = write(tmp_path, LOSSY)
+    with pytest.raises(InvalidServiceError, match=r"plugins\[0\]: cannot be carried over"):
+        load(path)
+    with pytest.warns(UserWarning, match=r"m.yaml: warning: plugins\[0\]: cannot be carried"):
+        (args,) = load(path, allow_lossy=True)
+    assert args.name == "ms"
+    with pytest.warns(UserWarning, match=r"^warning: plugins\[0\]"):
+        assert loads(Path(path).read_text(), allow_lossy=True) == [args]
+    with pytest.warns(UserWarning, match="plugins"):
+        assert load(LOSSY, allow_lossy=True) == [args]
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.stem)
+def test_converting_our_own_manifest_is_the_identity(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["convert", str(path)])
+    told = capsys.readouterr().out
+    if status == 0:
+        assert list(yaml.safe_load_all(told)) == list(yaml.safe_load_all(path.read_text()))
+    assert main(["render", str(path)]) == status
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_converting_and_rendering_is_rendering(
+    output: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write(tmp_path, serving(), samples.service(), serving(role(replicas=2), name="b"))
+    assert main(["render", path]) == 0
+    direct = capsys.readouterr().out
+    assert main(["convert", path, "--output", output]) == 0
+    text = capsys.readouterr().out
+    if output == "json":
+        text = yaml.safe_dump_all(json.loads(text)["items"])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert main(["render", "-"]) == 0
+    assert capsys.readouterr().out == direct
+
+
+def test_convert_refuses_what_render_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, LOSSY)
+    told = []
+    for command in ("convert", "render", "plan", "check"):
+        assert main([command, path]) == 2
+        captured = capsys.readouterr()
+        assert not captured.out
+        told.append(without_rules(captured.err))
+    assert len(set(told)) == 1
+    assert told[0].startswith(f"{path}: plugins[0]: cannot be carried over: ")
+    for command in ("convert", "render", "plan", "check"):
+        assert main([command, path, "--allow-lossy"]) == 0
+        assert f"{path}: warning: plugins[0]: " in without_rules(capsys.readouterr().err)
+        assert main([command, path, "--allow-lossy", "--strict"]) == 2
+        capsys.readouterr()
+    assert main(["diff", path, path]) == 2
+    assert main(["diff", path, path, "--allow-lossy"]) == 0
+
+
+def test_a_project_is_not_converted(capsys: pytest.CaptureFixture[str]) -> None:
+    project = Path(__file__).parents[2] / "examples" / "qwen-monolithic"
+    assert main(["convert", str(project)]) == 2
+    assert "is a Pulumi project: there is nothing to convert" in capsys.readouterr().err
+
+
+def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
+    exported = serving(
+        metadata={
+            "uid": "u",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "ownerReferences": [{"name": "x"}],
+            "finalizers": ["x/y"],
+        }
+    )
+    exported["status"] = {"replicas": 1}
+    assert problems(exported) == []
+    assert [each for each in said(exported) if "left out" in each] == [
+        "f: info: metadata.uid: is written by the API server; left out",
+        "f: info: metadata.ownerReferences: is written by controllers; left out",
+        "f: info: metadata.finalizers: is written by controllers; left out",
+        (
+            "f: info: metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: "
+            "is written by kubectl; left out"
+        ),
+        "f: info: status: is what was observed in a cluster; left out",
+    ]
+    assert "annotations" not in converted(exported)[0]["metadata"]
+
+
+def test_converted_services_share_no_objects_unnoticed() -> None:
+    assert any("metadata.name" in each for each in problems(serving(), serving()))
+    assert len(render(source(serving()).plans[0])) == 3
+
+
+def test_a_field_without_a_counterpart_is_named() -> None:
+    field = ("roles", 0, "gateway", "x")
+    finding = Finding("a-rule", Severity.WARNING, field, "is not given: X is taken")
+    (label, moved) = Origins("f", {}).locate(finding)
+    assert (label, moved.rule, moved.location, moved.converted) == ("f", "a-rule", (), field)
+    named = "roles[0].gateway.x of the converted service"
+    assert str(moved) == f"warning: {named}: is not given: X is taken"
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ((serving(), route(rules=[])), "spec: is left out: it has no rules"),
+        ((serving(), policy(disaggregatedTarget=None)), "spec: is left out: it has no target"),
+        ((llm(), config("idle")), "no LLMInferenceService of this input is based on it; left out"),
+    ],
+)
+def test_a_document_without_effect_is_a_warning(
+    documents: Sequence[Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, *documents)
+    assert main(["check", path]) == 0
+    assert f"warning: {told}" in capsys.readouterr().err
+    assert main(["plan", "--strict", path]) == 2
+
+
+def test_findings_about_a_document_belong_to_its_service() -> None:
+    fixed = policy(
+        metrics=None,
+        disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
+    )
+    (document,) = source(serving(role(replicas=2)), fixed).planned
+    messages = [finding.message for _, finding in document.findings]
+    assert any("server has 2 replicas; nothing scales it" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"kind": "Service", "spec": {"selector": {"modelserving.volcano.sh/name": "ms"}}},
+            (
+                "spec.selector[modelserving.volcano.sh/name]: selects no pods of ours: they do not "
+                "carry Kthena's label modelserving.volcano.sh/name; theirs is "
+                "fusioninfer.io/service"
+            ),
+        ),
+        (
+            {
+                "kind": "PodMonitor",
+                "spec": {
+                    "selector": {
+                        "matchExpressions": [
+                            {"key": "modelserving.volcano.sh/entry", "operator": "Exists"}
+                        ]
+                    }
+                },
+            },
+            (
+                "spec.selector.matchExpressions[0].key: selects no pods of ours: they do not carry "
+                "Kthena's label modelserving.volcano.sh/entry"
+            ),
+        ),
+        (
+            {
+                "kind": "NetworkPolicy",
+                "spec": {"podSelector": {"matchLabels": {"modelplane.ai/serving": "a"}}},
+            },
+            (
+                "spec.podSelector.matchLabels[modelplane.ai/serving]: selects no pods of ours: "
+                "they do not carry Modelplane's label modelplane.ai/serving"
+            ),
+        ),
+        (
+            {
+                "kind": "PodMonitor",
+                "spec": {
+                    "selector": {
+                        "matchLabels": {
+                            "app.kubernetes.io/name": "llm",
+                            "app.kubernetes.io/part-of": "llminferenceservice",
+                        }
+                    }
+                },
+            },
+            (
+                "spec.selector.matchLabels[app.kubernetes.io/part-of]: selects no pods of ours: "
+                "they do not carry KServe's label app.kubernetes.io/part-of"
+            ),
+        ),
+        ({"kind": "Service", "spec": {"selector": {"app.kubernetes.io/part-of": "x"}}}, None),
+        (
+            {
+                "kind": "ScaledObject",
+                "spec": {"scaleTargetRef": {"kind": "ModelServing", "name": "ms"}},
+            },
+            (
+                "spec.scaleTargetRef: scales nothing: no ModelServing is made here; scale its "
+                "roles by an AutoscalingPolicy (disaggregatedTarget)"
+            ),
+        ),
+        ({"kind": "Service", "spec": {"selector": {"app": "ms"}}}, None),
+    ],
+)
+def test_objects_that_find_no_pods_of_ours_are_named(
+    given: dict[str, Any], told: str | None
+) -> None:
+    other = {"apiVersion": "v1", "metadata": {"name": "o"}, **given}
+    left = f"f#2: warning: kind: {given['kind']} is no service: left out"
+    first, *more = [each for each in warned(serving(), other, lossy=True) if each.startswith("f#2")]
+    assert first.startswith(left)
+    assert more == ([f"f#2: warning: {told}"] if told is not None else [])

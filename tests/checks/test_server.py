@@ -1,0 +1,362 @@
+"""What the API server's answers mean for the fields that users wrote, and what it is asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from routed import routed
+from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
+
+from fusioninfer_pulumi.checks.server import (
+    answer_findings,
+    next_try,
+    parsed,
+    server_findings,
+    tried_objects,
+)
+from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.kube.dry_run import Answer
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+Manifest = dict[str, Any]
+Reply = tuple[int, dict[str, Any]]
+#: Answers of Kubernetes 1.35 to pods and objects, as `e2e/test_server.py` records them.
+RECORDED: dict[str, Manifest] = json.loads(
+    (Path(__file__).parent.parent / "fixtures" / "server_answers.json").read_text()
+)
+
+
+class FakeApi:
+    """An API server that accepts every object of every kind, but for those that `refuse` names."""
+
+    def __init__(self, refuse: Callable[[Manifest], Reply | None] = lambda _: None) -> None:
+        self.sent: list[Manifest] = []
+        self._refuse, self._lock = refuse, threading.Lock()
+
+    def request(
+        self, method: str, path: str, query: Any = None, body: Manifest | None = None
+    ) -> Reply:
+        if method == "GET":
+            kinds = {"Pod", "StatefulSet", "LeaderWorkerSet", "Service", "Deployment"}
+            resources = [{"kind": kind, "name": kind, "namespaced": True} for kind in kinds]
+            return (404, {}) if "/namespaces/" in path else (200, {"resources": resources})
+        assert query["dryRun"] == "All"
+        assert body is not None
+        assert f"/namespaces/{body['metadata']['namespace']}/" in path
+        with self._lock:
+            self.sent.append(body)
+        return self._refuse(body) or (201, {})
+
+    def of_kind(self, kind: str) -> list[Manifest]:
+        return [each for each in self.sent if each["kind"] == kind]
+
+
+def said(
+    manifest: Manifest, refuse: Callable[[Manifest], Reply | None] = lambda _: None
+) -> list[Finding]:
+    """What is said of a service, but for kinds that the fake does not have."""
+    api: Any = FakeApi(refuse)
+    (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    return [each for each in found if each.rule != "kind-not-installed"]
+
+
+def of_pods(status: Manifest) -> Callable[[Manifest], Reply | None]:
+    return lambda manifest: (status["code"], status) if manifest["kind"] == "Pod" else None
+
+
+def of_all(status: Manifest) -> Callable[[Manifest], Reply | None]:
+    return lambda _: (status["code"], status)
+
+
+LEADING = service(
+    role(
+        multinode=nodes(4, launcher="none"),
+        template=None,
+        leaderTemplate=template(),
+        workerTemplate=template(container(command=["run"])),
+    )
+)
+
+
+def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
+    return [each.manifest for each in tried_objects(plan) if each.manifest["kind"] == kind]
+
+
+def test_each_distinct_object_is_tried_once() -> None:
+    manifest = prefill_decode(decode={"replicas": 7, "multinode": nodes(2)})
+    kinds = Counter(each.manifest["kind"] for each in tried_objects(plan_of(manifest)))
+    # One prefiller; a leader and a worker of one decoder of seven.
+    assert (kinds["LeaderWorkerSet"], kinds["StatefulSet"], kinds["Pod"]) == (2, 3, 3)
+    assert kinds["PodGroup"] == 1
+
+
+def test_a_leader_and_its_workers_are_those_of_leader_worker_set() -> None:
+    leader, worker = tried_of(plan_of(LEADING), "Pod")
+    lws = "leaderworkerset.sigs.k8s.io"
+    assert leader["metadata"]["name"] == "svc-inference-0-0"
+    assert leader["spec"]["hostname"] == "svc-inference-0-0"
+    assert leader["spec"]["subdomain"] == "svc-inference-0"
+    assert leader["metadata"]["labels"][f"{lws}/worker-index"] == "0"
+    assert leader["metadata"]["annotations"][f"{lws}/size"] == "4"
+    assert worker["metadata"]["name"] == "svc-inference-0-0-3"
+    assert worker["metadata"]["annotations"][f"{lws}/leader-name"] == "svc-inference-0-0"
+    assert worker["metadata"]["ownerReferences"][0]["name"] == "svc-inference-0-0"
+    assert worker["spec"]["containers"][0]["command"] == ["run"]
+    # Labels of the template reach the pods.
+    assert worker["metadata"]["labels"]["fusioninfer.io/service"] == "svc"
+
+
+def test_subdomains_of_their_own() -> None:
+    policy = {"subdomainPolicy": "UniquePerReplica"}
+    manifest = service(role(multinode=nodes(2), networkConfig=policy))
+    leader, worker = tried_of(plan_of(manifest), "Pod")
+    assert leader["spec"]["subdomain"] == "svc-inference-0"
+    assert worker["spec"]["subdomain"] == "svc-inference-0-0"
+
+
+def test_a_stateful_set_is_none_that_exists() -> None:
+    (stateful_set,) = tried_of(plan_of(service()), "StatefulSet")
+    assert stateful_set["metadata"]["name"] != "svc-inference-0"
+    template_labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+    assert stateful_set["spec"]["selector"]["matchLabels"].items() <= template_labels.items()
+
+
+def test_the_pods_of_a_picker_need_no_account_yet() -> None:
+    pickers = [
+        each for each in tried_of(plan_of(routed()), "Pod") if "-epp-" in each["metadata"]["name"]
+    ]
+    assert len(pickers) == 1
+    assert "serviceAccountName" not in pickers[0]["spec"]
+
+
+def test_accepted_objects_say_nothing() -> None:
+    assert said(service()) == []
+
+
+def test_a_cause_stands_at_the_users_field() -> None:
+    manifest = pod(container(imagePullPolicy="Always"))
+    (found,) = said(manifest, of_pods(RECORDED["unsupported"]))
+    assert found.rule == "api-server-refuses"
+    assert found.severity is Severity.ERROR
+    assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
+    assert 'Unsupported value: "Sometimes"' in found.message
+    assert "the Pod of LeaderWorkerSet svc-inference-0" in found.message
+
+
+def test_a_cause_in_a_worker_stands_at_its_template() -> None:
+    status = RECORDED["unsupported"]
+    worker = lambda manifest: (  # noqa: E731  # the worker's pod alone
+        (422, status) if manifest["metadata"]["name"] == "svc-inference-0-0-3" else None
+    )
+    found = said(LEADING, worker)
+    assert [each.path for each in found] == ["roles[0].workerTemplate.spec.containers[0]"]
+
+
+def test_equal_words_about_a_template_are_said_once() -> None:
+    status = RECORDED["unsupported"]
+    below = {
+        "StatefulSet": "spec.template.",
+        "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.",
+    }
+
+    def refuse(manifest: Manifest) -> Reply | None:
+        if manifest["kind"] not in ("Pod", *below):
+            return None
+        (cause,) = status["details"]["causes"]
+        at = below.get(manifest["kind"], "") + cause["field"]
+        return 422, {**status, "details": {"causes": [{**cause, "field": at}]}}
+
+    (found,) = said(pod(container(imagePullPolicy="Always")), refuse)
+    assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
+    assert "refuses LeaderWorkerSet svc-inference-0" in found.message
+
+
+def test_what_the_library_added_stands_at_the_next_field_of_the_user() -> None:
+    cause = {"field": "spec.initContainers[0].env[3].name", "message": "Required value"}
+    status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
+    (found,) = said(service(), of_pods(status))
+    assert found.path == "roles[0].template.spec"
+    assert "spec.initContainers[0].env[3].name: Required value" in found.message
+    cause = {"field": "spec.containers[4].name", "message": "Required value"}
+    (found,) = said(service(), of_pods({**status, "details": {"causes": [cause]}}))
+    assert found.path == "roles[0].template.spec.containers"
+
+
+def test_a_message_without_causes_names_its_field() -> None:
+    manifest = pod(container(ports=[{"containerPort": 8000}]))
+    status = RECORDED["twice"]
+    refuse = lambda manifest: (  # noqa: E731
+        (status["code"], status) if manifest["kind"] == "StatefulSet" else None
+    )
+    (found,) = said(manifest, refuse)
+    assert found.severity is Severity.ERROR
+    assert found.path == "roles[0].template.spec.containers[0].ports"
+    words = '.spec.template.spec.containers[name="vllm"].ports: duplicate entries for key'
+    assert f"of LeaderWorkerSet svc-inference-0: {words}" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("account", "serviceAccountName"),
+        ("class", "priorityClassName"),
+        ("runtime", "runtimeClassName"),
+    ],
+)
+def test_what_the_program_may_create_first_is_a_warning(name: str, field: str) -> None:
+    status = RECORDED[name]
+    api: Any = FakeApi(
+        lambda manifest: (
+            (403, status) if manifest["kind"] == "Pod" and field in manifest["spec"] else None
+        )
+    )
+    (all_found,) = server_findings(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
+    (found,) = [each for each in all_found if each.rule == "api-server-refuses"]
+    assert found.severity is Severity.WARNING
+    assert found.path == f"roles[0].template.spec.{field}"
+    assert "forbidden" not in found.message
+    # Judged without it.
+    assert [field in each["spec"] for each in api.of_kind("Pod")] == [True, False]
+
+
+def test_each_missing_object_is_said_once() -> None:
+    answers = {"serviceAccountName": "account", "runtimeClassName": "runtime"}
+
+    def refuse(manifest: Manifest) -> Reply | None:
+        spec = manifest["spec"] if manifest["kind"] == "Pod" else {}
+        missing = [name for field, name in answers.items() if field in spec]
+        return (403, RECORDED[missing[0]]) if missing else None
+
+    manifest = service(
+        role(
+            multinode=nodes(2),
+            template=template(serviceAccountName="absent", runtimeClassName="absent"),
+        )
+    )
+    assert [each.path for each in said(manifest, refuse)] == [
+        "roles[0].template.spec.serviceAccountName",
+        "roles[0].template.spec.runtimeClassName",
+    ]
+
+
+def test_a_quota_may_be_taken_by_the_pods_that_run() -> None:
+    status = {"code": 403, "message": 'pods "a" is forbidden: exceeded quota: gpus'}
+    (found,) = said(service(), of_pods(status))
+    assert (found.severity, found.path) == (Severity.WARNING, "roles[0].template")
+
+
+def test_a_namespace_that_does_not_exist_yet() -> None:
+    status = RECORDED["namespace"]
+    manifest = service(metadata={"namespace": "absent"})
+    api: Any = FakeApi(
+        lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
+    )
+    (all_found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    (found,) = [each for each in all_found if each.rule != "kind-not-installed"]
+    assert (found.rule, found.severity) == ("api-server-not-asked", Severity.INFO)
+    assert found.path == "metadata.namespace"
+    assert {each["metadata"]["namespace"] for each in api.sent} == {"absent", "default"}
+
+
+def test_credentials_without_rights() -> None:
+    found = said(prefill_decode(), of_pods(RECORDED["rights"]))
+    assert [(each.rule, each.severity) for each in found] == [
+        ("api-server-not-asked", Severity.WARNING)
+    ]
+    assert "Pod not checked" in found[0].message
+    assert "cannot create resource" in found[0].message
+
+
+def test_a_kind_that_is_not_installed() -> None:
+    api: Any = FakeApi()
+    (found,) = server_findings(api, [plan_of(routed())], seconds=30)
+    pools = [each for each in found if "InferencePool" in each.message]
+    assert [(each.rule, each.severity) for each in pools] == [
+        ("kind-not-installed", Severity.WARNING)
+    ]
+    assert pools[0].path == "roles[0]"
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_server_that_did_not_judge(code: int) -> None:
+    status = {"code": code, "message": "Internal error occurred: failed calling webhook"}
+    (found,) = said(service(), of_pods(status))
+    assert (found.rule, found.severity) == ("api-server-not-asked", Severity.WARNING)
+
+
+def test_a_policy_that_may_know_controllers_is_a_warning() -> None:
+    message = 'admission webhook "policy.example.com" denied the request: no naked pods'
+    status = {"code": 403, "message": message}
+    (found,) = said(service(), of_pods(status))
+    assert (found.rule, found.severity) == ("api-server-refuses", Severity.WARNING)
+    on_objects = lambda manifest: (  # noqa: E731
+        (403, status) if manifest["kind"] == "LeaderWorkerSet" else None
+    )
+    (found,) = said(service(), on_objects)
+    assert found.severity is Severity.ERROR
+
+
+def test_what_is_replaced_is_a_warning() -> None:
+    cause = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
+    status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
+    refuse = lambda manifest: (422, status) if manifest["kind"] == "Service" else None  # noqa: E731
+    (found,) = said(service(), refuse)
+    assert found.severity is Severity.WARNING
+
+
+def test_answers_that_are_late() -> None:
+    plan = plan_of(service())
+    results = [(each, None) for each in tried_objects(plan)]
+    (found,) = answer_findings(plan, results, 10.0)
+    assert found.rule == "api-server-not-asked"
+    assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
+
+
+def test_nothing_else_follows_an_answer() -> None:
+    manifest = {"kind": "Pod", "metadata": {"namespace": "default"}, "spec": {}}
+    for answer in (
+        Answer(201),
+        Answer(422, "no"),
+        Answer(404, "no", about="namespaces"),
+        Answer(403, "error looking up service account"),
+    ):
+        assert next_try(manifest, answer) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "location"),
+    [
+        ("spec.containers[0].env[12].name", ("spec", "containers", 0, "env", 12, "name")),
+        (
+            "spec.containers[0].resources.limits[nvidia.com/gpu]",
+            ("spec", "containers", 0, "resources", "limits", "nvidia.com/gpu"),
+        ),
+        ("metadata.labels", ("metadata", "labels")),
+        (".spec.volumes", ("spec", "volumes")),
+        ('spec.volumes[name="v"]', ("spec", "volumes", 'name="v"')),
+        ("", ()),
+    ],
+)
+def test_fields_of_the_server(field: str, location: tuple[str | int, ...]) -> None:
+    assert parsed(field) == location
+
+
+def test_values_that_are_not_known_are_stood_in_for() -> None:
+    class Output:
+        """Recognised by its name and module."""
+
+    Output.__module__ = "pulumi.output"
+    image: Any = Output()
+    manifest = pod({**container(), "image": image})
+    cause = {"field": "spec.containers[0].image", "message": 'Invalid value: "unknown"'}
+    status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
+    api: Any = FakeApi(of_pods(status))
+    (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
+    assert [each for each in found if each.rule == "api-server-refuses"] == []
+    assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}

@@ -1,0 +1,131 @@
+"""In a preview the API server is asked about the service's objects and their pods."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pulumi
+import pytest
+from component.services import CAMEL
+
+from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.checks import server
+from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
+from fusioninfer_pulumi.component import server_check
+from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.kube import client
+from fusioninfer_pulumi.kube.client import UnreadableError
+
+AT = ("roles", 0, "template")
+REFUSED = error(API_SERVER_REFUSES, AT, "the API server refuses the Pod of it")
+DOUBTED = warning(API_SERVER_REFUSES, AT, "no PriorityClass")
+UNASKED = warning(API_SERVER_NOT_ASKED, (), "no rights")
+
+
+class Asked:
+    """What the API server is asked, and what it says."""
+
+    def __init__(self) -> None:
+        self.found: tuple[Finding, ...] = ()
+        self.problem: Exception | None = None
+        self.calls: list[tuple[Any, ...]] = []
+        self.seconds = 0.0
+
+    def connect(self, kubeconfig: str | None, context: str | None) -> None:
+        self.calls.append((kubeconfig, context))
+
+    def server_findings(self, _: Any, plans: Any, **more: Any) -> list[tuple[Finding, ...]]:
+        self.calls.append((*(plan.service for plan in plans), more["namespace"]))
+        time.sleep(self.seconds)
+        if self.problem is not None:
+            raise self.problem
+        return [self.found]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The API server of a program that runs on an engine."""
+    made = Asked()
+    monkeypatch.setattr(server_check, "has_engine", lambda: True)
+    monkeypatch.setattr(client, "KubernetesApi", made.connect)
+    monkeypatch.setattr(server, "server_findings", made.server_findings)
+    return made
+
+
+def previewed(engine: Any, *, preview: bool = True, **fields: Any) -> list[str]:
+    """What a preview logs."""
+    given = {**CAMEL, **fields}
+    logged: list[str] = engine.run(
+        lambda: InferenceService("svc", given) and None, preview=preview
+    ).logged
+    return [each for each in logged if "API server" in each or "PriorityClass" in each]
+
+
+def test_a_preview_asks_the_cluster_of_the_program(engine: Any, asked: Asked) -> None:
+    assert previewed(engine) == []
+    assert asked.calls == [(None, None), ("svc", "default")]
+
+
+def test_an_update_asks_nothing(engine: Any, asked: Asked) -> None:
+    previewed(engine, preview=False)
+    assert asked.calls == []
+
+
+def test_tests_with_mocks_ask_nothing(
+    engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_check, "has_engine", lambda: False)
+    previewed(engine)
+    assert asked.calls == []
+
+
+def test_what_is_refused_fails_the_preview(engine: Any, asked: Asked) -> None:
+    asked.found = (REFUSED, DOUBTED)
+    with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server refuses"):
+        previewed(engine)
+
+
+def test_the_rest_is_logged(engine: Any, asked: Asked) -> None:
+    asked.found = (DOUBTED, UNASKED)
+    assert previewed(engine) == ["warning: roles[0].template: no PriorityClass"]
+
+
+def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:
+    asked.found = (DOUBTED,)
+    annotations = {"fusioninfer.io/ignore-rules": "api-server-refuses"}
+    assert previewed(engine, annotations=annotations) == []
+
+
+@pytest.mark.parametrize("problem", [UnreadableError("it does not answer"), KeyError("x")])
+def test_a_cluster_that_cannot_be_read_hinders_nothing(
+    engine: Any, asked: Asked, problem: Exception
+) -> None:
+    asked.problem = problem
+    assert previewed(engine) == []
+    assert len(asked.calls) == 2
+
+
+def test_the_kubeconfig_of_an_explicit_provider_may_not_be_known_yet(
+    engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of a cluster which the update creates first, and kubectl's is another one."""
+
+    async def state(provider: Any) -> Any:
+        return known
+
+    monkeypatch.setattr("fusioninfer_pulumi.component.cluster_access.provider_state", state)
+    monkeypatch.setattr("fusioninfer_pulumi.component.run_mode.provider_state", state)
+
+    def program() -> None:
+        import pulumi_kubernetes  # noqa: PLC0415  # takes seconds
+
+        provider = pulumi_kubernetes.Provider("new")
+        InferenceService("svc", CAMEL, pulumi.ResourceOptions(provider=provider))
+
+    known: dict[str, Any] = {}
+    engine.run(program, preview=True)
+    assert asked.calls == []
+    known = {"context": "staging"}
+    engine.run(program, preview=True)
+    assert asked.calls[0] == (None, "staging")

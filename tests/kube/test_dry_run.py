@@ -1,0 +1,237 @@
+"""Dry runs: what is sent to an API server, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.dry_run import Answer, Trial, dry_runs
+
+Reply = tuple[int, dict[str, Any]]
+KINDS = {
+    "/api/v1": [
+        {"name": "pods", "kind": "Pod", "namespaced": True},
+        {"name": "pods/eviction", "kind": "Eviction", "namespaced": True},
+    ],
+    "/apis/rbac.authorization.k8s.io/v1": [
+        {"name": "clusterroles", "kind": "ClusterRole", "namespaced": False}
+    ],
+}
+
+
+@dataclass
+class Server:
+    """An API server of these kinds; `replies` has what it answers to everything else.
+
+    Attributes:
+        received: Method, path, query and body of each request but those for kinds.
+    """
+
+    replies: Callable[[str, str], Reply] = lambda *_: (201, {})
+    received: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    port: int = 0
+
+    def reply(self, method: str, target: str, body: bytes) -> Reply:
+        split = urlsplit(target)
+        if split.path in KINDS:
+            return 200, {"resources": KINDS[split.path]}
+        if split.path.count("/") < 4 and "namespaces" not in split.path and method == "GET":
+            return 404, {"message": "the server could not find the requested resource"}
+        query = {key: values[0] for key, values in parse_qs(split.query).items()}
+        self.received.append((method, split.path, query, json.loads(body) if body else None))
+        return self.replies(method, split.path)
+
+    @property
+    def api(self) -> KubernetesApi:
+        return KubernetesApi(kubeconfig(self.port), None)
+
+
+def kubeconfig(port: int) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    return yaml.safe_dump(config)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """An API server on this machine."""
+    known = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            known.headers.append({key.lower(): text for key, text in self.headers.items()})
+            length = int(self.headers.get("Content-Length") or 0)
+            code, content = known.reply(self.command, self.path, self.rfile.read(length))
+            data = json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PATCH = _answer  # noqa: N815  # names of the library
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing on standard error."""
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    known.port = running.server_port
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield known
+    running.shutdown()
+    running.server_close()
+
+
+def pod(name: str = "a", api_version: str = "v1", kind: str = "Pod") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ns"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def tried(
+    server: Server,
+    *trials: Trial,
+    next_try: Callable[[Any, Answer], Any] = lambda *_: None,
+    seconds: float = 20.0,
+) -> list[list[Answer] | None]:
+    return dry_runs(server.api, trials, next_try, seconds)
+
+
+def test_an_object_is_applied_by_its_manager(server: Server) -> None:
+    entries = [
+        {"manager": "old", "operation": "Apply", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "pulumi-kubernetes-1", "operation": "Apply", "time": "2026-02-01T00:00:00Z"},
+        {"manager": "kubelet", "operation": "Update", "time": "2026-03-01T00:00:00Z"},
+        {"manager": "scaler", "operation": "Apply", "subresource": "scale", "time": "2026-04-01"},
+    ]
+    server.replies = lambda *_: (200, {"metadata": {"managedFields": entries}})
+    assert tried(server, Trial(pod(), created=False)) == [[Answer(200)]]
+    (read, path, _, _), (method, also, query, body) = server.received
+    assert (read, method) == ("GET", "PATCH")
+    assert path == also == "/api/v1/namespaces/ns/pods/a"
+    assert query == {
+        "dryRun": "All",
+        "fieldValidation": "Strict",
+        "fieldManager": "pulumi-kubernetes-1",
+        "force": "true",
+    }
+    assert body == pod()
+    assert server.headers[-1]["content-type"] == "application/apply-patch+yaml"
+    assert server.headers[-1]["authorization"] == "Bearer secret"
+
+
+def test_a_new_object_is_applied_by_ours(server: Server) -> None:
+    server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
+    assert tried(server, Trial(pod(), created=False)) == [[Answer(201)]]
+    assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
+
+
+def test_an_object_is_created(server: Server) -> None:
+    assert tried(server, Trial(pod(), created=True)) == [[Answer(201)]]
+    ((method, path, query, _),) = server.received
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
+    assert query == {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+def test_a_name_that_is_taken_is_no_refusal(server: Server) -> None:
+    server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
+    ((answer,),) = filter(None, tried(server, Trial(pod(), created=True)))
+    assert answer.accepted
+    assert not Answer(409, "object is being deleted").accepted
+
+
+def test_objects_without_a_namespace(server: Server) -> None:
+    role = pod("r", "rbac.authorization.k8s.io/v1", "ClusterRole")
+    tried(server, Trial(role, created=False))
+    assert server.received[0][1] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"), [("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Job")]
+)
+def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str) -> None:
+    assert tried(server, Trial(pod("a", api_version, kind), created=False)) == [[Answer(0)]]
+    assert server.received == []
+
+
+def test_causes_of_a_refusal(server: Server) -> None:
+    status = {
+        "message": 'Pod "a" is invalid: spec:\n wrong',
+        "details": {"kind": "Pod", "causes": [{"field": "spec", "message": "wrong", "reason": ""}]},
+    }
+    server.replies = lambda *_: (422, status)
+    wanted = Answer(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
+    assert tried(server, Trial(pod(), created=True)) == [[wanted]]
+
+
+def test_an_answer_may_lead_to_another_try(server: Server) -> None:
+    missing = {"message": "no", "details": {"kind": "namespaces"}}
+    server.replies = lambda _, path: (404, missing) if "/ns/" in path else (201, {})
+
+    def elsewhere(manifest: Any, answer: Answer) -> Any:
+        return None if answer.accepted else {**manifest, "metadata": {"namespace": "b"}}
+
+    answers = tried(server, Trial(pod(), created=True), next_try=elsewhere)
+    assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
+
+
+def test_what_takes_too_long_has_no_answer(server: Server) -> None:
+    def reply(_: str, path: str) -> Reply:
+        if path.endswith("/slow"):
+            time.sleep(1.5)
+        return 201, {}
+
+    server.replies = reply
+    # The client takes long to import.
+    assert server.api
+    begun = time.monotonic()
+    slow = Trial(pod("slow"), created=False)
+    answers = tried(server, Trial(pod(), created=True), slow, seconds=0.8)
+    assert answers == [[Answer(201)], None]
+    assert time.monotonic() - begun < 1.4
+
+
+def test_several_are_sent_at_a_time(server: Server) -> None:
+    together = threading.Barrier(8, timeout=20)
+
+    def reply(*_: str) -> Reply:
+        together.wait()
+        return 201, {}
+
+    server.replies = reply
+    answers = tried(server, *(Trial(pod(str(n)), created=True) for n in range(8)))
+    assert answers == [[Answer(201)]] * 8
+
+
+def test_a_cluster_that_does_not_answer(server: Server) -> None:
+    api = KubernetesApi(kubeconfig(1), None)
+    with pytest.raises(UnreadableError, match="does not answer"):
+        dry_runs(api, [Trial(pod(), created=True)], lambda *_: None, 20.0)
+
+
+def test_credentials_that_are_not_accepted(server: Server) -> None:
+    server.replies = lambda *_: (401, {"message": "Unauthorized"})
+    with pytest.raises(UnreadableError, match="credentials"):
+        tried(server, Trial(pod(), created=True))
+
+
+def test_an_answer_that_is_no_status(server: Server) -> None:
+    server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
+    assert tried(server, Trial(pod(), created=True)) == [[Answer(502, "HTTP status 502")]]

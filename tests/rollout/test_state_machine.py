@@ -1,0 +1,456 @@
+"""What holds of every update, whatever it observes: drawn worlds answer, fail and crash."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rollouts import grouped_plans, plans
+from samples import plan_of, role, service
+
+from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.state_machine import (
+    Action,
+    Answered,
+    Fail,
+    List,
+    Listed,
+    LwsState,
+    Observation,
+    Phase,
+    Register,
+    Registered,
+    Show,
+    Snapshot,
+    Stage,
+    Timer,
+    UpdateState,
+    Version,
+    step,
+)
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+#: Steps in which anything may happen; afterwards the world settles.
+WILD_STEPS = 60
+#: An update that takes more has no end.
+MOST_STEPS = 4000
+
+
+@dataclass
+class Lws:
+    """A LeaderWorkerSet in the cluster."""
+
+    uid: str
+    generation: int
+    spec: int
+    up: bool
+
+    @property
+    def version(self) -> Version:
+        return self.uid, self.generation
+
+
+@dataclass
+class World:
+    """A cluster, the stack's state, and what an update did to them.
+
+    Attributes:
+        stack: Versions and revisions that Pulumi has recorded.
+        served: Revisions that the last finished update has noted.
+        disrupted: Replicas that an update took down and that were not available since.
+    """
+
+    plan: ServicePlan
+    random: Random
+    live: dict[str, Lws] = field(default_factory=dict)
+    stack: dict[str, tuple[Version, str]] = field(default_factory=dict)
+    served: dict[str, str] = field(default_factory=dict)
+    disrupted: set[str] = field(default_factory=set)
+    now: float = 0.0
+    uids: Iterable[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.steps = {each.name: each for each in update_order(self.plan)}
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def some(self, share: float) -> set[str]:
+        return {name for name in self.steps if self.chance(share)}
+
+    def apply(self, name: str, spec: int) -> None:
+        """Creates or changes an object, as server-side apply does."""
+        lws = self.live.get(name)
+        if lws is None:
+            self.live[name] = Lws(f"uid-{next(iter(self.uids))}", 1, spec, up=False)
+        elif lws.spec != spec:
+            lws.spec, lws.generation, lws.up = spec, lws.generation + 1, False
+
+    def come_up(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.live[name].up = True
+            self.disrupted.discard(name)
+
+
+class Run:
+    """One update of a world, which checks what it asks for."""
+
+    def __init__(self, world: World, spec: int, *, lists: float, asks: bool = False) -> None:
+        """`lists` is the share of lists that succeed."""
+        self.world, self.spec, self.lists = world, spec, lists
+        random = world.random
+        self.broken, self.mute = world.some(random.choice((0, 0.2))), world.some(0.02)
+        self.skipped = world.some(random.choice((0, 0, 0.2)))
+        self.registered: list[str] = []
+        self.pending: set[str] = set()
+        self.at: dict[str, float] = {}
+        self.been_up: set[str] = set()
+        self.listing = False
+        served = world.served
+        lws = {}
+        for name, lws_step in world.steps.items():
+            version, revision = world.stack.get(name, (None, ""))
+            lws[name] = LwsState(
+                lws_step,
+                str(spec),
+                version,
+                revision,
+                settled=lws_step.frozen or served.get(name) == str(spec),
+                served=served.get(name),
+                exists=version is not None,
+            )
+        self.state = UpdateState(
+            lws,
+            world.plan.wait.timeout,
+            world.plan.wait.level.awaits_replicas,
+            Stage.ASKING if asks else Stage.RUNNING,
+            needs_list=asks,
+        )
+        self.exists = {n for n in world.steps if n in (world.live if asks else world.stack)}
+
+    def run(self, *, crash_after: float = math.inf) -> str:
+        """How the update ends."""
+        world = self.world
+        observation: Observation = Registered(world.now)
+        for count in range(MOST_STEPS):
+            self.state, actions = step(self.state, observation)
+            if self.carry_out(actions):
+                return "failed"
+            if self.state.is_over:
+                return "over"
+            if count >= crash_after:
+                return "crashed"
+            wild = count < WILD_STEPS
+            if wild:
+                self.happen()
+            found = self.next_observation(wild=wild)
+            if found is None:
+                return "waits for Pulumi"
+            observation = found
+        raise AssertionError(f"no end: {self.state}")
+
+    def carry_out(self, actions: tuple[Action, ...]) -> bool:
+        for action in actions:
+            if isinstance(action, Register):
+                self.check_turns(action.names)
+                for name in action.names:
+                    self.register(name)
+            elif isinstance(action, List):
+                assert not self.listing, "one list at a time"
+                self.listing = True
+            elif isinstance(action, Show):
+                assert action.waiting in self.world.steps
+            elif isinstance(action, Fail):
+                self.check_failure(action)
+                return True
+        return False
+
+    def register(self, name: str) -> None:
+        world = self.world
+        assert name not in self.registered, "registered twice"
+        self.registered.append(name)
+        self.pending.add(name)
+        self.at[name] = world.now
+        lws = world.live.get(name)
+        keeps = world.steps[name].frozen and lws is not None
+        if name not in self.skipped and not keeps:
+            was_up = lws is not None and lws.up and lws.spec != self.spec
+            world.apply(name, self.spec)
+            if was_up and name in self.exists and not self.is_unit_down(name):
+                world.disrupted.add(name)
+        if name in world.live and world.live[name].up:
+            self.been_up.add(name)
+
+    def is_unit_down(self, name: str) -> bool:
+        """Whether its unit was down for another reason: then its change takes no place."""
+        unit = world_unit(self.world.steps[name])
+        down = self.state.down - self.world.disrupted
+        return any(world_unit(self.world.steps[other]) == unit for other in down)
+
+    def check_turns(self, names: tuple[str, ...]) -> None:
+        steps = self.world.steps
+        new = {n for n, s in steps.items() if s.required and n not in self.exists}
+        existing = self.exists.intersection(names)
+        unanswered = new.difference(self.registered) | (new & self.pending)
+        if existing:
+            assert not unanswered, "existing replicas change after required ones are created"
+        if not existing and not new.issuperset(names):
+            assert self.exists <= {*self.registered}, "new optional replicas come last"
+            in_turn = {name for name in self.held() & self.exists if steps[name].in_turn}
+            assert not in_turn, "new optional replicas come last"
+        for name in existing:
+            stages = [
+                other.name
+                for other in steps.values()
+                if other.in_turn and other.stage < steps[name].stage
+                and other.scope == steps[name].scope and other.name in self.exists
+            ]  # fmt: skip
+            if name not in self.state.down:
+                assert {*stages} <= {*self.registered}, "roles take turns"
+                assert not self.held().intersection(stages), "roles take turns"
+
+    def held(self) -> set[str]:
+        """Replicas that this update must know to be down because of an update."""
+        if self.state.has_list and self.state.awaits_replicas:
+            return self.world.disrupted
+        return self.world.disrupted & {*self.registered}
+
+    def check_limits(self) -> None:
+        """No more units of a queue are down by us than may be."""
+        units: dict[str, set[str]] = {}
+        limits: dict[str, int] = {}
+        for name in self.world.disrupted:
+            lws_step = self.world.steps[name]
+            if lws_step.in_turn and lws_step.limit is not None:
+                units.setdefault(lws_step.queue, set()).add(lws_step.unit)
+                limits[lws_step.queue] = lws_step.limit
+        for queue, down in units.items():
+            assert len(down) <= limits[queue], (queue, down, limits[queue])
+
+    def check_failure(self, action: Fail) -> None:
+        if action.names is None:
+            assert self.lists < 1, "the cluster was readable"
+            return
+        assert action.names
+        for name in action.names:
+            assert not self.state.lws[name].is_up
+
+    def happen(self) -> None:
+        """Replicas become available and go down."""
+        world = self.world
+        ready = [name for name in world.live if name not in self.broken and world.chance(0.3)]
+        world.come_up(ready)
+        self.been_up.update(ready)
+        for name, lws in world.live.items():
+            if world.chance(0.03) and name not in world.disrupted:
+                lws.up = False
+
+    def next_observation(self, *, wild: bool) -> Observation | None:
+        self.check_limits()
+        world, wake = self.world, self.state.wake_at
+        if not wild:
+            ready = [name for name in world.live if name not in self.broken]
+            world.come_up(ready)
+            self.been_up.update(ready)
+        answering = sorted(self.pending - self.mute)
+        choices: list[Callable[[], Observation]] = []
+        if answering:
+            choices.append(lambda: self.answer(answering, wild=wild))
+        if self.listing:
+            choices.append(self.listed)
+        if wake is not None:
+            choices.append(lambda: self.timer(wake, wild=wild))
+        if wild and self.registered and world.chance(0.1):
+            again = world.random.choice(self.registered)
+            if again not in self.pending:
+                return Answered(world.now, {again: ("another", 1)})
+        return world.random.choice(choices)() if choices else None
+
+    def answer(self, answering: list[str], *, wild: bool) -> Answered:
+        world = self.world
+        count = world.random.randint(1, len(answering)) if wild else len(answering)
+        versions = {}
+        for name in world.random.sample(answering, count):
+            self.pending.discard(name)
+            if name in self.skipped:
+                versions[name] = world.stack[name][0] if name in world.stack else ("", 0)
+                continue
+            versions[name] = world.live[name].version
+            revision = str(self.spec)
+            if world.steps[name].frozen and name in world.stack:
+                revision = world.stack[name][1]
+            world.stack[name] = versions[name], revision
+        return Answered(world.now, versions)
+
+    def listed(self) -> Listed:
+        world = self.world
+        self.listing = False
+        world.now += world.random.choice((0.0, 0.1, 15.0))
+        if not world.chance(self.lists):
+            return Listed(world.now, None, "no answer")
+        return Listed(
+            world.now,
+            {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in world.live.items()},
+        )
+
+    def timer(self, wake: float, *, wild: bool) -> Timer:
+        world = self.world
+        if wild and world.chance(0.3):
+            world.now += max(0.0, wake - world.now) / 2
+        else:
+            # A machine may sleep meanwhile.
+            world.now = max(wake, world.now) + (0.0 if wild else 300.0)
+        return Timer(world.now)
+
+
+def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
+    """What counts as one for the limit; optional replicas do not count."""
+    return (lws_step.queue, lws_step.unit) if lws_step.required else None
+
+
+def check_end(run: Run, outcome: str) -> None:
+    """What holds when an update is over, or waits for an answer that never comes."""
+    world = run.world
+    if outcome == "waits for Pulumi":
+        assert run.pending & run.mute
+    if outcome != "over":
+        return
+    assert sorted(run.registered) == sorted(world.steps)
+    world.served |= run.state.served
+    if run.lists == 1 and run.state.awaits_replicas:
+        for name in {*run.registered} - run.skipped:
+            if world.steps[name].required and not run.state.lws[name].settled:
+                assert name in run.been_up, f"{name} was never available"
+
+
+SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
+
+
+@given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
+def test_every_update_keeps_the_order_and_ends(
+    plan: ServicePlan, random: Random, lists: float, asks: bool
+) -> None:
+    world = World(plan, random)
+    first = Run(world, 1, lists=1)
+    check_end(first, first.run())
+    world.come_up(world.live)
+    for spec in (2, 2, 3):
+        run = Run(world, spec, lists=lists, asks=asks)
+        crash = random.choice((math.inf, random.randint(0, WILD_STEPS)))
+        check_end(run, run.run(crash_after=crash))
+        if world.chance(0.5):
+            world.come_up([name for name in world.live if world.chance(0.7)])
+
+
+def started(*before: Version | None, **fields: object) -> UpdateState:
+    """An update to revision `b` of a service with one replica for each version."""
+    plan = plan_of(service(role(replicas=len(before)), **fields))
+    lws = {
+        lws_step.name: LwsState(
+            lws_step, "b", version, "a", lws_step.frozen, served="a", exists=version is not None
+        )
+        for lws_step, version in zip(update_order(plan), before, strict=True)
+    }
+    awaits = plan.wait.level.awaits_replicas
+    return UpdateState(lws, plan.wait.timeout, awaits, Stage.RUNNING)
+
+
+def played(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
+    actions: list[Action] = []
+    for observation in observations:
+        state, more = step(state, observation)
+        actions += more
+    return state, actions
+
+
+OLD, NEW = ("uid", 1), ("uid", 2)
+TWO, ONE, ZERO = (f"svc-inference-{index}" for index in (2, 1, 0))
+
+
+def snapshots(**available: bool) -> dict[str, Snapshot]:
+    names = {"two": TWO, "one": ONE, "zero": ZERO}
+    return {names[key]: Snapshot(OLD, up, "a") for key, up in available.items()}
+
+
+def test_a_list_from_before_the_change_says_nothing() -> None:
+    state, actions = played(
+        started(OLD, OLD),
+        Registered(0),
+        Listed(0, snapshots(one=True, zero=True)),
+        Answered(1, {ONE: NEW}),
+        Listed(1, snapshots(one=True, zero=True)),
+    )
+    assert [each for each in actions if isinstance(each, Register)] == [Register((ONE,))]
+    assert state.lws[ONE].phase is Phase.CHANGING
+
+
+def test_an_answer_counts_once() -> None:
+    state, _ = played(
+        started(OLD, OLD),
+        Registered(0),
+        Listed(0, snapshots(one=True, zero=True)),
+        Answered(1, {ONE: NEW}),
+    )
+    assert step(state, Answered(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
+
+
+def test_the_time_of_new_replicas_begins_when_all_exist() -> None:
+    state, _ = played(started(None, None), Registered(0), Answered(1, {ONE: OLD}))
+    assert state.wake_at is None, "nothing is listed before"
+    state, _ = played(state, Answered(4000, {ZERO: OLD}))
+    assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
+
+
+@pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
+def test_the_first_list_is_tried_three_times(lists: int, ends: bool) -> None:
+    _, actions = played(
+        started(OLD, OLD),
+        Registered(0),
+        *(Listed(at, None, "no answer") for at in range(lists)),
+    )
+    fails = [each for each in actions if isinstance(each, Fail)]
+    assert bool(fails) is ends
+    assert not any(isinstance(each, Register) for each in actions)
+
+
+def test_a_repaired_replica_ends_the_block() -> None:
+    state, actions = played(
+        started(OLD, OLD, rollout={"partition": 1, "timeout": "10s"}),
+        Registered(0),
+        Listed(0, snapshots(one=True, zero=False)),
+        Answered(1, {ZERO: OLD}),
+        Listed(2, snapshots(one=True, zero=False)),
+    )
+    assert state.blocked_since is not None
+    assert not any(isinstance(each, Fail) for each in actions)
+    _, actions = played(state, Listed(60, snapshots(one=True, zero=True)))
+    assert [each for each in actions if isinstance(each, Register)] == [Register((ONE,))]
+    _, actions = played(state, Listed(60, snapshots(one=True, zero=False)))
+    assert [each for each in actions if isinstance(each, Fail)]
+
+
+def test_an_interrupted_update_of_roles_in_sequence_goes_on_from_there() -> None:
+    roles = [role("first"), role("then")]
+    plan = plan_of(service(*roles, rollout={"roleOrder": "Sequential"}))
+    lws = {
+        lws_step.name: LwsState(
+            lws_step, "b", version, revision, settled=False, served="a", exists=True
+        )
+        for lws_step, version, revision in zip(
+            update_order(plan), (NEW, OLD), ("b", "a"), strict=True
+        )
+    }
+    state = UpdateState(lws, "45m", awaits_replicas=True, stage=Stage.RUNNING)
+    first, then = lws
+    live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
+    state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {first: NEW}))
+    assert [each for each in actions if isinstance(each, Register)] == [Register((first,))]
+    live[first] = Snapshot(NEW, True, "b")
+    _, actions = played(state, Listed(2, live))
+    assert Register((then,)) in actions

@@ -1,0 +1,141 @@
+"""Packages beside the core: versions, what they use of the core, and one of somebody else's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from package_code import FILES, PLUGIN_FILES, PLUGINS, ROOT, imported
+from page_blocks import blocks
+
+from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi.extras import install_command
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest depends on it
+
+PROJECTS = {path.parent.name: path.parent / "pyproject.toml" for path in PLUGINS}
+
+
+def project(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return loaded
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_all_packages_have_one_version(name: str) -> None:
+    core, beside = project(ROOT / "pyproject.toml"), project(PROJECTS[name])
+    pin = f"fusioninfer-{name}=={__version__}"
+    assert core["version"] == beside["version"] == __version__
+    assert f"fusioninfer-pulumi=={__version__}" in beside["dependencies"]
+    assert core["optional-dependencies"][name] == [pin]
+    assert pin in core["optional-dependencies"]["all"]
+
+
+def test_packages_beside_the_core_use_their_module_of_plugins_only() -> None:
+    offenders = {}
+    for path in PLUGIN_FILES:
+        name = path.relative_to(ROOT).parts[0]
+        own = f"fusioninfer_pulumi.plugins.{name}."
+        others = {m for m in imported(path, "fusioninfer_pulumi") if not m.startswith(own)}
+        if others:
+            offenders[str(path.relative_to(ROOT))] = others
+    assert offenders == {}
+
+
+def test_the_core_imports_no_package_beside_it() -> None:
+    names = tuple(f"fusioninfer_{path.parent.name}" for path in PLUGINS)
+    assert {path.name for path in FILES for name in names if imported(path, name)} == set()
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package of docs/importers.md, as an installer would leave it."""
+    folder = tmp_path_factory.mktemp("acme")
+    for block in blocks(ROOT / "docs" / "importers.md"):
+        if block.title:
+            path = folder / block.title
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+    settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    information = folder / f"acme_importer-{settings['version']}.dist-info"
+    information.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {settings['name']}\nVersion: {settings['version']}\n"
+    (information / "METADATA").write_text(metadata, encoding="utf-8")
+    ((group, points),) = settings["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
+    (information / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_importer_of_another_package_is_used(acme: Path) -> None:
+    status, text, said = run(acme, "convert", "model.yaml")
+    assert (status, said) == (0, "")
+    assert "kind: InferenceService" in text
+    assert "replicas: 2" in text
+
+
+def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
+    (shown,) = [each for each in blocks(ROOT / "docs" / "importers.md") if each.language == "text"]
+    text = (acme / "model.yaml").read_text(encoding="utf-8")
+    (acme / "wrong.yaml").write_text(text.replace("replicas: 2", "replicas: -1"), encoding="utf-8")
+    assert run(acme, "check", "wrong.yaml")[2] == shown.text.replace("model.yaml", "wrong.yaml")
+    (acme / "lossy.yaml").write_text(text.replace("replicas", "copies"), encoding="utf-8")
+    status, _, said = run(acme, "check", "lossy.yaml")
+    assert status == 2
+    assert said.startswith("lossy.yaml:4: copies: cannot be carried over; known: ")
+    assert run(acme, "check", "--allow-lossy", "lossy.yaml")[0] == 0
+
+
+def test_a_service_of_ours_asks_for_no_importer() -> None:
+    program = (
+        "import sys\nfrom fusioninfer_pulumi import load\n"
+        "from fusioninfer_pulumi.loading.importer import importers\n"
+        "assert load(sys.argv[1])\nprint(importers.cache_info().misses)"
+    )
+    manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
+    done = subprocess.run(
+        [sys.executable, "-c", program, manifest], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"
+
+
+INSTALLED = re.compile(r"""pip install (?:--upgrade )?['"]?[^\n`]*fusioninfer[^\n`]*""")
+
+
+def test_pages_install_from_the_one_address() -> None:
+    projects = {"": ROOT / "pyproject.toml", **PROJECTS}
+    known = {
+        install_command(package, extra)
+        for package, path in projects.items()
+        for extra in ("", *project(path).get("optional-dependencies", {}))
+    }
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
+    lines = {
+        (page.name, line)
+        for page in pages
+        for line in INSTALLED.findall(page.read_text(encoding="utf-8"))
+    }
+    assert lines
+    assert {each for each in lines if each[1].replace(" --upgrade", "") not in known} == set()
+    template = (ROOT / "templates" / "python" / "requirements.txt").read_text(encoding="utf-8")
+    assert install_command().split('"')[1] in template
