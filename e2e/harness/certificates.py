@@ -60,9 +60,7 @@ def create_certificates(directory: Path, addresses: Sequence[str] = ()) -> Certi
         .sign(authority_key, hashes.SHA256())
     )
     server_key = ec.generate_private_key(ec.SECP256R1())
-    names = [
-        x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)
-    ]
+    names = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
     server = (
         _builder(now)
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]))

@@ -31,19 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.serve", description=__doc__)
     parser.add_argument("service", nargs="?", type=Path, default=EXAMPLE, metavar="FILE",
                         help="an InferenceService with a router")  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="say what the machine lacks and stop")
     parser.add_argument("--once", action="store_true", help="stop after the first answer")
     args = parser.parse_args(argv)
     if enclosure.is_inside():
         return _inside(args.service, once=args.once)
-    reasons = prerequisites.missing_host()
-    if not args.check:
-        reasons += [*prerequisites.missing_tools(), *engine.missing()]
-    if reasons:
-        print("pods cannot run here:", *(f"  {reason}" for reason in reasons), sep="\n")
+    if status := prerequisites.main():
+        return status
+    if absent := [*prerequisites.missing_tools(), *engine.missing()]:
+        print(*absent, sep="\n")
         return 2
-    if args.check:
-        return 0
     sockets = [enclosure.listen(), enclosure.listen()]
     command = [sys.executable, "-m", "e2e.serve", str(args.service.resolve())]
     return enclosure.run([*command, *(["--once"] if args.once else [])], sockets)

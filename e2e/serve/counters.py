@@ -32,10 +32,6 @@ def metrics(pod: Object, port: int = 8000) -> str:
     return answer.data.decode()
 
 
-def by_pod(
-    pods: Iterable[Object], name: str, port: int = 8000, **labels: str
-) -> dict[str, float]:
+def by_pod(pods: Iterable[Object], name: str, port: int = 8000, **labels: str) -> dict[str, float]:
     """A counter of each pod's engine, by the pod's name."""
-    return {
-        pod["metadata"]["name"]: counter(metrics(pod, port), name, **labels) for pod in pods
-    }
+    return {pod["metadata"]["name"]: counter(metrics(pod, port), name, **labels) for pod in pods}

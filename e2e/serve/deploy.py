@@ -16,7 +16,6 @@ from e2e.harness.pods import LEADERS
 from e2e.serve.serving import START_SECONDS, Serving
 
 
-
 def rendered(service: Path) -> list[Object]:
     """What `fusioninfer-pulumi render` prints."""
     command = [sys.executable, "-m", "fusioninfer_pulumi", "render", str(service)]

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.harness.processes import LOOPBACK
-from e2e.serve.prerequisites import missing_host
+from e2e.serve import prerequisites
 
 MARK = "FUSIONINFER_E2E_ENCLOSURE"
 """Set inside: the name of the run, which its control groups have, too."""
@@ -31,16 +31,15 @@ SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
 CGROUPS = Path("/sys/fs/cgroup")
+CPU_SHARES = 4096
+"""Four processes' worth."""
+
 CHUNK = 65536
 
 
 def main(argv: Sequence[str]) -> int:
     """Run a command in an enclosure; return its exit code, or 2 with the reasons why it cannot."""
-    reasons = missing_host()
-    if reasons:
-        print("no pods can run on this machine:", *(f"  {reason}" for reason in reasons), sep="\n")
-        return 2
-    return run(argv)
+    return prerequisites.main() or run(argv)
 
 
 def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
@@ -110,6 +109,11 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
     for network in routes:
         # Service addresses are replaced on the way out, once there is a way at all.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
+    if (CGROUPS / "cpu" / "cpu.shares").is_file():
+        # Otherwise all pods together get as much of a busy processor as one process.
+        group = CGROUPS / "cpu" / name()
+        group.mkdir()
+        (group / "cpu.shares").write_text(str(CPU_SHARES), encoding="ascii")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
 

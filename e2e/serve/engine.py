@@ -207,7 +207,18 @@ def _alias(made: Path, version: str) -> None:
 
 
 def _uv(environment: Environment, *arguments: str) -> None:
-    _run(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(environment.python), *arguments])
+    _run(
+        [
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--compile-bytecode",
+            "--python",
+            str(environment.python),
+            *arguments,
+        ]
+    )
 
 
 def _run(command: list[str]) -> str:

@@ -42,7 +42,9 @@ class Node:
 
     name = "worker"
 
-    def __init__(self, cluster: Cluster, directory: Path, environments: Iterable[Environment]):
+    def __init__(
+        self, cluster: Cluster, directory: Path, environments: Iterable[Environment]
+    ) -> None:
         """Start it, and wait until it is ready."""
         directory.mkdir()
         self.cluster = cluster

@@ -1,4 +1,7 @@
-"""What a machine needs before pods can run on it, said before anything is started."""
+"""What a machine needs before pods can run on it: `python -m e2e.serve.prerequisites`.
+
+It ends with status 2 and the reasons where something is missing, before anything is started.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 from pathlib import Path
 
 from e2e.catalog import tool
+from e2e.serve import engine
 
 PROGRAMS = {
     "containerd": "containerd",
@@ -23,6 +27,9 @@ PROGRAMS = {
 
 PLUGINS = ("ptp", "host-local", "loopback")
 PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
+
+UV = "uv"
+"""Installs the engines."""
 
 TOOLS = ("etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano", "epp-1.2", "gateway-api",
          "epp-1.5", "prometheus-operator", "keda")  # fmt: skip
@@ -53,7 +60,17 @@ def missing_host() -> list[str]:
             f"needs the network plugins {', '.join(PLUGINS)} in one of {folders} "
             "(Debian: apt-get install containernetworking-plugins)"
         )
+    if shutil.which(UV) is None and engine.missing():
+        reasons.append("needs uv on PATH (pip install uv)")
     return reasons or _missing_kernel()
+
+
+def main() -> int:
+    """Say what the machine lacks; return the exit code."""
+    reasons = missing_host()
+    if reasons:
+        print("no pod can run on this machine:", *(f"  {each}" for each in reasons), sep="\n")
+    return 2 if reasons else 0
 
 
 def missing_tools() -> list[str]:
@@ -81,3 +98,7 @@ def _missing_kernel() -> list[str]:
 
 def _succeeds(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

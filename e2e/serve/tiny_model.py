@@ -7,11 +7,19 @@ beside it.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
-LINE = "the quick brown fox jumps over the lazy dog; 0123456789 times, said the user to the assistant"
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+LINE = (
+    "the quick brown fox jumps over the lazy dog; 0123456789 times, said the user to the assistant"
+)
 CONTEXT = 4096
 CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
 
@@ -24,9 +32,6 @@ def main(model: Path, adapter: Path) -> None:
 
 
 def _model(folder: Path) -> Any:
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=512,
@@ -48,9 +53,6 @@ def _model(folder: Path) -> Any:
 
 
 def _tokenizer(folder: Path) -> None:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -67,11 +69,6 @@ def _tokenizer(folder: Path) -> None:
 
 
 def _adapter(folder: Path, model: Any) -> None:
-    import json
-
-    import torch
-    from safetensors.torch import save_file
-
     folder.mkdir(parents=True)
     rank, hidden = 8, model.config.hidden_size
     weights = {}
