@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The packages beside the core.
-PACKAGES := -e ./importers
+PACKAGES := -e ./importers -e ./capacity
 # More workers than that wait for each other: each one collects all tests.
 PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 
@@ -15,7 +15,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(STAMP): pyproject.toml importers/pyproject.toml constraints.txt
+$(STAMP): pyproject.toml importers/pyproject.toml capacity/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]' $(PACKAGES)
 	@touch $@

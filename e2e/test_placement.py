@@ -11,11 +11,11 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.result import Status, read_previous
 from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.loading import load_inventory
-from fusioninfer_pulumi.placement.placing import place_services
-from fusioninfer_pulumi.placement.result import Status, read_previous
 
 LABEL = "cloud.google.com/gke-nodepool"
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -16,13 +16,13 @@ import yaml
 
 from e2e.harness import Cluster
 from e2e.test_placement import GPU, LABEL, add, bound_on, run
+from fusioninfer_capacity import size as sizing
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS
+from fusioninfer_capacity.fit.architecture import known_architecture
+from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.cli import size as sizing
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.fit.accelerators import ACCELERATORS
-from fusioninfer_pulumi.fit.architecture import known_architecture
-from fusioninfer_pulumi.fit.sizing import Layout, Wish, layouts
 from fusioninfer_pulumi.loading import load_inventory
 
 POOLS: dict[str, Any] = {

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
+    from fusioninfer_pulumi.capacity import Placement as Placement
+    from fusioninfer_pulumi.capacity import place as place
+    from fusioninfer_pulumi.capacity import read_inventory as read_inventory
+    from fusioninfer_pulumi.capacity import read_placement as read_placement
     from fusioninfer_pulumi.component import Gateway as Gateway
     from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
     from fusioninfer_pulumi.component import InferencePool as InferencePool
@@ -27,10 +31,6 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.loading import load_inventory as load_inventory
     from fusioninfer_pulumi.loading import loads as loads
     from fusioninfer_pulumi.objects import render as render
-    from fusioninfer_pulumi.placement import Placement as Placement
-    from fusioninfer_pulumi.placement import place as place
-    from fusioninfer_pulumi.placement import read_inventory as read_inventory
-    from fusioninfer_pulumi.placement import read_placement as read_placement
     from fusioninfer_pulumi.planning import plan_service as plan_service
     from fusioninfer_pulumi.planning import plan_services as plan_services
     from fusioninfer_pulumi.service_plan import ServicePlan as ServicePlan
@@ -40,6 +40,7 @@ __version__ = "0.2.0"
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.
 _PACKAGES = {
+    "capacity": ("Placement", "place", "read_inventory", "read_placement"),
     "component": (
         "Gateway",
         "HTTPRoute",
@@ -51,7 +52,6 @@ _PACKAGES = {
     "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
     "objects": ("render",),
-    "placement": ("Placement", "place", "read_inventory", "read_placement"),
     "loading": ("load", "load_inventory", "loads"),
     "planning": ("plan_service", "plan_services"),
     "service_plan": ("ServicePlan",),

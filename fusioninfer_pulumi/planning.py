@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -15,6 +14,8 @@ from fusioninfer_pulumi.api.topology import (
     scheduler_name,
     serving,
 )
+from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
+from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
 from fusioninfer_pulumi.findings import Finding, Rule, Severity, error, errors, info, shown, warning
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
@@ -22,16 +23,10 @@ from fusioninfer_pulumi.name_collisions import Owners
 from fusioninfer_pulumi.object_checks import objects_findings
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
-from fusioninfer_pulumi.pods.checks import claim_findings, role_findings
 from fusioninfer_pulumi.pods.context import contexts
-from fusioninfer_pulumi.pods.engine_arguments import argument_findings
 from fusioninfer_pulumi.pods.health import with_model_size
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.ports import host_network_findings
-from fusioninfer_pulumi.pods.prefill_decode import agreement_findings, pair_findings
-from fusioninfer_pulumi.pods.validation.metadata import size_findings
-from fusioninfer_pulumi.pods.validation.written import unplanned_findings
 from fusioninfer_pulumi.rollout.checks import (
     assumed_replicas_findings,
     rollout_findings,
@@ -40,7 +35,7 @@ from fusioninfer_pulumi.rollout.checks import (
 )
 from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.routing.router import RouterPlan, router_plan
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_plans
 from fusioninfer_pulumi.topology.gang_checks import (
     network_topology_findings,
@@ -49,9 +44,6 @@ from fusioninfer_pulumi.topology.gang_checks import (
 )
 from fusioninfer_pulumi.topology.name_checks import name_findings, service_name_findings
 from fusioninfer_pulumi.topology.role import RolePlan, role_plan
-
-if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
-    from fusioninfer_pulumi.fit.memory import Fit
 
 SERVICE_PARKED = Rule(
     "service-parked",
@@ -100,27 +92,21 @@ class Routing:
 
 
 def planned_pods(
-    meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int]
+    meta: ServiceMeta, args: InferenceServiceArgs
 ) -> tuple[tuple[RolePlan, ...], list[Finding]]:
     """Builds the pods of the roles that serve, and plans their LeaderWorkerSets."""
     built: list[tuple[Context, RolePods]] = []
     findings: list[Finding] = []
-    for ctx in contexts(meta, args, leave_out):
+    for ctx in contexts(meta, args):
         pods, found = build_pods(ctx)
         built.append((ctx, pods))
         findings += found
         findings += role_findings(pods, ctx)
-    for position in leave_out:
-        findings += unplanned_findings(position, args.roles[position])
     if args.groups == 0:
         message = "is 0: the service is parked and has no pods"
         findings.append(info(SERVICE_PARKED, ("groups",), message))
-    findings += argument_findings(built)
-    findings += agreement_findings(built)
-    findings += pair_findings(built)
+    findings += roles_findings(built)
     findings += assumed_replicas_findings(args.roles)
-    findings += claim_findings(built)
-    findings += host_network_findings(built)
     roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
     findings += name_findings(meta.service, roles, args.rollout)
     return roles, findings
@@ -154,7 +140,6 @@ def planned_routing(
     service: str,
     args: InferenceServiceArgs,
     roles: tuple[RolePlan, ...],
-    leave_out: Collection[int],
 ) -> tuple[Routing, list[Finding]]:
     """Plans the router; without one, says what that does to clients."""
     positions = [
@@ -164,19 +149,15 @@ def planned_routing(
     ]
     if not positions:
         return Routing((), None), list(_entry_findings(args.roles, roles))
-    router: RouterPlan | None = None
-    findings: list[Finding] = []
-    if positions[0] not in leave_out:
-        router, findings = router_plan(
-            service,
-            args.namespace,
-            positions[0],
-            args.roles,
-            roles,
-            groups=args.groups,
-            complete=not leave_out,
-            tracing=args.tracing,
-        )
+    router, findings = router_plan(
+        service,
+        args.namespace,
+        positions[0],
+        args.roles,
+        roles,
+        groups=args.groups,
+        tracing=args.tracing,
+    )
     return Routing(tuple(args.roles[position] for position in positions), router), findings
 
 
@@ -219,12 +200,7 @@ def unplaced_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-def plan_service(
-    args: InferenceServiceArgs,
-    name: str | None = None,
-    *,
-    leave_out: Collection[int] | None = None,
-) -> ServicePlan:
+def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
     """Returns the plan of one service.
 
     A plan with errors in its findings cannot be rendered. Findings never raise.
@@ -232,13 +208,9 @@ def plan_service(
     Args:
         args: The spec.
         name: Kubernetes name of the service, used if the spec has none.
-        leave_out: Indexes of roles that cannot be planned, of a spec that was already rejected;
-            None for any other spec, whose objects are compared with their schemas.
     """
-    whole, leave_out = leave_out is None, leave_out or ()
     service = args.name or name or ""
     findings = list(_service_findings(service))
-    findings += size_findings(("metadata", "annotations"), args.annotations)
     meta = ServiceMeta(
         service=service,
         namespace=args.namespace,
@@ -248,14 +220,14 @@ def plan_service(
     args = with_model_size(args)
     model, found = model_plan(service, args)
     findings += found
-    roles, found = planned_pods(meta, args, leave_out)
-    findings += found
-    memory, found = _memory(args, roles)
+    findings += model_findings(args.model, model)
+    roles, found = planned_pods(meta, args)
     findings += found
     gangs, found = planned_gangs(service, args, roles)
     findings += found
-    routing, found = planned_routing(service, args, roles, leave_out)
+    routing, found = planned_routing(service, args, roles)
     findings += found
+    findings += picker_findings(routing.router)
     findings += service_name_findings(service, args.namespace, roles, routed=bool(routing.routers))
     operations, found = operations_plan(
         service, args, roles, routing.router, gangs[0] if gangs else None
@@ -281,32 +253,39 @@ def plan_service(
         findings=(),
         operations=operations,
         model=model,
-        memory=memory,
     )
+    memory, found = planned_memory(plan, args)
+    plan = replace(plan, memory=memory)
+    findings += found
     findings += startup_findings(plan)
     findings += rollout_findings(plan)
     findings += rollout_layout_findings(plan)
     findings += unplaced_findings(args)
-    if whole and not errors(findings):
+    if not errors(findings):
         findings += objects_findings(plan)
     return replace(plan, findings=tuple(sorted(findings, key=lambda found: _ORDER[found.severity])))
 
 
-def _memory(
-    args: InferenceServiceArgs, roles: Sequence[RolePlan]
-) -> tuple[Mapping[str, Fit], list[Finding]]:
+def planned_memory(
+    plan: ServicePlan, args: InferenceServiceArgs
+) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """The memory of roles that say anything of their nodes, and what is wrong with it."""
-    telling = [role for role in roles if _tells_accelerator(role)]
-    if not telling:
+    if not any(_tells_accelerator(role) for role in plan.roles):
         return {}, []
-    # Most services do not tell: their start-up does not pay for it.
-    from fusioninfer_pulumi.fit.roles import (  # noqa: PLC0415  # see above
-        ServingRole,
-        planned_memory,
+    # Imported here: only services with a known accelerator need it.
+    from fusioninfer_pulumi.capacity import (  # noqa: PLC0415  # see above
+        MEMORY_NOT_CHECKED,
+        MISSING,
+        capacity,
     )
 
-    serving = [ServingRole(role.position, role.args, role.pods, role.nodes) for role in telling]
-    return planned_memory(serving, args.model)
+    package = capacity()
+    if package is None:
+        at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
+        message = f"memory not checked: it {MISSING}"
+        return {}, [info(MEMORY_NOT_CHECKED, each, message) for each in at]
+    memory, findings = package.check(plan, args)
+    return memory, list(findings)
 
 
 def _tells_accelerator(role: RolePlan) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
@@ -13,8 +13,26 @@ from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.topology import Topology
 
-if TYPE_CHECKING:  # loaded only for roles whose accelerators are known
-    from fusioninfer_pulumi.fit.memory import Fit
+
+class RoleMemory(Protocol):
+    """The memory of one accelerator of a role, as `plan` and `diff` show it."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Heads of `row`."""
+        ...
+
+    def row(self) -> Sequence[str]:
+        """A row of the table for people."""
+        ...
+
+    def to_json(self) -> Mapping[str, Any]:
+        """The same for programs."""
+        ...
+
+    def change(self, new: Any) -> str | None:
+        """What an update to another memory of the same role changes; None for nothing."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,4 +53,4 @@ class ServicePlan(Topology):
     findings: tuple[Finding, ...]
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
-    memory: Mapping[str, Fit] = field(default_factory=dict)
+    memory: Mapping[str, RoleMemory] = field(default_factory=dict)

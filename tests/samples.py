@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
@@ -143,7 +143,7 @@ SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-miss
 
 def said(manifest: Any, *severities: Severity) -> list[str]:
     """Returns the findings of a manifest, of these severities or all, without those of `SHORT`."""
-    _, findings = checked(examine(manifest))
+    _, findings = plan_document(examine(manifest))
     return [
         str(each)
         for each in findings
@@ -153,7 +153,7 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
 
 def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
     """Returns rule and location of the findings of a manifest, of these severities or all."""
-    _, findings = checked(examine(manifest))
+    _, findings = plan_document(examine(manifest))
     chosen = [each for each in findings if not severities or each.severity in severities]
     return [(each.rule, each.path) for each in chosen]
 

@@ -139,7 +139,7 @@ def test_a_name_can_be_imported_and_explains_itself(name: str) -> None:
     value = getattr(fusioninfer_pulumi, name)
     assert value.__name__ == name
     assert value.__doc__
-    assert value.__module__.startswith("fusioninfer_pulumi.")
+    assert value.__module__.startswith(("fusioninfer_pulumi.", "fusioninfer_capacity."))
     assert name in dir(fusioninfer_pulumi)
 
 

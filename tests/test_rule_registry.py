@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,10 @@ def test_all_rules_are_listed_without_importing_pulumi() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout.split()
     assert listed == sorted(rule for path in ALL_FILES for rule in declarations(path).values())
+
+
+def test_ids_are_lower_case_words_with_hyphens() -> None:
+    assert [rule for rule in all_rules() if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+", rule)] == []
 
 
 def test_rules_are_named_after_their_ids() -> None:

@@ -1,4 +1,4 @@
-"""Writes `tests/fit/aiconfigurator.json`: what aiconfigurator-core estimates, as a second opinion.
+"""Writes `capacity/tests/fit/aiconfigurator.json`: a second opinion, by aiconfigurator-core.
 
 `estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to 3.13, Linux) for models
 that both know, on three kinds of GPU. It gets the memory that we find usable, vLLM's defaults of
@@ -18,9 +18,9 @@ from typing import Any
 from aiconfigurator_core.sdk.memory import estimate_kv_cache
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
 
-from fusioninfer_pulumi.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
 
 RELEASE = "0.24.0"
 FRACTION = 0.92

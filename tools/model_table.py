@@ -1,4 +1,4 @@
-"""Writes the table of models: `fusioninfer_pulumi/fit/models.json`.
+"""Writes the table of models: `capacity/fusioninfer_capacity/fit/models.json`.
 
 From the configs that aiconfigurator-core ships (Apache-2.0), of which only what says how much
 memory a model takes is kept, and from `tools/models.yaml`. Needs the package or its wheel unpacked:
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "fusioninfer_pulumi" / "fit" / "models.json"
 SOURCE = "aiconfigurator-core 0.12.0 model_configs"
 
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
 
-from fusioninfer_pulumi.fit.architecture import (  # noqa: E402  # found by the line above
+from fusioninfer_capacity.fit.architecture import (  # noqa: E402  # found by the line above
     UnknownArchitectureError,
     read_config,
 )

@@ -111,7 +111,7 @@ def _cell(text: str, breaks: str = " ") -> str:
 
 def commands_page() -> str:
     """The page with every command and its options."""
-    parser = command_line()
+    parser = command_line(["size"])
     (commands,) = (
         each for each in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(each, argparse._SubParsersAction)  # noqa: SLF001  # likewise

@@ -218,10 +218,9 @@ def service_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     """Checks a service, each field of which is valid, in the order of the fields."""
     yield from _own_labels(args.labels)
     yield from _role_list(args.roles)
-    excessive = excessive_roles(args.roles, args.groups)
     for index, role in enumerate(args.roles):
         yield from role_findings(("roles", index), role)
-        if index in excessive:
+        if (args.groups or 0) * role.replicas > MAX_COUNT:
             yield error(
                 REPLICAS_ABOVE_LIMIT,
                 ("roles", index, "replicas"),
@@ -266,11 +265,6 @@ def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
             ("roles",),
             "no role serves a model; add a role of worker, prefiller or decoder",
         )
-
-
-def excessive_roles(roles: Sequence[RoleArgs], groups: int | None) -> set[int]:
-    """Indexes of the roles with more replicas over all groups than a service may have."""
-    return {index for index, role in enumerate(roles) if (groups or 0) * role.replicas > MAX_COUNT}
 
 
 def _gang_minima(roles: Sequence[RoleArgs], minima: Mapping[str, int]) -> Iterator[Finding]:

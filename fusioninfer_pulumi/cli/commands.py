@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.result import Placement
+    from fusioninfer_pulumi.capacity import Placed
     from fusioninfer_pulumi.service_plan import ServicePlan
 
 PROJECT_NOT_CONVERTIBLE = Rule(
@@ -88,22 +88,23 @@ def plan(options: argparse.Namespace) -> int:
         for source, document in documents
         if (item := document.plan) is not None
     ]
-    records = placement.placed if placement is not None else (None,) * len(rows)
-    both = list(zip(rows, records, strict=True))
     if options.output == "text":
         from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools
 
-        for number, (row, record) in enumerate(both):
+        for number, row in enumerate(rows):
             if number:
                 sys.stdout.write("\n")
-            print_plan(*row, sys.stdout, record, alone=len(rows) == 1)
+            placed = _tables(placement, number)
+            print_plan(*row, sys.stdout, placed, alone=len(rows) == 1)
         if placement is not None:
-            print_pools(placement, sys.stdout)
+            print_pools(placement.pools_table(), sys.stdout)
         return status
     if options.output == "svg":
         from fusioninfer_pulumi.cli.plan_text import plan_svg
 
-        sys.stdout.write(plan_svg([(*row, record) for row, record in both], placement))
+        pools = None if placement is None else placement.pools_table()
+        pictured = [(*row, _tables(placement, number)) for number, row in enumerate(rows)]
+        sys.stdout.write(plan_svg(pictured, pools))
         return status
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
@@ -111,15 +112,20 @@ def plan(options: argparse.Namespace) -> int:
         providers = [document.provider for _, document in documents]
         sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
         return status
-    from fusioninfer_pulumi.cli.plan_output import placement_json, plan_json
+    from fusioninfer_pulumi.cli.plan_output import plan_json
 
     print_json(
         [
-            plan_json(*row, placement_json(record, placement) if record and placement else None)
-            for row, record in both
+            plan_json(*row, placement.to_json(number) if placement is not None else None)
+            for number, row in enumerate(rows)
         ]
     )
     return status
+
+
+def _tables(placement: Placed | None, number: int) -> list[Any]:
+    """Where one service is placed, as rich prints it."""
+    return [] if placement is None else list(placement.tables(number))
 
 
 def convert(options: argparse.Namespace) -> int:
@@ -143,11 +149,44 @@ def convert(options: argparse.Namespace) -> int:
     return 0
 
 
+def place(options: argparse.Namespace) -> int:
+    """Prints the node pools of all services, and what is left of them."""
+    sources = read_sources(options.sources, options)
+    unplanned = any(source.has(Severity.ERROR) for source in sources)
+    placement = _place_all(options, sources)
+    status = 2 if _refused(options, sources) else 0
+    if placement is None or (status and unplanned):
+        return status
+    plans = [plan for source in sources for plan in source.plans]
+    if options.output == "json":
+        from fusioninfer_pulumi.cli.plan_output import plain
+
+        print_json(
+            [
+                {
+                    "service": plan.service,
+                    "namespace": plain(plan.namespace),
+                    "placement": placement.to_json(number),
+                }
+                for number, plan in enumerate(plans)
+            ]
+        )
+        return status
+    from fusioninfer_pulumi.cli.plan_text import print_placement
+
+    print_placement(plans, placement, sys.stdout)
+    return status
+
+
 def size(options: argparse.Namespace) -> int:
     """Prints the layouts of a model that fit."""
-    from fusioninfer_pulumi.cli.size import size as sized
+    from fusioninfer_pulumi.capacity import MISSING, capacity
 
-    return sized(options)
+    package = capacity()
+    if package is None:
+        sys.stderr.write(f"fusioninfer-pulumi size: {MISSING}\n")
+        return 2
+    return package.size(options)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -191,7 +230,9 @@ def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.compared import read_compared
+    from fusioninfer_pulumi.cli.program import Secrets, unmarked
     from fusioninfer_pulumi.cli.revision import RevisionError
+    from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
@@ -205,13 +246,13 @@ def diff(options: argparse.Namespace) -> int:
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
+    if not options.show_secrets:
+        # Masks are marked, so that a changed credential is a difference.
+        objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
     difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
-    if both.old.is_project or both.new.is_project:
-        from fusioninfer_pulumi.cli.program import unmarked
-
-        difference = unmarked(difference)
+    difference = unmarked(difference)
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
@@ -232,25 +273,25 @@ def _cache_notes(
     old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
 ) -> Iterator[str]:
     """What a change does to KV caches, of services whose accelerators are known in both."""
-    before = {plan.service: plan.memory for plan in old or () if plan.memory}
+    before = {plan.service: plan.memory for plan in old or ()}
     for plan in new or ():
-        if plan.service in before and plan.memory:
-            from fusioninfer_pulumi.fit.memory import changes  # of few services
+        for role, memory in before.get(plan.service, {}).items():
+            change = memory.change(plan.memory[role]) if role in plan.memory else None
+            if change is not None:
+                yield f"{role}: {change}"
 
-            yield from changes(before[plan.service], plan.memory)
 
-
-def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placement | None:
+def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed | None:
     """Places the services of manifests; those of a program are an error."""
     placed = [_place(options, source) for source in sources]
     return placed[0]
 
 
-def _place(options: argparse.Namespace, source: Source) -> Placement | None:
+def _place(options: argparse.Namespace, source: Source) -> Placed | None:
     if options.inventory is not None:
-        from fusioninfer_pulumi.cli.placed import place
+        from fusioninfer_pulumi.cli.placed import place_source
 
-        return place(source, options.inventory, options.previous)
+        return place_source(source, options.inventory, options.previous)
     if options.previous is not None:
         message = "has no effect without --inventory"
         source.add(options.previous, error(PREVIOUS_WITHOUT_INVENTORY, (), message))

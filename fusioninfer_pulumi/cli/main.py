@@ -33,6 +33,8 @@ _EXAMPLES = {
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
     "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
     "  fusioninfer-pulumi check services/ --server --context staging",
+    "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
+    "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
     "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _prepare_process()
     try:
-        options = command_line().parse_args(arguments)
+        options = command_line(_words(arguments)[:1]).parse_args(arguments)
     except SystemExit as stopped:
         return int(stopped.code or 0)
     try:
@@ -70,6 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _words(arguments: Sequence[str] | None) -> Sequence[str]:
+    return sys.argv[1:] if arguments is None else arguments
 
 
 def _prepare_streams() -> None:
@@ -102,7 +108,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "completion":
         from fusioninfer_pulumi.cli.completion import completion
 
-        sys.stdout.write(completion(command_line(), options.shell))
+        sys.stdout.write(completion(command_line(["size"]), options.shell))
         return OK
     status: int = getattr(commands, options.command)(options)
     return status
@@ -118,8 +124,12 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Builds the command line's parser."""
+def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Builds the command line's parser.
+
+    Args:
+        asked: Commands whose package is asked for their arguments.
+    """
     top = _Parser(
         prog="fusioninfer-pulumi",
         description="Says what an LLM inference service becomes on Kubernetes, without a cluster.",
@@ -200,7 +210,11 @@ def command_line() -> argparse.ArgumentParser:
         default="text",
         help="default: text",
     )
-    _size(commands)
+    _size(commands, asked="size" in asked)
+    place = _command(commands, "place", "choose node pools for all services, and show why")
+    place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    _placing(place, required=True)
+    place.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     rules = commands.add_parser(
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
@@ -219,35 +233,20 @@ def command_line() -> argparse.ArgumentParser:
 
 def _size(
     commands: argparse._SubParsersAction[_Parser],  # the type has no public name
+    *,
+    asked: bool,
 ) -> None:
     summary = "print the layouts of a model that fit accelerators"
     size = commands.add_parser("size", help=summary, description=f"size: {summary}.")
-    size.add_argument("model", metavar="MODEL", help="name of a model, as on Hugging Face")
-    size.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
-    size.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
-    size.add_argument("--per-node", type=_positive, default=8, metavar="N", help="default: 8")
-    size.add_argument("--max-model-len", type=_positive, metavar="N", help="default: the model's")
-    size.add_argument("--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm")
-    size.add_argument("--requests-per-second", type=_rate, metavar="R")
-    size.add_argument("--input-tokens", type=_positive, metavar="I")
-    size.add_argument("--output-tokens", type=_positive, metavar="O")
-    size.add_argument("--ttft", metavar="2s", help="longest time to the first token")
-    size.add_argument("--tpot", metavar="40ms", help="longest time for each further token")
-    size.add_argument(
-        "--output", choices=("text", "yaml", "python"), default="text", help="default: text"
-    )
+    if asked:
+        from fusioninfer_pulumi.capacity import MISSING, capacity
 
-
-def _positive(text: str) -> int:
-    if re.fullmatch(r"[1-9][0-9]{0,8}", text) is None:
-        raise argparse.ArgumentTypeError(f"wanted a positive number, got {text!r}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) is None or float(text) == 0:
-        raise argparse.ArgumentTypeError(f"wanted a positive rate, got {text!r}")
-    return float(text)
+        package = capacity()
+        if package is not None:
+            package.size_arguments(size)
+            return
+        size.description = f"size: {MISSING}."
+    size.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def _command(
@@ -264,7 +263,9 @@ def _command(
     )
     command.add_argument("--stack", metavar="NAME", help="stack whose config a project reads")
     command.add_argument(
-        "--show-secrets", action="store_true", help="print secrets of a project in plain text"
+        "--show-secrets",
+        action="store_true",
+        help="print secrets of a project, and in a diff all credentials, in plain text",
     )
     command.add_argument(
         "--timeout",
@@ -284,10 +285,11 @@ def _command(
     return command
 
 
-def _placing(command: argparse.ArgumentParser) -> None:
+def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     command.add_argument(
         "--inventory",
         metavar="POOLS",
+        required=required,
         help="place all services on the node pools of this NodePoolInventory",
     )
     command.add_argument(

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.loading.documents import LoadedDocument
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
-    from fusioninfer_pulumi.placement.result import Placement
+    from fusioninfer_pulumi.capacity import Placed
 
 PROJECT_PLACES_ITSELF = Rule(
     "project-places-itself",
@@ -24,7 +24,7 @@ PROJECT_PLACES_ITSELF = Rule(
 )
 
 
-def place(source: Source, inventory: str, previous: str | None) -> Placement | None:
+def place_source(source: Source, inventory: str, previous: str | None) -> Placed | None:
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:
@@ -55,22 +55,25 @@ def place(source: Source, inventory: str, previous: str | None) -> Placement | N
 
 def _placed(
     source: Source, loaded: Sequence[LoadedDocument], inventory: str, previous: str | None
-) -> Placement | None:
+) -> Placed | None:
+    from fusioninfer_pulumi.capacity import CAPACITY_MISSING, MISSING, capacity
     from fusioninfer_pulumi.loading import load_inventory
-    from fusioninfer_pulumi.placement.placing import inventory_findings, place_services
-    from fusioninfer_pulumi.placement.result import read_previous
 
+    package = capacity()
+    if package is None:
+        source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
+        return None
     pools = before = None
     with _refusals(source, inventory):
         pools = load_inventory(inventory)
-        if refused := errors(inventory_findings(pools)):
+        if refused := errors(package.inventory_findings(pools)):
             raise InvalidServiceError(refused)
     with _refusals(source, str(previous)):
-        before = read_previous(previous)
+        before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
     services = [args for document in loaded if (args := _args(document)) is not None]
-    placement = place_services(services, pools, previous=before, plans=source.plans)
+    placement = package.place_services(services, pools, previous=before, plans=source.plans)
     placed = iter(placement.services)
     source.documents, source.remarks = [], []
     plan_all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.cli.report import finding_json
@@ -11,9 +11,6 @@ from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
-
-if TYPE_CHECKING:
-    from fusioninfer_pulumi.placement.result import Nearest, Placement, ServicePlacement
 
 
 def plan_json(
@@ -28,7 +25,7 @@ def plan_json(
         plan: The service.
         capacity: Rows of its capacity table.
         objects: Its objects.
-        placed: Where it is placed, as `placement_json` writes it; None where nothing was.
+        placed: Where it is placed, None where nothing was.
     """
     return {
         "service": plan.service,
@@ -69,11 +66,7 @@ def plan_json(
 
 
 def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
-    if role not in plan.memory:
-        return {}
-    from fusioninfer_pulumi.fit.memory import memory_json  # of few services
-
-    return {"memory": memory_json(plan.memory[role])}
+    return {"memory": plan.memory[role].to_json()} if role in plan.memory else {}
 
 
 def _reference(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,57 +101,4 @@ def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
         "minTaskMember": spec.get("minTaskMember"),
         "subGroupPolicy": spec.get("subGroupPolicy"),
         "minimumGpus": gang.min_accelerators,
-    }
-
-
-def placement_json(record: ServicePlacement, placement: Placement) -> dict[str, Any]:
-    """Where one service is placed, why, and what is left in the pools: the key `placement`."""
-    return {
-        "status": record.status.value,
-        "roles": [
-            {
-                "name": role.name,
-                "pool": role.pool,
-                "replicas": role.replicas,
-                "wanted": role.wanted,
-                "accelerators": role.accelerators,
-                "deviceClasses": list(role.device_classes),
-                "origin": role.origin.value,
-                "previous": role.previous,
-            }
-            for role in record.roles
-        ],
-        "terms": [{"name": term.name, "value": term.value} for term in record.terms],
-        "rejected": [
-            {"pools": dict(each.pools), "reason": each.reason} for each in record.rejected
-        ],
-        "impossible": {
-            role: {pool: list(reasons) for pool, reasons in pools.items()}
-            for role, pools in record.impossible.items()
-        },
-        "nearest": None if record.nearest is None else _nearest(record.nearest),
-        "pools": [
-            {
-                "name": pool.pool,
-                "nodes": pool.nodes,
-                "accelerators": pool.accelerators,
-                "inUse": pool.in_use,
-                "placed": pool.placed,
-                "left": pool.left,
-                "wholeNodes": pool.whole_nodes,
-                "certain": pool.certain,
-            }
-            for pool in placement.pools
-        ],
-        "proven": placement.proven,
-    }
-
-
-def _nearest(nearest: Nearest) -> dict[str, Any]:
-    return {
-        "pools": dict(nearest.pools),
-        "missing": [
-            {"pool": each.pool, "nodes": each.nodes, "accelerators": each.accelerators}
-            for each in nearest.missing
-        ],
     }

@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
-from fusioninfer_pulumi.placement.explain import missing_text, pools_text
-from fusioninfer_pulumi.placement.result import PlacedRole, Placement, ServicePlacement, Status
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterPlan
@@ -31,9 +30,6 @@ from fusioninfer_pulumi.topology.service import endpoint
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
-# Rejected places that are shown; the others are counted.
-_REJECTED = 6
 # A pipe has no width: long enough that nothing is wrapped.
 _PIPE_WIDTH = 400
 # Columns of a picture: as wide as the first page of a repository shows it.
@@ -42,7 +38,7 @@ _SVG_WIDTH = 112
 _VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 #: What is printed of one service: its plan, capacity table, objects and place.
-Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], "ServicePlacement | None"]
+Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], Sequence[RenderableType]]
 
 
 def print_plan(
@@ -50,7 +46,7 @@ def print_plan(
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
     file: TextIO,
-    placed: ServicePlacement | None = None,
+    placed: Sequence[RenderableType] = (),
     *,
     alone: bool = True,
 ) -> None:
@@ -61,28 +57,39 @@ def print_plan(
         capacity: Rows of its capacity table, none to leave the table out.
         objects: Its objects.
         file: Where to; colours and the terminal's width are used where it is one.
-        placed: Where it is placed, None where nothing was.
+        placed: Where it is placed, as `capacity.Placed.tables` has it.
         alone: Whether it is the only service that is shown.
     """
     with _console(file) as console:
         _print(console, plan, capacity, objects, placed, alone=alone)
 
 
-def print_pools(placement: Placement, file: TextIO) -> None:
+def print_pools(pools: RenderableType, file: TextIO) -> None:
     """Prints what is left in the pools."""
     with _console(file) as console:
         console.print()
-        console.print(_pools(placement))
+        console.print(pools)
+
+
+def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:
+    """Prints where each service is placed, and what is left in the pools."""
+    with _console(file) as console:
+        for number, plan in enumerate(plans):
+            console.print(_title(plan))
+            for table in placement.tables(number):
+                console.print(table)
+            console.print()
+        console.print(placement.pools_table())
 
 
 def plan_svg(
-    rows: Sequence[Row], placement: Placement | None = None, theme: TerminalTheme | None = None
+    rows: Sequence[Row], pools: RenderableType | None = None, theme: TerminalTheme | None = None
 ) -> str:
     """The plans as a picture of the terminal.
 
     Args:
         rows: The arguments of `print_plan` for each service: plan, capacity, objects, place.
-        placement: What is left in the pools, None where nothing is placed.
+        pools: What is left in the pools, None where nothing is placed.
         theme: Colours; by default rich's dark ones.
     """
     console = Console(
@@ -93,9 +100,9 @@ def plan_svg(
         if number:
             console.print()
         _print(console, *row, alone=len(rows) == 1)
-    if placement is not None:
+    if pools is not None:
         console.print()
-        console.print(_pools(placement))
+        console.print(pools)
     svg = console.export_svg(
         title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
     )
@@ -119,11 +126,11 @@ def _print(
     plan: ServicePlan,
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
-    placed: ServicePlacement | None,
+    placed: Sequence[RenderableType],
     *,
     alone: bool,
 ) -> None:
-    console.print(Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}"))
+    console.print(_title(plan))
     console.print()
     console.print(_roles(plan))
     console.print()
@@ -138,13 +145,17 @@ def _print(
             console.print(
                 "for this service alone: use --inventory to place all of them", style="dim"
             )
-    if placed is not None:
+    if placed:
         console.print()
-        for each in _placement(placed):
-            console.print(each)
+        for table in placed:
+            console.print(table)
     if plan.findings:
         console.print()
         console.print(_findings(plan))
+
+
+def _title(plan: ServicePlan) -> Text:
+    return Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}")
 
 
 def _table(*columns: tuple[str, str]) -> Table:
@@ -178,11 +189,10 @@ def _roles(plan: ServicePlan) -> Table:
 
 def _memory(plan: ServicePlan) -> Table:
     """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
-    from fusioninfer_pulumi.fit.memory import COLUMNS, memory_row  # of few services
-
-    table = _table(("ROLE", "left"), *((title, "right") for title in COLUMNS))
-    for name, found in plan.memory.items():
-        table.add_row(name, *memory_row(found))
+    columns = next(iter(plan.memory.values())).columns
+    table = _table(("ROLE", "left"), *((title, "right") for title in columns))
+    for name, memory in plan.memory.items():
+        table.add_row(name, *memory.row())
     return table
 
 
@@ -333,61 +343,3 @@ def _routes(plan: ServicePlan, router: RouterPlan) -> str:
 def _near(namespace: Any, own: Any) -> str:
     """How a namespace is written before a name; not where it is the service's own."""
     return "" if namespace is None or surely_equal(namespace, own) else f"{plain(namespace)}/"
-
-
-def _placement(record: ServicePlacement) -> Iterator[Table | Text]:
-    """Yields what to print about one service's place."""
-    status = Text.assemble(("Placement", "bold"), "  ")
-    yield status.append(record.status.value, style=_PLACED[record.status])
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for placed in record.roles:
-        table.add_row(f"  {placed.name}", f"on {placed.pool}", _placed_role(placed))
-    if record.roles:
-        yield table
-    if record.nearest is not None:
-        lacks = missing_text(record.nearest.missing)
-        yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
-    if record.terms:
-        # The last one, the order, says nothing by itself.
-        terms = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
-        yield Text(f"  because: {terms}")
-    others = Table.grid(padding=(0, 2, 0, 0))
-    others.add_column(no_wrap=True)
-    others.add_column(overflow="fold")
-    for role, pools in record.impossible.items():
-        for pool, reasons in pools.items():
-            others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
-    for each in record.rejected[:_REJECTED]:
-        others.add_row(f"  not: {pools_text(each.pools)}", each.reason)
-    more = len(record.rejected) - _REJECTED
-    if more > 0:
-        others.add_row(f"  not: {more} more", "see --output json")
-    if others.row_count:
-        yield others
-
-
-def _pools(placement: Placement) -> Table:
-    """What is left in each pool when all services are placed."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("POOL", no_wrap=True)
-    for title in ("NODES", "GPUS", "IN USE", "PLACED", "LEFT", "WHOLE NODES LEFT"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for pool in placement.pools:
-        numbers = (
-            pool.nodes, pool.accelerators, pool.in_use, pool.placed, pool.left, pool.whole_nodes
-        )  # fmt: skip
-        table.add_row(pool.pool, *map(str, numbers))
-    return table
-
-
-def _placed_role(role: PlacedRole) -> str:
-    count = f"{role.replicas} of {role.wanted} replicas" if role.replicas < role.wanted else ""
-    came = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
-    if role.previous == role.pool:
-        came = role.origin.value
-    claimed = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
-    size = f"{role.accelerators} GPUs{claimed}"
-    return ", ".join(part for part in (size, count, came) if part)

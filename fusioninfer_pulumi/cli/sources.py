@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
@@ -24,6 +23,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.planning import with_collisions
@@ -402,7 +402,7 @@ def plan_all(source: Source, loaded: Sequence[LoadedDocument]) -> None:
 
 def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
     planned = [
-        (None, ()) if document.document is None else checked(document.document)
+        (None, ()) if document.document is None else plan_document(document.document)
         for document in loaded
     ]
     compared = iter(with_collisions([plan for plan, _ in planned if plan is not None]))

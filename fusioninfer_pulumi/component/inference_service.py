@@ -11,7 +11,6 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checked import checked
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
@@ -39,6 +38,7 @@ from fusioninfer_pulumi.component.state import OBSERVED
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
+from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.objects import render
 from fusioninfer_pulumi.planning import plan_service
@@ -269,7 +269,7 @@ def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> Servi
         plan = plan_service(args, name)
         found = plan.findings
     elif isinstance(args, Mapping):
-        plan, found = checked(examine_mapping(args, name), name)
+        plan, found = plan_document(examine_mapping(args, name), name)
     else:
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
-from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.findings import Finding, Location
@@ -260,25 +259,6 @@ class EngineCommand:
         return self.engine.connector(self) if self.engine is not None else None
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """What `size` proposes to run.
-
-    Attributes:
-        image: The newest release whose memory is held against recorded start-ups.
-        program: Words that start it; the image's own entrypoint has no others.
-        connector: What hands the KV cache from prefill to decode.
-        arguments: Further arguments of a pod.
-        launcher: Launcher of several nodes, None for the default.
-    """
-
-    image: str
-    program: Sequence[str]
-    connector: str
-    arguments: Sequence[str] = ()
-    launcher: str | None = None
-
-
 class Engine(Protocol):
     """An inference engine.
 
@@ -311,9 +291,6 @@ class Engine(Protocol):
             (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
-        length_flag: Flag with the tokens of the longest sequence.
-        small_cache: Argument that stores the KV cache in 8 bits.
-        proposal: What a proposed service runs.
     """
 
     name: str
@@ -339,9 +316,6 @@ class Engine(Protocol):
     setup_flags: Mapping[str, tuple[str, ...]]
     refuses_unknown_models: bool
     successors: Mapping[str, str]
-    length_flag: str
-    small_cache: tuple[str, str]
-    proposal: Proposal
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -470,13 +444,3 @@ class Engine(Protocol):
     def check_tracing(self, command: EngineCommand) -> list[Finding]:
         """What speaks against its tracing arguments."""
         return []
-
-    def memory(
-        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
-    ) -> Memory:
-        """How the engine divides the memory of one of so many accelerators of a replica.
-
-        Raises:
-            Unclear: An argument is not understood.
-        """
-        ...

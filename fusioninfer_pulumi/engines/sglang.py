@@ -18,7 +18,6 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
-    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -35,7 +34,6 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
-from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, sglang_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.engines.rules import (
@@ -198,15 +196,6 @@ class Sglang(Engine):
         "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
         "--enable-deepep-waterfill": "--enable-waterfill",
     }
-    length_flag = "--context-length"
-    small_cache = ("--kv-cache-dtype", "fp8_e4m3")
-    proposal = Proposal(
-        image="lmsysorg/sglang:v0.5.9",
-        program=("python3", "-m", "sglang.launch_server"),
-        connector=_NIXL_BACKEND,
-        # By default it listens on the pod itself alone, and on a port of its own.
-        arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
-    )
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         found, skip = [], False
@@ -332,11 +321,6 @@ class Sglang(Engine):
             data = 1 if self.copies_share_accelerators(command) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
-
-    def memory(
-        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
-    ) -> Memory:
-        return sglang_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
         numbers = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}

@@ -29,7 +29,6 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     Offload,
     Offloading,
-    Proposal,
     Transfer,
     TransferRequest,
     Word,
@@ -57,7 +56,6 @@ from fusioninfer_pulumi.engines.launch import (
     ray_launch,
     refuse_outputs,
 )
-from fusioninfer_pulumi.engines.memory import Accelerator, Memory, ModelShape, vllm_memory
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
 from fusioninfer_pulumi.engines.rules import (
@@ -404,15 +402,6 @@ class Vllm(Engine):
         "--enable-multimodal-encoder-data-parallel": "--mm-encoder-tp-mode data",
     }
 
-    length_flag = "--max-model-len"
-    small_cache = ("--kv-cache-dtype", "fp8")
-    proposal = Proposal(
-        image="vllm/vllm-openai:v0.21.0",
-        program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
-        connector=NIXL,
-        launcher="multiprocessing",  # its newer images have no ray
-    )
-
     # The command line.
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
@@ -553,11 +542,6 @@ class Vllm(Engine):
             stated=bool(sizes),
             context=sizes.get("context", 1),
         )
-
-    def memory(
-        self, command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
-    ) -> Memory:
-        return vllm_memory(command, device, shape, ways, ranks)
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
         flags = self.size_flags

@@ -13,7 +13,17 @@ from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, integer
-from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, Severity, shown
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Origin,
+    Rule,
+    Severity,
+    error,
+    info,
+    shown,
+    warning,
+)
 from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import seconds
@@ -55,11 +65,13 @@ __all__ = [
     "SourceField",
     "durations",
     "epp_config_text",
+    "error",
     "family_of",
     "field_of",
     "finding_error",
     "findings_of",
     "flag_value",
+    "info",
     "integer",
     "is_output",
     "labels",
@@ -69,4 +81,5 @@ __all__ = [
     "read_command",
     "seconds",
     "shown",
+    "warning",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
@@ -33,12 +33,9 @@ class Pairing:
     prefill_https: bool
 
 
-def contexts(
-    meta: ServiceMeta, args: InferenceServiceArgs, leave_out: Collection[int] = ()
-) -> list[Context]:
-    """The context of each role that runs pods, but for the indexes of those to leave out."""
-    known = [role for position, role in enumerate(args.roles) if position not in leave_out]
-    pairing = _pairing(known)
+def contexts(meta: ServiceMeta, args: InferenceServiceArgs) -> list[Context]:
+    """The context of each role that runs pods."""
+    pairing = _pairing(args.roles)
     gang = needs_gang(args.roles, args.scheduling_strategy)
     files = model_files(meta.service, args.model) if args.model is not None else None
     return [
@@ -58,7 +55,7 @@ def contexts(
             priority_class=args.scheduling_strategy.priority_class_name,
         )
         for position, role in enumerate(args.roles)
-        if role.component_type is not ComponentType.ROUTER and position not in leave_out
+        if role.component_type is not ComponentType.ROUTER
     ]
 
 

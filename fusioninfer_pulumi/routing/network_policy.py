@@ -17,7 +17,6 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.kv_transfer import events_port
-from fusioninfer_pulumi.pods.validation.metadata import label_selector
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -126,8 +125,6 @@ def policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding
 
 def _peer(at: Location, peer: Mapping[str, Any]) -> Iterator[Finding]:
     selectors = [key for key in ("podSelector", "namespaceSelector") if peer.get(key) is not None]
-    for key in selectors:
-        yield from label_selector((*at, key), peer[key])
     block = peer.get("ipBlock")
     if block is not None and selectors:
         message = f"excludes {selectors[0]}; write two peers"

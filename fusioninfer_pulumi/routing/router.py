@@ -122,21 +122,19 @@ def router_plan(
     roles: Sequence[RolePlan],
     *,
     groups: int | None = None,
-    complete: bool = True,
     tracing: TracingArgs | None = None,
 ) -> tuple[RouterPlan | None, list[Finding]]:
     """Plans the router role at `position` of the declared roles, with findings.
 
-    `roles` are the plans of those that run pods; the pool is checked only if that is `complete`.
-    The plan is None when the endpoint picker or the pool cannot be planned.
+    `roles` are the plans of those that run pods. The plan is None when the endpoint picker or the
+    pool cannot be planned.
     """
     args, at = declared[position], ("roles", position)
     intent = epp_intent(args, declared)
     types = pooled_types(declared, intent)
     served = [role for role in roles if role.component_type in types]
     epp, findings = epp_plan(service, namespace, at, args, intent, served, groups, tracing)
-    if complete:
-        findings += pool_findings(at, declared, intent, served)
+    findings += pool_findings(at, declared, intent, served)
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
     parents = parent_plans(at, namespace, args, gateway)

@@ -11,7 +11,13 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from fusioninfer_importers.rules import DOCUMENT_UNUSED
+from fusioninfer_importers.rules import (
+    DOCUMENT_UNUSED,
+    FIELD_INVALID,
+    FIELD_LEFT_OUT,
+    FIELD_TRANSLATED,
+    FIELD_UNSUPPORTED,
+)
 from fusioninfer_pulumi.plugins.importers import (
     API_VERSION,
     KIND,
@@ -26,13 +32,9 @@ from fusioninfer_pulumi.plugins.importers import (
     Severity,
     SourceDocument,
     SourceField,
-)
-
-FIELD_NOT_READ = Rule(
-    "field-not-read",
-    "error",
-    "A field of another system's manifest is read.",
-    remedy="Remove it.",
+    error,
+    info,
+    warning,
 )
 
 
@@ -70,28 +72,40 @@ class ConversionReport:
         """Whether a field itself was used or reported."""
         return field in self._consumed
 
-    def unsupported(self, rule: Rule, at: SourceField, message: str) -> None:
+    def unsupported(self, at: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
         """Reports a field that we have no counterpart for: an error unless losses are allowed.
 
         Args:
-            rule: The rule.
             at: The field.
             message: Why not, and the nearest thing that we offer.
+            rule: Another rule, of which losses are allowed too.
         """
-        severity = Severity.WARNING if self.allow_lossy else Severity.ERROR
-        self.add(at, Finding(rule.id, severity, at.location, f"cannot be carried over: {message}"))
+        make = warning if self.allow_lossy else error
+        self.add(at, make(rule, at.location, f"cannot be carried over: {message}"))
+
+    def invalid(self, at: SourceField, message: str) -> None:
+        """Reports a field that breaks a rule of its own system."""
+        self.error(FIELD_INVALID, at, message)
+
+    def left_out(self, at: SourceField, message: str) -> None:
+        """Reports a field that is left out because it has no effect."""
+        self.info(FIELD_LEFT_OUT, at, message)
+
+    def translated(self, at: SourceField, message: str) -> None:
+        """Reports a field that becomes another one to the same effect."""
+        self.info(FIELD_TRANSLATED, at, message)
 
     def error(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Reports a field that breaks a rule of its own system."""
-        self.add(at, Finding(rule.id, Severity.ERROR, at.location, message))
+        """Reports something wrong."""
+        self.add(at, error(rule, at.location, message))
 
     def warning(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports something legal that is probably wrong."""
-        self.add(at, Finding(rule.id, Severity.WARNING, at.location, message))
+        self.add(at, warning(rule, at.location, message))
 
     def info(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports a choice worth knowing."""
-        self.add(at, Finding(rule.id, Severity.INFO, at.location, message))
+        self.add(at, info(rule, at.location, message))
 
     def add(self, at: SourceField, finding: Finding) -> None:
         """Adds a finding about a field, which is thereby consumed."""
@@ -116,7 +130,7 @@ class ConversionReport:
         for leaf in document.leaves():
             above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
             if not any(field in self._consumed for field in above):
-                self.unsupported(FIELD_NOT_READ, leaf, "nothing reads it; remove it")
+                self.unsupported(leaf, "nothing reads it; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""

@@ -9,49 +9,11 @@ from pydantic import ConfigDict
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.model import ImportedModel
 from fusioninfer_pulumi.plugins.importers import (
-    Rule,
     SourceDocument,
     SourceField,
     is_output,
     names,
     shown,
-)
-
-METADATA_FIELD_UNSUPPORTED = Rule(
-    "metadata-field-unsupported",
-    "error",
-    "Metadata has name, namespace, labels and annotations.",
-    remedy="Remove the field.",
-)
-STATUS_DROPPED = Rule(
-    "status-dropped",
-    "info",
-    "What was observed in a cluster is left out.",
-    remedy="Nothing.",
-)
-CLUSTER_METADATA_DROPPED = Rule(
-    "cluster-metadata-dropped",
-    "info",
-    "Metadata that a cluster writes is left out.",
-    remedy="Nothing.",
-)
-NAME_ONLY_REFERENCED = Rule(
-    "name-only-referenced",
-    "info",
-    "A name that serves to be referred to is not that of an object here.",
-    remedy="Nothing.",
-)
-NAME_NOT_A_STRING = Rule(
-    "name-not-a-string",
-    "error",
-    "A name is a string.",
-    remedy="Quote it.",
-)
-LABEL_WITHOUT_OBJECT = Rule(
-    "label-without-object",
-    "error",
-    "A label has an object to stand on.",
-    remedy="Put it on the service.",
 )
 
 #: Fields of an object's metadata that no user writes, and who does.
@@ -118,20 +80,17 @@ def report_other_metadata(report: ConversionReport, document: SourceDocument) ->
             _report_written(report, at / field, _WRITERS[field])
         elif field not in ObjectMetadata.model_fields and value is not None:
             report.unsupported(
-                METADATA_FIELD_UNSUPPORTED,
                 at / field,
                 "a service of ours has name, namespace, labels and annotations",
             )
     if _APPLIED in (document.metadata.get("annotations") or {}):
         _report_written(report, at / "annotations" / _APPLIED, "kubectl")
     if document.raw.get("status") is not None:
-        report.info(
-            STATUS_DROPPED, document.at("status"), "is what was observed in a cluster; left out"
-        )
+        report.left_out(document.at("status"), "is what was observed in a cluster; left out")
 
 
 def _report_written(report: ConversionReport, at: SourceField, writer: str) -> None:
-    report.info(CLUSTER_METADATA_DROPPED, at, f"is written by {writer}; left out")
+    report.left_out(at, f"is written by {writer}; left out")
 
 
 def consume_envelope(
@@ -152,8 +111,7 @@ def consume_envelope(
     report.consume(at / "name", at / "namespace")
     check_name(report, document)
     if document.name is not None and not named:
-        report.info(
-            NAME_ONLY_REFERENCED,
+        report.left_out(
             at / "name",
             "serves to be referred to: objects are named by their service",
         )
@@ -166,8 +124,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
-            report.error(
-                NAME_NOT_A_STRING,
+            report.invalid(
                 document.at("metadata", field),
                 f"must be a string, got {shown(value)}",
             )
@@ -186,7 +143,6 @@ def _report_labels(
                 _report_written(report, at / key, "controllers")
             elif key != _APPLIED:
                 report.unsupported(
-                    LABEL_WITHOUT_OBJECT,
                     at / key,
                     "there is no object of its own to put it on; put it on the service",
                 )

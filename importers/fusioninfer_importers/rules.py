@@ -1,52 +1,52 @@
-"""Rules that several importers hold."""
+"""Rules that all importers share: findings of one sort have one rule, and the message says more."""
 
 from fusioninfer_pulumi.plugins.importers import Rule
 
+DEFAULT_CHOSEN = Rule(
+    "default-chosen",
+    "info",
+    "A setting that the manifest leaves open has the value that the message names.",
+    remedy="Set the field to choose another.",
+)
 DOCUMENT_UNUSED = Rule(
     "document-unused",
     "warning",
     "A document of another system says something about a service of the input.",
     remedy="Remove it, or read the service's documents together.",
 )
-GATEWAY_DEFAULTED = Rule(
-    "gateway-defaulted",
-    "info",
-    "Without a Gateway the route attaches to KServe's.",
-    remedy="Nothing.",
-)
-LEADS_TO_NO_SERVICE = Rule(
-    "leads-to-no-service",
-    "info",
-    "A route or server leads to a service.",
-    remedy="Nothing: it is left out.",
-)
-SEVERAL_PROMETHEUS_SERVERS = Rule(
-    "several-prometheus-servers",
+FIELD_INVALID = Rule(
+    "field-invalid",
     "error",
-    "All queries go to one Prometheus.",
-    remedy="Use one address.",
+    "A manifest keeps the rules of its own system.",
+    remedy="Correct the field as the message says.",
 )
-SINGLE_TARGET_WEIGHT = Rule(
-    "single-target-weight",
+FIELD_LEFT_OUT = Rule(
+    "field-left-out",
     "info",
-    "One target gets every request, whatever its weight.",
+    "A field without effect on the service is left out.",
     remedy="Nothing.",
 )
-TARGET_REPEATED = Rule(
-    "target-repeated",
+FIELD_TRANSLATED = Rule(
+    "field-translated",
     "info",
-    "A rule leads to a service once.",
-    remedy="Nothing: it is left out.",
+    "A field becomes another one that has the effect which the message describes.",
+    remedy="Nothing.",
 )
-WORKER_TEMPLATE_MISSING = Rule(
-    "worker-template-missing",
+FIELD_UNSUPPORTED = Rule(
+    "field-unsupported",
+    ("error", "warning"),
+    "A field of another system's manifest has a counterpart here.",
+    remedy="Change it as the message says, or leave it out with `--allow-lossy`.",
+)
+REFERENCE_MISSING = Rule(
+    "reference-missing",
+    ("error", "warning"),
+    "The objects that a manifest names or selects are in the input.",
+    remedy="Add them as documents, or correct the name.",
+)
+SHELL_EXPANSION_UNSUPPORTED = Rule(
+    "shell-expansion-unsupported",
     "error",
-    "A replica of several pods has a `worker`.",
-    remedy="Add it.",
-)
-WORKER_TEMPLATE_UNUSED = Rule(
-    "worker-template-unused",
-    "info",
-    "A replica of one pod has no `worker`.",
-    remedy="Nothing.",
+    "Arguments hold nothing that only a shell in the pod could tell.",
+    remedy="Write what it becomes.",
 )

@@ -13,6 +13,7 @@ from fusioninfer_pulumi import InvalidServiceError, load
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS
 from fusioninfer_pulumi.loading import importer
 from fusioninfer_pulumi.loading.importer import importers
+from fusioninfer_pulumi.rules.catalog import all_rules
 
 PACKAGE = Path(fusioninfer_importers.__file__).parent
 FILES = [path for path in PLUGIN_FILES if PACKAGE in path.parents]
@@ -32,6 +33,11 @@ def test_importers_do_not_import_each_other() -> None:
 
 def test_the_entry_points_are_the_table() -> None:
     assert importers() == (table.KSERVE, table.KTHENA, table.MODELPLANE)
+
+
+def test_the_words_of_an_importer_are_of_rules_that_there_are() -> None:
+    missing = {system.name: system.words.keys() - all_rules().keys() for system in importers()}
+    assert missing == {"KServe": set(), "Kthena": set(), "Modelplane": set()}
 
 
 def test_a_foreign_manifest_without_the_package_names_the_command(

@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from capacity.tests.placing import LABEL, inventory, pool, worker
 from fusioninfer_pulumi import InferenceService, place
-from tests.placing import LABEL, inventory, pool, worker
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "placement.md"
 BLOCKS = re.findall(

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
-from samples import plan_of, role, service
+from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import (
@@ -26,6 +26,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Phase,
     Register,
     Registered,
+    Say,
     Show,
     Snapshot,
     Stage,
@@ -92,6 +93,14 @@ class World:
         elif lws.spec != spec:
             lws.spec, lws.generation, lws.up = spec, lws.generation + 1, False
 
+    def remove(self, names: Iterable[str]) -> None:
+        """As if an update had removed them: the next one creates them again."""
+        for name in names:
+            self.live.pop(name, None)
+            self.stack.pop(name, None)
+            self.served.pop(name, None)
+            self.disrupted.discard(name)
+
     def come_up(self, names: Iterable[str]) -> None:
         for name in names:
             self.live[name].up = True
@@ -111,7 +120,7 @@ class Run:
         self.pending: set[str] = set()
         self.at: dict[str, float] = {}
         self.been_up: set[str] = set()
-        self.listing = False
+        self.listing = self.gave_up = False
         served = world.served
         lws = {}
         for name, lws_step in world.steps.items():
@@ -164,6 +173,9 @@ class Run:
             elif isinstance(action, List):
                 assert not self.listing, "one list at a time"
                 self.listing = True
+            elif isinstance(action, Say):
+                assert self.lists < 1, "the cluster was readable"
+                self.gave_up = True
             elif isinstance(action, Show):
                 assert action.waiting in self.world.steps
             elif isinstance(action, Fail):
@@ -217,6 +229,8 @@ class Run:
 
     def held(self) -> set[str]:
         """Replicas that this update must know to be down because of an update."""
+        if self.gave_up:
+            return self.world.disrupted & self.pending
         if self.state.has_list and self.state.awaits_replicas:
             return self.world.disrupted
         return self.world.disrupted & {*self.registered}
@@ -332,6 +346,7 @@ def check_end(run: Run, outcome: str) -> None:
 SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
 
 
+@settings(max_examples=300)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
 def test_every_update_keeps_the_order_and_ends(
     plan: ServicePlan, random: Random, lists: float, asks: bool
@@ -340,22 +355,36 @@ def test_every_update_keeps_the_order_and_ends(
     first = Run(world, 1, lists=1)
     check_end(first, first.run())
     world.come_up(world.live)
+    world.remove(world.some(0.2))
     for spec in (2, 2, 3):
         run = Run(world, spec, lists=lists, asks=asks)
         crash = random.choice((math.inf, random.randint(0, WILD_STEPS)))
         check_end(run, run.run(crash_after=crash))
         if world.chance(0.5):
             world.come_up([name for name in world.live if world.chance(0.7)])
+        world.remove(world.some(0.2))
 
 
 def started(*before: Version | None, **fields: object) -> UpdateState:
     """An update to revision `b` of a service with one replica for each version."""
     plan = plan_of(service(role(replicas=len(before)), **fields))
+    names = [lws_step.name for lws_step in update_order(plan)]
+    return started_from(plan, dict(zip(names, before, strict=True)))
+
+
+def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> UpdateState:
+    """An update to revision `b`; NEW is an object that an interrupted one has changed."""
     lws = {
         lws_step.name: LwsState(
-            lws_step, "b", version, "a", lws_step.frozen, served="a", exists=version is not None
+            lws_step,
+            "b",
+            before.get(lws_step.name),
+            "b" if before.get(lws_step.name) == NEW else "a",
+            lws_step.frozen,
+            served="a",
+            exists=before.get(lws_step.name) is not None,
         )
-        for lws_step, version in zip(update_order(plan), before, strict=True)
+        for lws_step in update_order(plan)
     }
     awaits = plan.wait.level.awaits_replicas
     return UpdateState(lws, plan.wait.timeout, awaits, Stage.RUNNING)
@@ -435,19 +464,23 @@ def test_a_repaired_replica_ends_the_block() -> None:
     assert [each for each in actions if isinstance(each, Fail)]
 
 
+def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
+    minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
+    wide = {"multinode": nodes(2, launcher="none")}
+    plan = plan_of(service(role(replicas=2, **wide), schedulingStrategy=minimum))
+    state = started_from(plan, {ZERO: OLD})
+    live = {ZERO: Snapshot(OLD, True, "a")}
+    state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {ZERO: NEW}))
+    assert [each for each in actions if isinstance(each, Register)] == [Register((ZERO,))]
+    live[ZERO] = Snapshot(NEW, True, "b")
+    assert Register((ONE,)) in step(state, Listed(2, live))[1]
+
+
 def test_an_interrupted_update_of_roles_in_sequence_goes_on_from_there() -> None:
     roles = [role("first"), role("then")]
     plan = plan_of(service(*roles, rollout={"roleOrder": "Sequential"}))
-    lws = {
-        lws_step.name: LwsState(
-            lws_step, "b", version, revision, settled=False, served="a", exists=True
-        )
-        for lws_step, version, revision in zip(
-            update_order(plan), (NEW, OLD), ("b", "a"), strict=True
-        )
-    }
-    state = UpdateState(lws, "45m", awaits_replicas=True, stage=Stage.RUNNING)
-    first, then = lws
+    first, then = (lws_step.name for lws_step in update_order(plan))
+    state = started_from(plan, {first: NEW, then: OLD})
     live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
     state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {first: NEW}))
     assert [each for each in actions if isinstance(each, Register)] == [Register((first,))]

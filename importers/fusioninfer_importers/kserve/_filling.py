@@ -11,26 +11,8 @@ from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.container import ADDITIONAL
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
-from fusioninfer_pulumi.plugins.importers import Location, Rule, names
-
-GO_TEMPLATE_EMPTY = Rule(
-    "go-template-empty",
-    "info",
-    "A Go template whose result is empty here is left out.",
-    remedy="Nothing.",
-)
-GO_TEMPLATE_FLAG = Rule(
-    "go-template-flag",
-    "info",
-    "A flag whose value is an empty Go template is left out.",
-    remedy="Nothing.",
-)
-GO_TEMPLATE_UNSUPPORTED = Rule(
-    "go-template-unsupported",
-    "error",
-    "A Go template can be evaluated.",
-    remedy="Write the value.",
-)
+from fusioninfer_importers.rules import FIELD_UNSUPPORTED
+from fusioninfer_pulumi.plugins.importers import Location, names
 
 #: Suffix of the Service in front of KServe's endpoint picker.
 _PICKER = "-epp-service"
@@ -109,15 +91,12 @@ class _Filling:
             if each is None:
                 continue
             if each.content == "" and listed[index].content != "":
-                self._report.info(
-                    GO_TEMPLATE_EMPTY,
+                self._report.left_out(
                     each.at,
                     "its Go template is empty here, where engines serve plain HTTP; left out",
                 )
             elif after is None and _waits(each.content):
-                self._report.info(
-                    GO_TEMPLATE_FLAG, each.at, "is left out with its value, the next argument"
-                )
+                self._report.left_out(each.at, "is left out with its value, the next argument")
             else:
                 yield each
 
@@ -139,9 +118,9 @@ class _Filling:
         script = bool(set(path) & {*_LISTS_OF_WORDS}) and not str(node.content).startswith("-")
         if script and re.search(r"\s", re.sub(r"\{\{.*?\}\}", "", node.content)):
             # Leaving out a whole script would leave out the program.
-            self._report.error(GO_TEMPLATE_UNSUPPORTED, node.at, message)
+            self._report.error(FIELD_UNSUPPORTED, node.at, message)
         else:
-            self._report.unsupported(GO_TEMPLATE_UNSUPPORTED, node.at, message)
+            self._report.unsupported(node.at, message)
 
     def _scope(self, path: Location) -> Scope:
         """What templates at a place may read: routes and pickers name what KServe creates."""

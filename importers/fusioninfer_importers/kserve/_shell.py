@@ -13,38 +13,8 @@ from collections.abc import Collection, Iterator
 
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node
+from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import Rule
-
-SHELL_VARIABLE_BY_KUBELET = Rule(
-    "shell-variable-by-kubelet",
-    "info",
-    "Variables are expanded by the kubelet.",
-    remedy="Nothing.",
-)
-SHELL_SYNTAX_INVALID = Rule(
-    "shell-syntax-invalid",
-    "error",
-    "A script can be read by a shell.",
-    remedy="Correct its quotes.",
-)
-SHELL_COMMAND_SUBSTITUTION = Rule(
-    "shell-command-substitution",
-    "error",
-    "A script does not run programs to find its words.",
-    remedy="Write what they become.",
-)
-SHELL_VARIABLE_UNDEFINED = Rule(
-    "shell-variable-undefined",
-    "error",
-    "A script's variables are in the container's `env`.",
-    remedy="Add them to `env`.",
-)
-SHELL_EXPANSION_UNSUPPORTED = Rule(
-    "shell-expansion-unsupported",
-    "error",
-    "A script holds no expansion that only a shell could tell.",
-    remedy="Write what it becomes.",
-)
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 #: Parts of a text that a shell reads by different rules.
@@ -91,15 +61,14 @@ def shell_arguments(
         report.error(rule, node.at, message)
         return
     if any(name in names for name in _variables(text)):
-        report.info(
-            SHELL_VARIABLE_BY_KUBELET,
+        report.translated(
             node.at,
             "its variables are expanded by the kubelet, inside of quotes too",
         )
     try:
         parts = shlex.split("".join(_for_kubelet(each, names) for each in _PIECE.findall(text)))
     except ValueError as failure:
-        report.error(SHELL_SYNTAX_INVALID, node.at, f"cannot be read by a shell: {failure}")
+        report.invalid(node.at, f"cannot be read by a shell: {failure}")
         return
     for part in parts:
         yield Node(node.at, part)
@@ -115,14 +84,14 @@ def _problem(
     rest = _KUBELET_VARIABLE.sub(lambda found: "" if found[1] in expanded else found[0], live)
     if "$(" in rest or "`" in rest:
         return (
-            SHELL_COMMAND_SUBSTITUTION,
+            SHELL_EXPANSION_UNSUPPORTED,
             "runs a program to find its words; write what it becomes",
         )
     # KServe's own pages write variables in single quotes and mean them as variables.
     unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
     if unknown:
         return (
-            SHELL_VARIABLE_UNDEFINED,
+            SHELL_EXPANSION_UNSUPPORTED,
             f"names {', '.join(unknown)}, which the container's env does not define",
         )
     other = _OTHER.search(_VARIABLE.sub("", rest))

@@ -14,43 +14,14 @@ from typing import Any
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
 from fusioninfer_importers.kserve._shell import container_arguments, shell_arguments
+from fusioninfer_importers.rules import DEFAULT_CHOSEN, SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import SHARED_MEMORY, Rule, flag_value, integer
 
-VOLUME_SOURCE_REPLACES_PRESET = Rule(
-    "volume-source-replaces-preset",
-    "info",
-    "A volume has one source: yours, not the preset's.",
-    remedy="Nothing.",
-)
-MAIN_CONTAINER_MISSING = Rule(
-    "main-container-missing",
-    "error",
-    "The template has the container `main`.",
-    remedy="Name the engine's container `main`.",
-)
-IMAGE_FROM_PRESET = Rule(
-    "image-from-preset",
-    "info",
-    "A container without an image has that of KServe's presets.",
-    remedy="Set `image` to choose another.",
-)
-SHELL_VARIABLE_WITHOUT_VALUE = Rule(
-    "shell-variable-without-value",
-    "error",
-    "A variable that a shell reads has a value.",
-    remedy="Give it a value.",
-)
 RDMA_DEVICES_NOT_DETECTED = Rule(
     "rdma-devices-not-detected",
     "warning",
     "RDMA devices are named.",
     remedy="Set the variables that the message lists.",
-)
-PROBE_SCHEME_CHANGED = Rule(
-    "probe-scheme-changed",
-    "info",
-    "Probes use plain HTTP, as the engine serves here.",
-    remedy="Nothing.",
 )
 
 MAIN = "main"
@@ -134,8 +105,7 @@ def _preset_volumes(report: ConversionReport, given: Node, preset: Preset) -> No
             [] if own is None else [key for key in own.content if key not in ("name", "emptyDir")]
         )
         if own is not None and others:
-            report.info(
-                VOLUME_SOURCE_REPLACES_PRESET,
+            report.translated(
                 own.at,
                 f"KServe's presets have an emptyDir of this name, and API servers take no volume "
                 f"with two sources; here {others[0]} holds alone",
@@ -206,8 +176,7 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """A pod spec with the preset, and with a command in its container `main`."""
     listed = pod.get("containers")
     if listed is not None and MAIN not in [node.text("name") for node in listed.items]:
-        report.error(
-            MAIN_CONTAINER_MISSING,
+        report.invalid(
             listed.at,
             "has no container main, the one that KServe's presets configure",
         )
@@ -221,7 +190,7 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
 
 def _engine(report: ConversionReport, container: Node) -> Node:
     if container.get("image") is None:
-        report.info(IMAGE_FROM_PRESET, container.at, f"no image: that of KServe's presets, {IMAGE}")
+        report.info(DEFAULT_CHOSEN, container.at, f"no image: that of KServe's presets, {IMAGE}")
         container = with_fields(container, image=synthetic(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
@@ -238,7 +207,7 @@ def _engine(report: ConversionReport, container: Node) -> Node:
             kept.append(variable)
         elif value is None:
             report.error(
-                SHELL_VARIABLE_WITHOUT_VALUE,
+                SHELL_EXPANSION_UNSUPPORTED,
                 variable.at,
                 f"{ADDITIONAL} must have a value here: it is read by a shell",
             )
@@ -279,8 +248,7 @@ def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
     scheme = container.get(probe, "httpGet", "scheme")
     if scheme is None or scheme.content != "HTTPS":
         return container
-    report.info(
-        PROBE_SCHEME_CHANGED,
+    report.translated(
         scheme.at,
         "KServe gives the engine a certificate; ours serves plain HTTP: now HTTP",
     )

@@ -19,75 +19,8 @@ from fusioninfer_importers.kserve.served_model import convert_model, move_initia
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_importers.model import validated
 from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
-from fusioninfer_importers.rules import DOCUMENT_UNUSED
-from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, Rule, SourceDocument
-
-CONFIG_MAP_KEY_UNUSED = Rule(
-    "config-map-key-unused",
-    "info",
-    "A ConfigMap's key that nothing names is left out.",
-    remedy="Nothing.",
-)
-CONFIG_METADATA_UNUSED = Rule(
-    "config-metadata-unused",
-    "info",
-    "Metadata of a config is its own.",
-    remedy="Nothing.",
-)
-PRESET_CONFIG = Rule(
-    "preset-config",
-    "info",
-    "What KServe's own configs set follows from the other fields here.",
-    remedy="Nothing.",
-)
-BASE_CONFIG_MISSING = Rule(
-    "base-config-missing",
-    "error",
-    "A config that `baseRefs` names is in the input.",
-    remedy="Add it as a document.",
-)
-NESTED_BASE_CONFIG = Rule(
-    "nested-base-config",
-    "error",
-    "Configs do not refer to configs.",
-    remedy="Name both in the service's `baseRefs`.",
-)
-FIELD_OVERRIDDEN = Rule(
-    "field-overridden",
-    "info",
-    "A field that a later item of `baseRefs` sets holds.",
-    remedy="Nothing.",
-)
-TRACING_ENDPOINT_MISSING = Rule(
-    "tracing-endpoint-missing",
-    "error",
-    "Tracing has an endpoint.",
-    remedy="Set `tracing.exporterEndpoint`.",
-)
-TRACING_EXPORTER_UNSUPPORTED = Rule(
-    "tracing-exporter-unsupported",
-    "error",
-    "The exporter of traces is OTLP.",
-    remedy="Set it to `otlp`.",
-)
-TRACING_SAMPLER_UNSUPPORTED = Rule(
-    "tracing-sampler-unsupported",
-    "error",
-    "The sampler of traces has a place here.",
-    remedy="Use `parentbased_traceidratio`.",
-)
-TRACING_PARENT_DECIDES = Rule(
-    "tracing-parent-decides",
-    "info",
-    "Requests whose client has decided are traced as it says.",
-    remedy="Nothing.",
-)
-TRACING_SHARE_INVALID = Rule(
-    "tracing-share-invalid",
-    "error",
-    "The share of traced requests is from 0 to 1.",
-    remedy="Correct it.",
-)
+from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
+from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, SourceDocument
 
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
@@ -147,8 +80,7 @@ def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
         report.consume(*(document.at(*path) for path in _IDENTITY))
         for leaf in document.leaves():
             if not report.is_consumed(leaf):
-                report.info(
-                    CONFIG_MAP_KEY_UNUSED,
+                report.left_out(
                     leaf,
                     "is not what the scheduler's config.ref names; left out",
                 )
@@ -167,8 +99,7 @@ def _report_configs(
             report_other_metadata(report, document)
             for field in ("labels", "annotations"):
                 if document.metadata.get(field):
-                    report.info(
-                        CONFIG_METADATA_UNUSED,
+                    report.left_out(
                         document.at("metadata", field),
                         "is the config's own; left out",
                     )
@@ -193,22 +124,20 @@ def _bases(
             found.append(config)
             report.consume(at)
         elif str(name).startswith(PRESET):
-            report.info(
-                PRESET_CONFIG,
+            report.left_out(
                 at,
                 "KServe's own config: what it sets follows from the other fields here",
             )
         else:
             report.unsupported(
-                BASE_CONFIG_MISSING,
                 at,
                 f"the LLMInferenceServiceConfig {name} of namespace {document.namespace} is not in "
                 f"this input, nor one of {SYSTEM}; add it as a document",
+                REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
             place = config.at("spec", "baseRefs")
             report.unsupported(
-                NESTED_BASE_CONFIG,
                 place,
                 "configs of configs are not followed; name both in the service's baseRefs",
             )
@@ -230,15 +159,14 @@ def _merge_bases(
         if leaf.content in ({}, []):  # `scheduler: {}` enables what a config configures
             report.consume(leaf.at)
         else:
-            report.info(
-                FIELD_OVERRIDDEN,
+            report.left_out(
                 leaf.at,
                 "KServe merges it with a later item of the list, which holds",
             )
     for config in bases:
         for at in config.leaves():
             if at.path[:1] == ("spec",) and at not in kept:
-                report.info(FIELD_OVERRIDDEN, at, f"{document.name} says otherwise, which holds")
+                report.left_out(at, f"{document.name} says otherwise, which holds")
     return spec
 
 
@@ -272,27 +200,23 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         return
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
-        report.unsupported(
-            TRACING_ENDPOINT_MISSING, tracing.at, "set tracing.exporterEndpoint to a collector"
-        )
+        report.unsupported(tracing.at, "set tracing.exporterEndpoint to a collector")
         return
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
-        report.unsupported(TRACING_EXPORTER_UNSUPPORTED, exporter.at, "set it to otlp")
+        report.unsupported(exporter.at, "set it to otlp")
     elif exporter is not None:
         report.consume(exporter.at)
     share = tracing.get("samplerArg")
     ratio = sampler is None or "traceidratio" in str(sampler.content)
     if sampler is not None and not ratio:
         report.unsupported(
-            TRACING_SAMPLER_UNSUPPORTED,
             sampler.at,
             "only parentbased_traceidratio has a place; set its share in tracing.samplerArg",
         )
     elif sampler is not None:
-        report.info(
-            TRACING_PARENT_DECIDES,
+        report.translated(
             sampler.at,
             "requests whose client has decided are traced as it says",
         )
@@ -301,8 +225,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
     try:
         builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
     except ValueError:
-        report.error(
-            TRACING_SHARE_INVALID,
+        report.invalid(
             share.at,
             f"must be a share of the requests from 0 to 1, got {share.content}",
         )

@@ -11,50 +11,14 @@ from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.objects import pool_backend
-from fusioninfer_importers.rules import GATEWAY_DEFAULTED
+from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, Rule, names
 
-BACKEND_NOT_FOUND = Rule(
-    "backend-not-found",
-    "warning",
-    "A backend of the route is made of this input.",
-    remedy="Create it, or correct the name.",
-)
-BACKEND_REPLACED = Rule(
-    "backend-replaced",
-    "info",
-    "A backend of KServe's name is that of our pool.",
-    remedy="Nothing.",
-)
-INGRESS_UNSUPPORTED = Rule(
-    "ingress-unsupported",
-    "error",
-    "The route attaches to a Gateway, not to an Ingress.",
-    remedy="Name a Gateway in `router.gateway.refs`.",
-)
-PICKER_ADDED = Rule(
-    "picker-added",
-    "info",
-    "A route leads to an endpoint picker.",
-    remedy="Nothing.",
-)
-ROUTE_GROUP_UNSUPPORTED = Rule(
-    "route-group-unsupported",
-    "error",
-    "Services are not grouped.",
-    remedy="Name all pools in one route.",
-)
 EXTERNAL_ROUTE_BACKEND = Rule(
     "external-route-backend",
     "warning",
     "A route of your own leads to our pool.",
     remedy="Set its `backendRefs` as the message says.",
-)
-GATEWAY_CREATED = Rule(
-    "gateway-created",
-    "info",
-    "A Gateway of the service's own is created.",
-    remedy="Name KServe's in `refs` to attach to that.",
 )
 
 #: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
@@ -122,15 +86,14 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
     if service is None:
         if name not in {pool_backend(each)["name"] for each in known.values()}:
             builder.report.warning(
-                BACKEND_NOT_FOUND,
+                REFERENCE_MISSING,
                 ref.at / "name",
                 f"no {kind} {name} is made of this input: requests fail unless it is there already",
             )
         return ref
     ours = pool_backend(service)
     # An InferencePool has the port of its pods.
-    builder.report.info(
-        BACKEND_REPLACED,
+    builder.report.translated(
         ref.at,
         f"KServe's {kind} {name} is the {names.POOL_KIND} {ours['name']} here",
     )
@@ -154,15 +117,13 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     target = builder.add_role(router.at, "router", "router")
     ingress = router.get("ingress")
     if ingress is not None:
-        builder.report.unsupported(
-            INGRESS_UNSUPPORTED, ingress.at, "name a Gateway in router.gateway.refs"
-        )
+        builder.report.unsupported(ingress.at, "name a Gateway in router.gateway.refs")
     _route(builder, target, router, related)
     _gateway(builder, target, router)
     scheduler = router.get("scheduler")
     if scheduler is None:
         builder.report.info(
-            PICKER_ADDED,
+            DEFAULT_CHOSEN,
             router.at,
             "no scheduler: a route of ours leads to an endpoint picker all the same, which "
             "balances the requests",
@@ -181,7 +142,6 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
         field = route.get(key)
         if field is not None:
             report.unsupported(
-                ROUTE_GROUP_UNSUPPORTED,
                 field.at,
                 "services are not grouped here; remove group and weight, and name the "
                 "InferencePools of all of them in router.route.http.spec of one",
@@ -223,7 +183,7 @@ def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
         if router.get("route") is not None and router.get("route", "http") is None:
             builder.default((*target, "gateway", "refs"), [GATEWAY], router.at)
             builder.report.info(
-                GATEWAY_DEFAULTED,
+                DEFAULT_CHOSEN,
                 router.at,
                 "no gateway: the route attaches to kserve/kserve-ingress-gateway",
             )
@@ -234,7 +194,7 @@ def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
         return
     builder.derive((*target, "gateway"), {}, gateway.at)
     builder.report.info(
-        GATEWAY_CREATED,
+        DEFAULT_CHOSEN,
         gateway.at,
         "a Gateway of the service's own, as the architecture page says; KServe itself attaches "
         "the route to kserve/kserve-ingress-gateway: name it in refs to do the same",

@@ -4,46 +4,7 @@ from __future__ import annotations
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
-from fusioninfer_importers.rules import SEVERAL_PROMETHEUS_SERVERS
-from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceDocument, SourceField
-
-REPLICAS_AND_SCALING = Rule(
-    "replicas-and-scaling",
-    "error",
-    "`replicas` and `scaling` exclude each other.",
-    remedy="Remove one of them.",
-    source="KServe's webhook",
-)
-SCALING_OF_STOPPED_SERVICE = Rule(
-    "scaling-of-stopped-service",
-    "info",
-    "A stopped service is not scaled.",
-    remedy="Nothing.",
-)
-VARIANT_AUTOSCALER_UNSUPPORTED = Rule(
-    "variant-autoscaler-unsupported",
-    "error",
-    "A service is scaled by HPA or KEDA.",
-    remedy="Use what the message names.",
-)
-KEDA_FIELD_UNSUPPORTED = Rule(
-    "keda-field-unsupported",
-    "error",
-    "A field of KEDA has a place here.",
-    remedy="Remove it.",
-)
-TRIGGER_TYPE_UNSUPPORTED = Rule(
-    "trigger-type-unsupported",
-    "error",
-    "KEDA triggers are of type prometheus.",
-    remedy="Use such a trigger.",
-)
-TRIGGER_FIELD_UNSUPPORTED = Rule(
-    "trigger-field-unsupported",
-    "error",
-    "A field of a KEDA trigger has a place here.",
-    remedy="Remove it.",
-)
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
@@ -84,16 +45,14 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
     if scaling is None:
         return
     if workload.get("replicas") is not None:
-        report.error(
-            REPLICAS_AND_SCALING,
+        report.invalid(
             scaling.at,
             "replicas and scaling are mutually exclusive; use scaling for autoscaled deployments "
             "or replicas for static deployments",
         )
         return
     if stop_annotation(builder.main) is not None:
-        report.info(
-            SCALING_OF_STOPPED_SERVICE,
+        report.left_out(
             scaling.at,
             "left out while the service is stopped: a parked role has no scaler",
         )
@@ -108,7 +67,6 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     metrics, address = _metrics(report, scaling)
     if not metrics or address is None:
         report.unsupported(
-            VARIANT_AUTOSCALER_UNSUPPORTED,
             scaling.at,
             f"KServe's variant autoscaler is not here; {_NEAREST}",
         )
@@ -116,7 +74,6 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     wva = scaling.get("wva")
     if wva is not None:
         report.unsupported(
-            VARIANT_AUTOSCALER_UNSUPPORTED,
             wva.at,
             f"KServe's variant autoscaler is not here; {_NEAREST}",
         )
@@ -151,7 +108,6 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     for path, field in keda.leaves():
         if path[0] not in ("triggers", *_KEDA) and path[:3] != _BEHAVIOR:
             report.unsupported(
-                KEDA_FIELD_UNSUPPORTED,
                 field.at,
                 f"of scaling.keda triggers, {', '.join(_KEDA)} and {'.'.join(_BEHAVIOR)} have a "
                 "place; remove it",
@@ -179,14 +135,12 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
         query = trigger.get("metadata", "query")
         if trigger.text("type") != "prometheus" or where is None or query is None:
             report.unsupported(
-                TRIGGER_TYPE_UNSUPPORTED,
                 trigger.at,
                 "use a trigger of type prometheus with metadata.serverAddress and metadata.query",
             )
             continue
         if address is not None and where.content != address.content:
             report.unsupported(
-                SEVERAL_PROMETHEUS_SERVERS,
                 trigger.at,
                 f"all queries go to one Prometheus, here {address.content}",
             )
@@ -209,7 +163,6 @@ def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:
     ]
     for field in unknown:
         report.unsupported(
-            TRIGGER_FIELD_UNSUPPORTED,
             field.at,
             f"of a trigger name and metadata.{', metadata.'.join(_TRIGGER)} have a place; "
             "remove it",

@@ -11,66 +11,16 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
 from fusioninfer_importers.kserve.container import MAIN
+from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import EPP_CONFIG_KIND as KIND
 from fusioninfer_pulumi.plugins.importers import (
     FAMILIES,
     EppFamily,
     Family,
     Location,
-    Rule,
     SourceDocument,
     epp_config_text,
     family_of,
-)
-
-TOKENIZER_UNSUPPORTED = Rule(
-    "tokenizer-unsupported",
-    "error",
-    "No tokenizer runs beside the scheduler.",
-    remedy="Remove it.",
-)
-PICKER_CONFIG_TWICE = Rule(
-    "picker-config-twice",
-    "error",
-    "The picker's configuration stands in one place.",
-    remedy="Remove `inline` or `ref`.",
-    source="KServe's webhook",
-)
-PICKER_CONFIG_OVERRIDDEN = Rule(
-    "picker-config-overridden",
-    "info",
-    "The configuration of `router.scheduler.config` holds.",
-    remedy="Remove the flag.",
-)
-POOL_UNSUPPORTED = Rule(
-    "pool-unsupported",
-    "error",
-    "The InferencePool follows from the service's pods.",
-    remedy="Remove it.",
-)
-CONFIG_MAP_MISSING = Rule(
-    "config-map-missing",
-    "error",
-    "A ConfigMap that is named is in the input.",
-    remedy="Add it, or use `config.inline`.",
-)
-CONFIG_MAP_KEY_MISSING = Rule(
-    "config-map-key-missing",
-    "error",
-    "The ConfigMap has the key.",
-    remedy="Correct the key.",
-)
-PICKER_FLAG_SET_HERE = Rule(
-    "picker-flag-set-here",
-    "info",
-    "A flag that follows from the service is left out.",
-    remedy="Nothing.",
-)
-PICKER_COMMAND_UNSUPPORTED = Rule(
-    "picker-command-unsupported",
-    "error",
-    "The picker runs its own command.",
-    remedy="Write flags into `args`.",
 )
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
@@ -169,7 +119,6 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
     tokenizer, pool = scheduler.get("tokenizer"), scheduler.get("pool")
     if tokenizer is not None:
         report.unsupported(
-            TOKENIZER_UNSUPPORTED,
             tokenizer.at,
             "no tokenizer runs beside the scheduler; remove it, and name one in config.inline",
         )
@@ -191,13 +140,9 @@ def _config(
     report, ours = builder.report, (*target, "endpointPickerConfig")
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
     if inline is not None and reference is not None:
-        report.error(
-            PICKER_CONFIG_TWICE, reference.at, "both inline and ref are set; give one of them"
-        )
+        report.invalid(reference.at, "both inline and ref are set; give one of them")
     if flag is not None and (inline is not None or reference is not None):
-        report.info(
-            PICKER_CONFIG_OVERRIDDEN, flag.at, "router.scheduler.config says otherwise, and holds"
-        )
+        report.left_out(flag.at, "router.scheduler.config says otherwise, and holds")
         flag = None
     if inline is not None:
         given = inline.value
@@ -225,7 +170,6 @@ def _pool(builder: ServiceBuilder, pool: Node) -> None:
             builder.report.consume(leaf.at)
         else:
             builder.report.unsupported(
-                POOL_UNSUPPORTED,
                 leaf.at,
                 "the InferencePool follows from the service's pods and leads to its own scheduler; "
                 "remove it",
@@ -240,16 +184,16 @@ def _config_from_map(
     config_map = _find_config_map(maps, builder.main.namespace, name)
     if config_map is None:
         builder.report.unsupported(
-            CONFIG_MAP_MISSING,
             reference.at,
             f"the ConfigMap {name} of namespace {builder.main.namespace} is not in this input; add "
             "it as a document, or write what it holds into config.inline",
+            REFERENCE_MISSING,
         )
         return
     text = config_map.at("data", key)
     if not isinstance(text.value, str):
         builder.report.error(
-            CONFIG_MAP_KEY_MISSING,
+            REFERENCE_MISSING,
             reference.at,
             f"the ConfigMap {name} has no text by the key {key}",
         )
@@ -312,8 +256,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
             builder.report.consume(*(node.at for node in nodes))
             config = value
         elif value is not None and value.content in same.get(flag, ()):
-            builder.report.info(
-                PICKER_FLAG_SET_HERE,
+            builder.report.left_out(
                 nodes[0].at,
                 f"--{flag} {value.content} follows from the service here; left out",
             )
@@ -352,7 +295,6 @@ def _picker_container(
     command = container.get("command")
     if command is not None:
         builder.report.unsupported(
-            PICKER_COMMAND_UNSUPPORTED,
             command.at,
             "the picker's own is used; write further flags into args",
         )

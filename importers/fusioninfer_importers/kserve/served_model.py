@@ -15,75 +15,7 @@ from fusioninfer_importers.kserve._nodes import (
     synthetic,
     with_fields,
 )
-from fusioninfer_pulumi.plugins.importers import Location, Rule
-
-MODEL_URI_MISSING = Rule(
-    "model-uri-missing",
-    "error",
-    "The model has a uri.",
-    remedy="Set `spec.model.uri`.",
-)
-MODEL_DECRYPTION_UNSUPPORTED = Rule(
-    "model-decryption-unsupported",
-    "error",
-    "Models are not encrypted.",
-    remedy="Use an image that decrypts.",
-)
-CRITICALITY_WITHOUT_EFFECT = Rule(
-    "criticality-without-effect",
-    "info",
-    "`criticality` has no effect in KServe.",
-    remedy="Nothing.",
-)
-CRITICALITY_OF_OTHER_VERSION = Rule(
-    "criticality-of-other-version",
-    "error",
-    "`criticality` is a field of v1alpha1.",
-    remedy="Remove it.",
-)
-S3_WITHOUT_INITIALIZER = Rule(
-    "s3-without-initializer",
-    "error",
-    "s3:// is downloaded by the storage-initializer.",
-    remedy="Remove `enabled: false`.",
-)
-ADAPTER_NAME_MISSING = Rule(
-    "adapter-name-missing",
-    "error",
-    "A LoRA adapter has a name.",
-    remedy="Set `name`.",
-    source="KServe's webhook",
-)
-ADAPTER_FIELD_UNSUPPORTED = Rule(
-    "adapter-field-unsupported",
-    "error",
-    "A LoRA adapter has a name and a uri.",
-    remedy="Remove the field.",
-)
-INITIALIZER_WITHOUT_DOWNLOAD = Rule(
-    "initializer-without-download",
-    "info",
-    "Models on volumes and in images are not downloaded.",
-    remedy="Nothing.",
-)
-INITIALIZER_FIELD_IGNORED = Rule(
-    "initializer-field-ignored",
-    "info",
-    "A field that KServe's controller sets is left out.",
-    remedy="Nothing.",
-)
-INITIALIZER_FIELD_UNSUPPORTED = Rule(
-    "initializer-field-unsupported",
-    "error",
-    "A field of the storage-initializer has a place here.",
-    remedy="Remove it.",
-)
-INITIALIZERS_DIFFER = Rule(
-    "initializers-differ",
-    "error",
-    "All pods have the same storage-initializer.",
-    remedy="Write the same in each.",
-)
+from fusioninfer_pulumi.plugins.importers import Location
 
 NAME = "storage-initializer"
 _FETCHER: Location = ("spec", "model", "fetcher")
@@ -99,8 +31,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
     """Converts the model: what is served, who downloads it, LoRA adapters."""
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
-        report.error(
-            MODEL_URI_MISSING,
+        report.invalid(
             spec.at / "model",
             "is required, here or in a config: its uri says what is served",
         )
@@ -112,7 +43,6 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
     secret = model.get("confidential")
     if secret is not None:
         report.unsupported(
-            MODEL_DECRYPTION_UNSUPPORTED,
             secret.at,
             "models are not decrypted here; remove it, and use an image that does",
         )
@@ -126,15 +56,12 @@ def _criticality(builder: ServiceBuilder, model: Node) -> None:
     if field is None:
         return
     if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
-        builder.report.info(
-            CRITICALITY_WITHOUT_EFFECT,
+        builder.report.left_out(
             field.at,
             "KServe keeps it as an annotation, which its scheduler does not read; left out",
         )
     else:
-        builder.report.error(
-            CRITICALITY_OF_OTHER_VERSION, field.at, "is a field of v1alpha1 only; remove it"
-        )
+        builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
 
 
 def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
@@ -148,7 +75,6 @@ def _download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
         builder.default(target, "InitContainer", model.at)
     elif without and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
-            S3_WITHOUT_INITIALIZER,
             enabled.at,
             "the storage-initializer downloads from s3://; remove enabled: false",
         )
@@ -166,13 +92,11 @@ def _lora(builder: ServiceBuilder, model: Node) -> None:
         copy_fields(builder, target, adapter, "name", "uri")
         _criticality(builder, adapter)
         if adapter.get("name") is None:
-            builder.report.error(ADAPTER_NAME_MISSING, adapter.at, "adapter name is required")
+            builder.report.invalid(adapter.at, "adapter name is required")
         for key in ("lora", "confidential"):
             field = adapter.get(key)
             if field is not None:
-                builder.report.unsupported(
-                    ADAPTER_FIELD_UNSUPPORTED, field.at, "an adapter has a name and a uri"
-                )
+                builder.report.unsupported(field.at, "an adapter has a name and a uri")
     limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
     copy_fields(builder, ("spec", "model", "lora"), lora, *limits)
 
@@ -221,8 +145,7 @@ def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) 
         if used:
             _fetcher(builder, container)
         else:
-            builder.report.info(
-                INITIALIZER_WITHOUT_DOWNLOAD,
+            builder.report.left_out(
                 container.at,
                 "nothing is downloaded from volumes and images; KServe leaves it out, as here",
             )
@@ -240,14 +163,12 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
         if key == "name":
             report.consume(field.at)
         elif key in _CONTROLLED:
-            report.info(
-                INITIALIZER_FIELD_IGNORED,
+            report.left_out(
                 field.at,
                 "KServe's controller always sets it; left out",
             )
         elif key not in _KNOWN:
             report.unsupported(
-                INITIALIZER_FIELD_UNSUPPORTED,
                 field.at,
                 f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
             )
@@ -257,7 +178,6 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
             report.consume(*(leaf.at for _, leaf in given.leaves()))
         else:
             report.unsupported(
-                INITIALIZERS_DIFFER,
                 field.at,
                 "one storage-initializer serves all pods of a service; write the same in each",
             )

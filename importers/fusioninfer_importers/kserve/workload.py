@@ -10,87 +10,16 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_importers.kserve.container import MAIN, PORT, Preset, with_engine
 from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
-from fusioninfer_importers.rules import WORKER_TEMPLATE_MISSING, WORKER_TEMPLATE_UNUSED
+from fusioninfer_importers.rules import FIELD_INVALID
 from fusioninfer_pulumi.plugins.importers import (
     PORT_FLAG,
     EngineCommand,
     Location,
-    Rule,
     SourceField,
     flag_value,
     integer,
     is_output,
     read_command,
-)
-
-REPLICAS_OF_STOPPED_SERVICE = Rule(
-    "replicas-of-stopped-service",
-    "info",
-    "A stopped service has no replicas.",
-    remedy="Nothing.",
-)
-PIPELINE_AND_DATA_PARALLELISM = Rule(
-    "pipeline-and-data-parallelism",
-    "error",
-    "Pipeline and data parallelism exclude each other.",
-    remedy="Remove one of them.",
-    source="KServe's webhook",
-)
-DATA_PARALLELISM_INCOMPLETE = Rule(
-    "data-parallelism-incomplete",
-    "error",
-    "`data` stands beside `dataLocal`.",
-    remedy="Set `dataLocal`.",
-    source="KServe's webhook",
-)
-WORKER_WITHOUT_PARALLELISM = Rule(
-    "worker-without-parallelism",
-    "error",
-    "`worker` stands beside `parallelism`.",
-    remedy="Set `parallelism`.",
-    source="KServe's webhook",
-)
-PARALLELISM_OF_COMMAND = Rule(
-    "parallelism-of-command",
-    "info",
-    "The sizes of a program that is neither vLLM nor SGLang only count its pods.",
-    remedy="Nothing.",
-)
-MODEL_ROUTING_ANNOTATION = Rule(
-    "model-routing-annotation",
-    "info",
-    "Routes by model name are not made.",
-    remedy="Nothing.",
-)
-KV_OFFLOADING_FOR_COMMAND = Rule(
-    "kv-offloading-for-command",
-    "info",
-    "The container's own command is told about KV offloading.",
-    remedy="Nothing.",
-)
-DEVICE_CLASS_MISSING = Rule(
-    "device-class-missing",
-    "error",
-    "Device annotations name a device class.",
-    remedy="Add `device-class`.",
-)
-DEVICE_COUNT_INVALID = Rule(
-    "device-count-invalid",
-    "error",
-    "The number of devices is a number.",
-    remedy="Correct it.",
-)
-DEVICE_CONTAINER_UNSUPPORTED = Rule(
-    "device-container-unsupported",
-    "error",
-    "The container main gets the devices.",
-    remedy="Remove the annotation.",
-)
-DEVICE_SETTING_UNSUPPORTED = Rule(
-    "device-setting-unsupported",
-    "error",
-    "A device annotation has a place here.",
-    remedy="Remove it.",
 )
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
@@ -119,9 +48,7 @@ def convert_workload(
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
-        builder.report.info(
-            REPLICAS_OF_STOPPED_SERVICE, replicas.at, "is 0 while the service is stopped"
-        )
+        builder.report.left_out(replicas.at, "is 0 while the service is stopped")
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
     if component_type != "worker" and not _hands_over(workload):
@@ -172,24 +99,23 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     error = builder.report.error
     if pipeline is not None and (data is not None or local is not None):
         error(
-            PIPELINE_AND_DATA_PARALLELISM,
+            FIELD_INVALID,
             at,
             "cannot set both pipeline and data parallelism (data or dataLocal)",
         )
     elif data is not None and local is None:
-        error(DATA_PARALLELISM_INCOMPLETE, at, "dataLocal must be set when data is set")
+        error(FIELD_INVALID, at, "dataLocal must be set when data is set")
     elif local is not None and data is None:
-        error(DATA_PARALLELISM_INCOMPLETE, at, "data must be set when dataLocal is set")
+        error(FIELD_INVALID, at, "data must be set when dataLocal is set")
     elif worker is not None and data is None and pipeline is None:
         error(
-            WORKER_WITHOUT_PARALLELISM,
+            FIELD_INVALID,
             worker.at,
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
     if block is not None and _program_of_its_own(workload.get("template")) is not None:
-        builder.report.info(
-            PARALLELISM_OF_COMMAND,
+        builder.report.translated(
             block.at,
             "only says how many pods a replica has: the container's own command connects them",
         )
@@ -199,7 +125,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     pods = max(data // local, 1) if data and local else pipeline or 1
     if worker is None and pods > 1:
         error(
-            WORKER_TEMPLATE_MISSING,
+            FIELD_INVALID,
             at,
             f"a replica has {pods} pods, but there is no worker to say what the others run",
         )
@@ -223,9 +149,7 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
         builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
-        report.info(
-            WORKER_TEMPLATE_UNUSED, worker.at, "has no effect: a replica is one pod; left out"
-        )
+        report.left_out(worker.at, "has no effect: a replica is one pod; left out")
         worker = None
     if worker is None:
         _template(builder, (*target, "template"), leader, workload)
@@ -272,8 +196,7 @@ def _workload_metadata(builder: ServiceBuilder, target: Location, own: Node) -> 
         return
     for key, node in own.content.items():
         if key == _MODEL_ROUTING:
-            builder.report.info(
-                MODEL_ROUTING_ANNOTATION,
+            builder.report.left_out(
                 node.at,
                 "KServe's presets set it for routes by model name, which are not made here",
             )
@@ -323,8 +246,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
         if size is None and claim is None:
             copy_node(builder, here, tier.get("fileSystem") or Node(tier.at, {}))
     if _main_has(workload.get("template"), "command"):
-        builder.report.info(
-            KV_OFFLOADING_FOR_COMMAND,
+        builder.report.translated(
             given.at,
             "KServe tells only its presets' command about it; here the container's own is told too",
         )
@@ -352,18 +274,14 @@ def convert_devices(builder: ServiceBuilder) -> None:
     if device_class is None:
         for key in given:
             place = builder.main.at("metadata", "annotations", key)
-            builder.report.error(
-                DEVICE_CLASS_MISSING, place, f"says nothing without {PREFIX}device-class"
-            )
+            builder.report.invalid(place, f"says nothing without {PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
         "deviceClassName": (device_class, at("device-class"))
     }
     count = given.pop(f"{PREFIX}device-count", None)
     if count is not None and not str(count).isdecimal():
-        builder.report.error(
-            DEVICE_COUNT_INVALID, at("device-count"), f"must be a number of devices, got {count}"
-        )
+        builder.report.invalid(at("device-count"), f"must be a number of devices, got {count}")
     elif count is not None:
         claim["count"] = (int(count), at("device-count"))
     selectors = given.pop(f"{PREFIX}cel-selector", None)
@@ -373,14 +291,12 @@ def convert_devices(builder: ServiceBuilder) -> None:
     container = given.pop(f"{PREFIX}container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
-            DEVICE_CONTAINER_UNSUPPORTED,
             at("container-name"),
             "only the container main gets the devices; remove it",
         )
     for key in given:
         place = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
-            DEVICE_SETTING_UNSUPPORTED,
             place,
             "of these annotations device-class, device-count and cel-selector have a place",
         )

@@ -23,14 +23,7 @@ from fusioninfer_importers.kthena.servers import Server, check_traffic_policy, c
 from fusioninfer_importers.kthena.serving import Serving, convert_gang, convert_serving
 from fusioninfer_importers.model import validated
 from fusioninfer_importers.objects import consume_envelope
-from fusioninfer_pulumi.plugins.importers import Conversion, Rule, SourceDocument
-
-MODEL_BOOSTER_UNSUPPORTED = Rule(
-    "model-booster-unsupported",
-    "error",
-    "A ModelBooster is read as what it creates.",
-    remedy="Read its ModelServing, ModelServer and ModelRoute.",
-)
+from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 
 #: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
 _OWN = "workload.serving.volcano.sh/"
@@ -88,7 +81,5 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     for each in servings:
         convert_gang(each)
     for document in of_kind(documents, "ModelBooster"):
-        report.unsupported(
-            MODEL_BOOSTER_UNSUPPORTED, document.at(), _BOOSTER.format(name=document.name)
-        )
+        report.unsupported(document.at(), _BOOSTER.format(name=document.name))
     return report.finish()

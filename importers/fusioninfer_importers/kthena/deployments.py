@@ -13,20 +13,7 @@ from fusioninfer_importers.conversion import ConversionReport, of_kind
 from fusioninfer_importers.kthena.models import Deployment, ModelServing
 from fusioninfer_importers.kthena.serving import WORKER, Serving
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_pulumi.plugins.importers import Origin, Rule, SourceDocument
-
-DEPLOYMENT_STRATEGY_UNSUPPORTED = Rule(
-    "deployment-strategy-unsupported",
-    "error",
-    "The strategy of a Deployment has a place here.",
-    remedy="Remove it.",
-)
-DEPLOYMENT_AS_SERVICE = Rule(
-    "deployment-as-service",
-    "info",
-    "Pods of a Deployment become replicas of a service.",
-    remedy="Delete the Deployment when they serve.",
-)
+from fusioninfer_pulumi.plugins.importers import Origin, SourceDocument
 
 KIND, API_VERSION = "Deployment", "apps/v1"
 _ROLE = "server"
@@ -67,12 +54,10 @@ def convert_deployment(
     report.consume(at / "selector")
     if spec.strategy is not None:
         report.unsupported(
-            DEPLOYMENT_STRATEGY_UNSUPPORTED,
             at / "strategy",
             "replicas are LeaderWorkerSets, which change one after the other",
         )
-    report.info(
-        DEPLOYMENT_AS_SERVICE,
+    report.translated(
         document.at("metadata", "name"),
         "its pods are behind a ModelServer: they become replicas of a service, each a "
         "LeaderWorkerSet; delete the Deployment when they serve",

@@ -13,26 +13,7 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.kthena.models import PodTemplate, Role
-from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
-
-VARIABLE_OF_KTHENA = Rule(
-    "variable-of-kthena",
-    "info",
-    "A variable that Kthena's controller sets is left out.",
-    remedy="Nothing.",
-)
-POD_LABEL_UNSUPPORTED = Rule(
-    "pod-label-unsupported",
-    "error",
-    "A selector's label has one of ours in its place.",
-    remedy="Use one that the message lists.",
-)
-POD_LABEL_RENAMED = Rule(
-    "pod-label-renamed",
-    "info",
-    "A label of Kthena's is another one on our pods.",
-    remedy="Use ours in selectors.",
-)
+from fusioninfer_pulumi.plugins.importers import Location, SourceField, labels
 
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
@@ -79,8 +60,7 @@ def convert_template(
                 place = (*target, "spec", key, index, "env", positions[number])
                 builder.set_origin(place, env / number, copied=True)
             else:
-                builder.report.info(
-                    VARIABLE_OF_KTHENA,
+                builder.report.left_out(
                     env / number,
                     "Kthena's controller sets it in every container, also where it is written here",
                 )
@@ -175,7 +155,6 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
     if not isinstance(value, Mapping):
         if isinstance(value, str) and PREFIX in value:
             report.unsupported(
-                POD_LABEL_UNSUPPORTED,
                 at,
                 f"pods of ours have no label of {PREFIX}; their labels: {_ours()}",
             )
@@ -197,7 +176,7 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
 def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one by which pods are told apart, whatever its values are."""
     if isinstance(key, str) and key in _KEYS:
-        report.info(POD_LABEL_RENAMED, at, f"{key} is {_KEYS[key]} on pods of ours")
+        report.translated(at, f"{key} is {_KEYS[key]} on pods of ours")
         return _KEYS[key]
     return _same(report, key, at)
 
@@ -205,11 +184,10 @@ def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
 def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Our label for one that has the same values."""
     if isinstance(key, str) and key in _SAME:
-        report.info(POD_LABEL_RENAMED, at, f"{key} is {_SAME[key]} on pods of ours")
+        report.translated(at, f"{key} is {_SAME[key]} on pods of ours")
         return _SAME[key]
     if isinstance(key, str) and key.startswith(PREFIX):
         report.unsupported(
-            POD_LABEL_UNSUPPORTED,
             at,
             f"pods of ours have no label {key} with these values; theirs: {_ours()}",
         )

@@ -18,110 +18,14 @@ from fusioninfer_importers.kthena.models import (
 from fusioninfer_importers.kthena.servers import Server, commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
 from fusioninfer_importers.objects import pool_backend
-from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE, SINGLE_TARGET_WEIGHT, TARGET_REPEATED
+from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
 
-MODEL_NOT_OF_ROUTE = Rule(
-    "model-not-of-route",
-    "error",
-    "A rule's model is one of the route's.",
-    remedy="Correct it.",
-)
-MATCH_CONDITION_AMBIGUOUS = Rule(
-    "match-condition-ambiguous",
-    "error",
-    "A condition has one of exact, prefix and regex.",
-    remedy="Remove the others.",
-)
-PREFIX_MATCH_AS_REGEX = Rule(
-    "prefix-match-as-regex",
-    "info",
-    "A prefix of a header is matched by a regular expression.",
-    remedy="Nothing.",
-)
-REGEX_MATCH_REWRITTEN = Rule(
-    "regex-match-rewritten",
-    "info",
-    "A regular expression is matched against the whole text.",
-    remedy="Check it in your gateway's dialect.",
-)
-ROUTE_MODEL_MISSING = Rule(
-    "route-model-missing",
-    "error",
-    "A route names a model or adapters.",
-    remedy="Set `modelName`.",
-)
 BODY_BASED_ROUTING_NEEDED = Rule(
     "body-based-routing-needed",
     "warning",
     "The gateway routes by the model in the request's body.",
     remedy="Install body-based routing.",
-)
-RATE_LIMIT_UNSUPPORTED = Rule(
-    "rate-limit-unsupported",
-    "error",
-    "Token limits have no place in routes.",
-    remedy="Use your gateway's policy.",
-)
-ADAPTER_WITHOUT_RULE = Rule(
-    "adapter-without-rule",
-    "info",
-    "An adapter that no rule asks for is left out.",
-    remedy="Nothing.",
-)
-ROUTE_WITHOUT_RULES = Rule(
-    "route-without-rules",
-    "warning",
-    "A route has rules.",
-    remedy="Nothing: it is left out.",
-)
-TRAFFIC_POLICIES_DIFFER = Rule(
-    "traffic-policies-differ",
-    "error",
-    "Services that share requests have one traffic policy.",
-    remedy="Give both the same.",
-)
-TARGET_WEIGHTS_ZERO = Rule(
-    "target-weights-zero",
-    "error",
-    "A target has a weight above 0.",
-    remedy="Raise one of the weights.",
-)
-TARGET_AMBIGUOUS = Rule(
-    "target-ambiguous",
-    "error",
-    "A target has one name.",
-    remedy="Remove one of them.",
-)
-EXTERNAL_PROVIDER_UNSUPPORTED = Rule(
-    "external-provider-unsupported",
-    "error",
-    "Targets are pods of the cluster.",
-    remedy="Use a route of your own for external providers.",
-)
-TARGET_NOT_FOUND = Rule(
-    "target-not-found",
-    "error",
-    "A target leads to a service of the input.",
-    remedy="Read its documents together.",
-)
-TARGET_WEIGHT_ZERO = Rule(
-    "target-weight-zero",
-    "info",
-    "A target without weight is left out.",
-    remedy="Nothing.",
-)
-PARENT_REFS_DIFFER = Rule(
-    "parent-refs-differ",
-    "error",
-    "The routes of a service attach to the same Gateways.",
-    remedy="Give them the same `parentRefs`.",
-)
-MODEL_REWRITE_UNSUPPORTED = Rule(
-    "model-rewrite-unsupported",
-    "error",
-    "Requests ask for the name that the engine serves.",
-    remedy="Set `--served-model-name`.",
 )
 RULE_ORDER_DIFFERS = Rule(
     "rule-order-differs",
@@ -147,8 +51,7 @@ def route_matches(
     if asked is not None:
         report.consume(at / "body" / "model")
         if asked not in names:
-            report.error(
-                MODEL_NOT_OF_ROUTE,
+            report.invalid(
                 at / "body" / "model",
                 f"is none of the route's models ({', '.join(names)})",
             )
@@ -216,14 +119,13 @@ def _only_condition(
     given = [(kind, value) for kind, value in match if value is not None]
     report.consume(at)
     if len(given) != 1:
-        report.error(MATCH_CONDITION_AMBIGUOUS, at, "needs one of exact, prefix and regex")
+        report.invalid(at, "needs one of exact, prefix and regex")
         return None
     kind, value = given[0]
     if kind == "prefix":
-        report.info(PREFIX_MATCH_AS_REGEX, at, "regular expressions differ between gateways")
+        report.translated(at, "regular expressions differ between gateways")
     elif kind == "regex":
-        report.info(
-            REGEX_MATCH_REWRITTEN,
+        report.translated(
             at,
             "Kthena looks for it anywhere in the text, gateways hold it against the whole, in a "
             f"dialect of their own: written as {full_match(str(value))}",
@@ -274,7 +176,7 @@ def convert_route(
     """Converts a ModelRoute; returns the targets that other services' routes lead to."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
-        report.error(ROUTE_MODEL_MISSING, at / "modelName", "is required without loraAdapters")
+        report.invalid(at / "modelName", "is required without loraAdapters")
     else:
         report.warning(
             BODY_BASED_ROUTING_NEEDED,
@@ -285,7 +187,6 @@ def convert_route(
     report.consume(at / "modelName", at / "loraAdapters")
     if spec.rate_limit is not None:
         report.unsupported(
-            RATE_LIMIT_UNSUPPORTED,
             at / "rateLimit",
             "HTTPRoutes limit no tokens; use your gateway's own policy",
         )
@@ -300,7 +201,7 @@ def convert_route(
     idle = [each for each in spec.lora_adapters or () if each not in asked]
     if idle:
         message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
-        report.info(ADAPTER_WITHOUT_RULE, at / "loraAdapters", message)
+        report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
         if not any(server is each.server for each in shared) or _has_rules(server):
@@ -314,9 +215,9 @@ def convert_route(
     if spec.parent_refs is None:
         report.consume(at / "parentRefs")
     if not spec.rules:
-        report.warning(ROUTE_WITHOUT_RULES, at, "is left out: it has no rules")
+        report.warning(DOCUMENT_UNUSED, at, "is left out: it has no rules")
     elif not unique:
-        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+        report.left_out(at, "is left out: it leads to no service")
     _check_order(report, spec.rules, at / "rules")
     return shared
 
@@ -333,12 +234,11 @@ def _rule(
     targets = _targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
-        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+        report.left_out(at, "is left out: it leads to no service")
     if targets:
         _add_rule(_main(targets), rule, found, at, targets)
     if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
-        report.info(
-            SINGLE_TARGET_WEIGHT,
+        report.left_out(
             at / "targetModels",
             "there is one target, which gets every request",
         )
@@ -359,7 +259,6 @@ def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iter
         policy = server.spec.traffic_policy
         if policy is not None and policy != main.spec.traffic_policy:
             report.unsupported(
-                TRAFFIC_POLICIES_DIFFER,
                 server.document.at("spec", "trafficPolicy"),
                 f"requests that {main.document.name} shares with it go by one rule, with the "
                 f"policy of {main.document.name}; give both the same",
@@ -386,44 +285,37 @@ def _targets(
     nowhere = not any(map(_weight, rule.target_models))
     if nowhere:
         # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
-        report.error(
-            TARGET_WEIGHTS_ZERO, at, "must have a weight above 0: no request would go anywhere"
-        )
+        report.invalid(at, "must have a weight above 0: no request would go anywhere")
     for index, target in enumerate(rule.target_models):
         place = at / index
         given = (target.model_server_name, target.external_model_provider_name)
         report.consume(place / "modelServerName", place / "weight")
         if bool(given[0]) == bool(given[1]):
-            report.error(
-                TARGET_AMBIGUOUS,
+            report.invalid(
                 place,
                 "needs either modelServerName or externalModelProviderName",
             )
         elif given[1]:
             report.unsupported(
-                EXTERNAL_PROVIDER_UNSUPPORTED,
                 place / "externalModelProviderName",
                 "routes of ours lead to pods of the service; send these requests by a route of "
                 "your own, and leave the target out here",
             )
         elif (document.namespace, given[0]) not in servers:
             report.unsupported(
-                TARGET_NOT_FOUND,
                 place / "modelServerName",
                 f"{given[0]} leads to no service of this input; read its documents together",
+                REFERENCE_MISSING,
             )
         elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
-            report.info(
-                TARGET_REPEATED,
+            report.left_out(
                 place,
                 f"leads to {given[0]}, as another target of the rule; left out",
             )
         elif nowhere:
             continue
         elif target.weight == 0:
-            report.info(
-                TARGET_WEIGHT_ZERO, place / "weight", "is 0: no request goes there; left out"
-            )
+            report.left_out(place / "weight", "is 0: no request goes there; left out")
         else:
             found.append((target, servers[document.namespace, given[0]], place))
     return found
@@ -472,7 +364,6 @@ def _parent_refs(
     builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
     if held is not None and held != (spec.parent_refs or []):
         report.unsupported(
-            PARENT_REFS_DIFFER,
             at,
             "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
         )
@@ -492,7 +383,6 @@ def _check_model_name(
     found = [command for role in server.serving.roles for command in commands(role)]
     if not any(name in (each.served_names or ()) for each in found):
         report.unsupported(
-            MODEL_REWRITE_UNSUPPORTED,
             at,
             f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
             f"give the engine --served-model-name {name}",

@@ -22,7 +22,7 @@ from fusioninfer_importers.kthena.models import (
 )
 from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_lws
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
-from fusioninfer_importers.rules import SEVERAL_PROMETHEUS_SERVERS
+from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import (
     Rule,
     SourceDocument,
@@ -31,114 +31,6 @@ from fusioninfer_pulumi.plugins.importers import (
     seconds,
 )
 
-SCALING_POLICY_MISSING = Rule(
-    "scaling-policy-missing",
-    "error",
-    "A policy that is named is in the input.",
-    remedy="Add it.",
-)
-SCALING_BINDING_UNUSED = Rule(
-    "scaling-binding-unused",
-    "info",
-    "A binding has a policy.",
-    remedy="Nothing: it is left out.",
-)
-SEVERAL_SCALING_TARGETS = Rule(
-    "several-scaling-targets",
-    "error",
-    "A binding has one target.",
-    remedy="Make a binding for each.",
-)
-SCALING_POLICY_UNUSED = Rule(
-    "scaling-policy-unused",
-    "warning",
-    "A policy has a target.",
-    remedy="Add a binding, or remove it.",
-)
-COST_SCALING_UNSUPPORTED = Rule(
-    "cost-scaling-unsupported",
-    "error",
-    "A policy scales one ModelServing, not by cost.",
-    remedy="Use one target.",
-)
-GROUP_SCALING_UNSUPPORTED = Rule(
-    "group-scaling-unsupported",
-    "error",
-    "Roles are scaled, not groups.",
-    remedy="Scale the roles.",
-)
-SCALING_WITHOUT_ROLE = Rule(
-    "scaling-without-role",
-    "info",
-    "A policy scales a role.",
-    remedy="Nothing: it is left out.",
-)
-SCALING_TARGET_KIND = Rule(
-    "scaling-target-kind",
-    "error",
-    "A policy scales a ModelServing.",
-    remedy="Correct `kind`.",
-)
-SCALING_TARGET_MISSING = Rule(
-    "scaling-target-missing",
-    "error",
-    "A ModelServing that is scaled is in the input.",
-    remedy="Read them together.",
-)
-SCALING_ROLE_MISSING = Rule(
-    "scaling-role-missing",
-    "error",
-    "A role that is scaled exists.",
-    remedy="Correct its name.",
-)
-ROLE_SCALED_TWICE = Rule(
-    "role-scaled-twice",
-    "error",
-    "A role is scaled by one policy.",
-    remedy="Remove one of them.",
-)
-REPLICA_BOUNDS_REVERSED = Rule(
-    "replica-bounds-reversed",
-    "error",
-    "`minReplicas` is at most `maxReplicas`.",
-    remedy="Correct them.",
-)
-REPLICA_BOUNDS_EQUAL = Rule(
-    "replica-bounds-equal",
-    "info",
-    "A role with equal bounds is not scaled.",
-    remedy="Nothing.",
-)
-SCALING_METRIC_MISSING = Rule(
-    "scaling-metric-missing",
-    "error",
-    "A policy has a metric.",
-    remedy="Add one that is supported.",
-)
-SCALING_METRICS_SHARED = Rule(
-    "scaling-metrics-shared",
-    "info",
-    "Metrics of a policy are those of its roles.",
-    remedy="Nothing.",
-)
-INITIAL_REPLICAS_CHANGED = Rule(
-    "initial-replicas-changed",
-    "info",
-    "A role starts within its bounds.",
-    remedy="Nothing.",
-)
-REPLICA_RATIO_INVALID = Rule(
-    "replica-ratio-invalid",
-    "error",
-    "A ratio is two numbers.",
-    remedy="Correct them.",
-)
-REPLICA_RATIO_UNSUPPORTED = Rule(
-    "replica-ratio-unsupported",
-    "error",
-    "A ratio is that of prefill to decode.",
-    remedy="Remove it.",
-)
 REPLICA_RATIO_NOT_ENFORCED = Rule(
     "replica-ratio-not-enforced",
     "warning",
@@ -151,59 +43,11 @@ CUSTOM_METRICS_NEEDED = Rule(
     "The cluster serves the pods' metrics.",
     remedy="Install, for example, prometheus-adapter.",
 )
-METRIC_SOURCE_UNUSED = Rule(
-    "metric-source-unused",
-    "info",
-    "A source belongs to a metric.",
-    remedy="Nothing: it is left out.",
-)
-METRIC_SOURCES_MIXED = Rule(
-    "metric-sources-mixed",
-    "error",
-    "A policy's metrics come from one source.",
-    remedy="Write those of pods as queries.",
-)
-METRIC_SELECTOR_UNSUPPORTED = Rule(
-    "metric-selector-unsupported",
-    "error",
-    "A metric is that of all entry pods.",
-    remedy="Remove the selector.",
-)
-PANIC_POLICY_WITHOUT_EFFECT = Rule(
-    "panic-policy-without-effect",
-    "info",
-    "A panic policy adds instances.",
-    remedy="Nothing: it is left out.",
-)
-PANIC_POLICY_UNSUPPORTED = Rule(
-    "panic-policy-unsupported",
-    "error",
-    "Scaling has one pace.",
-    remedy="Give `stablePolicy` the pace of a rush.",
-)
 SCALING_TOLERANCE_VERSION = Rule(
     "scaling-tolerance-version",
     "warning",
     "The cluster's autoscaler takes a tolerance.",
     remedy="Use Kubernetes 1.35, or the feature gate.",
-)
-SCALING_DISABLED = Rule(
-    "scaling-disabled",
-    "info",
-    "A policy allows changes.",
-    remedy="Nothing.",
-)
-DURATION_INVALID = Rule(
-    "duration-invalid",
-    "error",
-    "A duration is valid.",
-    remedy="Write, for example, `30s`.",
-)
-DURATION_OUT_OF_RANGE = Rule(
-    "duration-out-of-range",
-    "error",
-    "A duration is one that Kubernetes' autoscaler takes.",
-    remedy="Choose whole seconds within the bounds.",
 )
 
 _GROUPS = (
@@ -269,11 +113,11 @@ def convert_policies(
         ]
         if not found:
             report.unsupported(
-                SCALING_POLICY_MISSING,
                 at / "policyRef",
                 f"{name} is no AutoscalingPolicy of this input",
+                REFERENCE_MISSING,
             )
-            report.info(SCALING_BINDING_UNUSED, at, "is left out: it has no policy")
+            report.left_out(at, "is left out: it has no policy")
             continue
         used.add(found[0].document)
         _targets(report, found[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings)
@@ -282,14 +126,14 @@ def convert_policies(
         given = (own.homogeneous_target, own.heterogeneous_target, own.disaggregated_target)
         count = sum(each is not None for each in given)
         if count > 1:
-            report.error(SEVERAL_SCALING_TARGETS, at, "must have one target")
+            report.invalid(at, "must have one target")
         elif own.disaggregated_target is not None:
             _disaggregated(report, policy, own.disaggregated_target, servings)
         elif count:
             _targets(report, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
         elif policy.document not in used:
             report.warning(
-                SCALING_POLICY_UNUSED,
+                DOCUMENT_UNUSED,
                 at,
                 "is left out: it has no target, and no AutoscalingPolicyBinding names it",
             )
@@ -304,7 +148,7 @@ def _targets(
     servings: Sequence[Serving],
 ) -> None:
     if several is not None:
-        report.unsupported(COST_SCALING_UNSUPPORTED, at / "heterogeneousTarget", _SEVERAL)
+        report.unsupported(at / "heterogeneousTarget", _SEVERAL)
     if one is None:
         _unused(report, policy)
         return
@@ -313,7 +157,7 @@ def _targets(
     serving = _serving(report, target.target_ref, here / "target" / "targetRef", servings)
     if serving is None or sub is None or sub.kind != "Role":
         if serving is not None:
-            report.unsupported(GROUP_SCALING_UNSUPPORTED, here, _GROUPS)
+            report.unsupported(here, _GROUPS)
         _unused(report, policy, here)
         return
     report.consume(here / "target" / "subTargets")
@@ -359,7 +203,7 @@ def _disaggregated(
 
 def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
     for at in (policy.document.at("spec"), *more):
-        report.info(SCALING_WITHOUT_ROLE, at, "is left out: it scales no role")
+        report.left_out(at, "is left out: it scales no role")
 
 
 def _serving(
@@ -367,16 +211,16 @@ def _serving(
 ) -> Serving | None:
     report.consume(at)
     if ref.kind not in (None, "", "ModelServing"):
-        report.error(SCALING_TARGET_KIND, at / "kind", f"must be ModelServing, got {ref.kind}")
+        report.invalid(at / "kind", f"must be ModelServing, got {ref.kind}")
         return None
     namespace = at.document.namespace
     found = [each for each in servings if (each.builder.main.namespace, each.builder.main.name)
              == (ref.namespace or namespace, ref.name)]  # fmt: skip
     if not found:
         report.unsupported(
-            SCALING_TARGET_MISSING,
             at / "name",
             f"{ref.name} is no ModelServing of this input; read them together",
+            REFERENCE_MISSING,
         )
         return None
     return found[0]
@@ -396,39 +240,33 @@ def _scale(
         indexes = [at for at, role in enumerate(serving.roles) if role.name == each.name]
         if not indexes:
             report.unsupported(
-                SCALING_ROLE_MISSING, each.at, f'the ModelServing has no role "{each.name}"'
+                each.at, f'the ModelServing has no role "{each.name}"', REFERENCE_MISSING
             )
             continue
         target = ("spec", "roles", indexes[0])
         if builder.get((*target, "autoscaling")) is not None:
-            report.unsupported(
-                ROLE_SCALED_TWICE, each.at, f"{each.name} is scaled by another policy already"
-            )
+            report.unsupported(each.at, f"{each.name} is scaled by another policy already")
             continue
         report.consume(each.at)
         for document in (policy.document, each.at.document):
             builder.add_source(document)
         least, most = each.bounds
         if least > most:
-            report.error(
-                REPLICA_BOUNDS_REVERSED,
+            report.invalid(
                 each.at / "minReplicas",
                 f"is above maxReplicas ({most}), got {least}",
             )
             least = most  # to check the rest as well
         _start(report, serving, indexes[0], each)
         if least == most and not each.metrics:
-            report.info(
-                REPLICA_BOUNDS_EQUAL,
+            report.left_out(
                 each.at,
                 f"{each.name} has {most} replicas; nothing scales it",
             )
             continue
         built = metrics_of(report, each.name, serving, each.metrics, each.sources, each.at)
         if not built["metrics"]:
-            report.unsupported(
-                SCALING_METRIC_MISSING, each.at, "no metric is left that it could be scaled by"
-            )
+            report.unsupported(each.at, "no metric is left that it could be scaled by")
             continue
         bounds = {"minReplicas": least, "maxReplicas": most}
         builder.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
@@ -444,9 +282,7 @@ def _scale(
         _unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
-        report.info(
-            SCALING_METRICS_SHARED, place, "are those of roles without metrics of their own"
-        )
+        report.translated(place, "are those of roles without metrics of their own")
 
 
 def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
@@ -457,8 +293,7 @@ def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scal
     if start != (1 if given is None else given):
         place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
         serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
-        report.info(
-            INITIAL_REPLICAS_CHANGED,
+        report.translated(
             scaled.at,
             f"{scaled.name} starts with {start} replicas, within its bounds",
         )
@@ -470,8 +305,7 @@ def _ratio(report: ConversionReport, serving: Serving, given: Ratio, at: SourceF
     try:
         least, most = (float(quantity.parse(each)) for each in (given.min_ratio, given.max_ratio))
     except ValueError:
-        report.error(
-            REPLICA_RATIO_INVALID,
+        report.invalid(
             at,
             f"needs two numbers, got {given.min_ratio} and {given.max_ratio}",
         )
@@ -480,7 +314,6 @@ def _ratio(report: ConversionReport, serving: Serving, given: Ratio, at: SourceF
         least, most = 1 / most, 1 / least
     elif pair != (PREFILLER, DECODER):
         report.unsupported(
-            REPLICA_RATIO_UNSUPPORTED,
             at,
             "bounds prefill for each decode, and these roles are no such pair",
         )
@@ -521,7 +354,6 @@ def metrics_of(
             if len(servers) > 1:
                 servers.popitem()
                 report.unsupported(
-                    SEVERAL_PROMETHEUS_SERVERS,
                     prometheus / "serverURL",
                     "a role asks one Prometheus",
                 )
@@ -537,10 +369,9 @@ def metrics_of(
         of_pods.append({"name": name, "target": target})
     for key, (_, where) in sources.items():
         if all(metric.key != key for metric, _ in metrics):
-            report.info(METRIC_SOURCE_UNUSED, where, "no metric has this name; left out")
+            report.left_out(where, "no metric has this name; left out")
     if queries and of_pods:
         report.unsupported(
-            METRIC_SOURCES_MIXED,
             at,
             "takes its metrics from pods and from Prometheus: an autoscaler of ours asks one of "
             "them; write those of pods as queries (they are left out)",
@@ -561,7 +392,6 @@ def _check_selector(
     same = all(own.get(key) == value for key, value in (given.match_labels or {}).items())
     if given.match_expressions or not same:
         report.unsupported(
-            METRIC_SELECTOR_UNSUPPORTED,
             at / "labelSelector",
             f"the metric is that of all entry pods of {role}: it may choose none of them",
         )
@@ -581,14 +411,12 @@ def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> 
     report.consume(at / "behavior")
     panic = up.panic_policy if up is not None else None
     if panic is not None and panic.percent == 0:
-        report.info(
-            PANIC_POLICY_WITHOUT_EFFECT,
+        report.left_out(
             where / "panicPolicy",
             "adds no instance (percent: 0); left out",
         )
     elif panic is not None:
         report.unsupported(
-            PANIC_POLICY_UNSUPPORTED,
             where / "panicPolicy",
             "Kubernetes' autoscaler has no other pace in a rush; give stablePolicy the percent and "
             "period that a rush needs: a larger pace is used only where the metrics ask for it",
@@ -626,7 +454,7 @@ def _scaling_rules(
     ]
     # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
     if not policies or (both and len(policies) < len(amounts)):
-        report.info(SCALING_DISABLED, at, "allows no change (selectPolicy: Disabled)")
+        report.left_out(at, "allows no change (selectPolicy: Disabled)")
         return {**built, "selectPolicy": "Disabled"}
     return {**built, "policies": policies, "selectPolicy": "Min" if both else "Max"}
 
@@ -637,11 +465,9 @@ def _whole_seconds(
     """A duration in whole seconds within bounds."""
     length = seconds(text)
     if length is None:
-        report.error(DURATION_INVALID, at, f"must be a duration such as 30s, got {text}")
+        report.invalid(at, f"must be a duration such as 30s, got {text}")
         return least
     if length.denominator != 1 or not least <= length <= most:
-        report.unsupported(
-            DURATION_OUT_OF_RANGE, at, f"must be {least} to {most} whole seconds, got {text}"
-        )
+        report.unsupported(at, f"must be {least} to {most} whole seconds, got {text}")
         return min(max(round(length), least), most)
     return int(length)

@@ -11,7 +11,7 @@ from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
 from fusioninfer_importers.kthena.models import ModelServerSpec, PDGroup, Role
 from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
-from fusioninfer_importers.rules import LEADS_TO_NO_SERVICE
+from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import (
     ENGINE_UNKNOWN,
     EngineCommand,
@@ -22,83 +22,11 @@ from fusioninfer_pulumi.plugins.importers import (
     read_command,
 )
 
-PODS_SELECTED_TWICE = Rule(
-    "pods-selected-twice",
-    "error",
-    "Pods are selected by one ModelServer.",
-    remedy="Remove one of them.",
-)
-HTTPS_TO_PODS_UNSUPPORTED = Rule(
-    "https-to-pods-unsupported",
-    "error",
-    "Pods serve plain HTTP.",
-    remedy="End TLS at the Gateway.",
-)
-SELECTOR_MATCHES_NO_PODS = Rule(
-    "selector-matches-no-pods",
-    "error",
-    "A ModelServer selects pods of the input.",
-    remedy="Read them together.",
-)
-SELECTOR_MATCHES_SEVERAL_SERVICES = Rule(
-    "selector-matches-several-services",
-    "error",
-    "A ModelServer selects pods of one service.",
-    remedy="Make one for each.",
-)
-SELECTOR_MATCHES_SOME_ROLES = Rule(
-    "selector-matches-some-roles",
-    "error",
-    "A ModelServer selects all serving roles of a service.",
-    remedy="Make two services of them.",
-)
-PAIRING_KEY_UNSUPPORTED = Rule(
-    "pairing-key-unsupported",
-    "error",
-    "Prefill and decode pair by serving group.",
-    remedy="Correct `groupKey`.",
-)
-SELECTOR_MATCHES_NO_ROLE = Rule(
-    "selector-matches-no-role",
-    "error",
-    "A pairing selects roles.",
-    remedy="Correct its labels.",
-)
-ENGINE_DIFFERS = Rule(
-    "engine-differs",
-    "error",
-    "The engine of a ModelServer is that of its pods.",
-    remedy="Correct `inferenceEngine`.",
-)
 SERVED_MODEL_DIFFERS = Rule(
     "served-model-differs",
     "warning",
     "The model of a ModelServer is that of its engines.",
     remedy="Correct `model`.",
-)
-SERVED_MODEL_UNKNOWN = Rule(
-    "served-model-unknown",
-    "info",
-    "The engine's arguments say which model it serves.",
-    remedy="Nothing.",
-)
-KV_CONNECTOR_WITHOUT_PAIR = Rule(
-    "kv-connector-without-pair",
-    "info",
-    "A KV connector belongs to prefill and decode.",
-    remedy="Nothing.",
-)
-KV_CONNECTOR_OF_ENGINE = Rule(
-    "kv-connector-of-engine",
-    "info",
-    "The engine's own settings say how the KV cache is handed over.",
-    remedy="Nothing.",
-)
-TRAFFIC_POLICY_WITHOUT_ROUTE = Rule(
-    "traffic-policy-without-route",
-    "error",
-    "A traffic policy has a route.",
-    remedy="Read its ModelRoute together.",
 )
 TIMEOUT_COVERS_RESPONSE = Rule(
     "timeout-covers-response",
@@ -151,12 +79,11 @@ def convert_server(
     at = document.at("spec")
     serving = _selected(report, document, spec, servings)
     if serving is None:
-        report.info(LEADS_TO_NO_SERVICE, at, "is left out: it leads to no service")
+        report.left_out(at, "is left out: it leads to no service")
         return None
     builder = serving.builder
     if any(role["componentType"] == ROUTER for role in builder.roles):
         report.unsupported(
-            PODS_SELECTED_TWICE,
             at,
             "a service has one pool, and another ModelServer selects these pods already",
         )
@@ -167,7 +94,6 @@ def convert_server(
         builder.derive(target, spec.workload_port.port, at / "workloadPort" / "port")
     if spec.workload_port.protocol == "https":
         report.unsupported(
-            HTTPS_TO_PODS_UNSUPPORTED,
             at / "workloadPort" / "protocol",
             "gateway and picker speak plain HTTP to the pods; end TLS at the Gateway",
         )
@@ -196,16 +122,15 @@ def _selected(
             found.append((serving, matched))
     if not found:
         report.unsupported(
-            SELECTOR_MATCHES_NO_PODS,
             at / "matchLabels",
             "selects no pods of a ModelServing or Deployment of this input; read them together",
+            REFERENCE_MISSING,
         )
         return None
     if len(found) > 1:
         names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
         kinds = " or ".join(dict.fromkeys(f"{each.builder.main.kind}s" for each, _ in found))
         report.unsupported(
-            SELECTOR_MATCHES_SEVERAL_SERVICES,
             at / "matchLabels",
             f"selects pods of several {kinds} ({names}), and a pool holds those of one "
             "service; make a ModelServer and a rule for each",
@@ -215,7 +140,6 @@ def _selected(
     left = [role.name for role in serving.roles if role.name not in matched]
     if left:
         report.unsupported(
-            SELECTOR_MATCHES_SOME_ROLES,
             at / "matchLabels",
             f"selects {', '.join(matched)} without {', '.join(left)}, and the pool of a service "
             "holds all of its roles; make two services of them",
@@ -245,7 +169,6 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
     builder.report.consume(at / "groupKey")
     if group.group_key != _GROUP_KEY:
         builder.report.unsupported(
-            PAIRING_KEY_UNSUPPORTED,
             at / "groupKey",
             f"prefill and decode pair by serving group ({_GROUP_KEY}), got {group.group_key}",
         )
@@ -261,9 +184,7 @@ def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
             if _matches(selector, labels(builder.main, role))
         ]
         if not matched:
-            builder.report.error(
-                SELECTOR_MATCHES_NO_ROLE, place, "select no role of the ModelServing"
-            )
+            builder.report.error(REFERENCE_MISSING, place, "select no role of the ModelServing")
         for index in matched:
             builder.derive(("spec", "roles", index, "componentType"), kind, place)
 
@@ -286,13 +207,13 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     engines = {command.engine.name for command in found if command.engine is not None}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
-        report.error(ENGINE_DIFFERS, place, f"the pods run {', '.join(sorted(engines))}")
+        report.invalid(place, f"the pods run {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
-            ENGINE_UNKNOWN,
             place,
             "no container's program is known, and the picker then reads vLLM's metrics; start it "
             "as `python3 -m sglang.launch_server`",
+            ENGINE_UNKNOWN,
         )
     elif not engines:
         report.info(ENGINE_UNKNOWN, place, "no container's program is known; vLLM is assumed")
@@ -304,8 +225,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
             f"the engines serve {', '.join(sorted(served))} by their arguments",
         )
     elif spec.model is not None and not served:
-        report.info(
-            SERVED_MODEL_UNKNOWN,
+        report.left_out(
             at / "model",
             "the engines' arguments do not say which model they serve",
         )
@@ -322,14 +242,11 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
         if role["componentType"] in (PREFILLER, DECODER)
     ]
     if not pair:
-        builder.report.info(
-            KV_CONNECTOR_WITHOUT_PAIR, at, "has no effect without prefill and decode; left out"
-        )
+        builder.report.left_out(at, "has no effect without prefill and decode; left out")
         return
     builder.report.consume(at)
     if kind == "http":
-        builder.report.info(
-            KV_CONNECTOR_OF_ENGINE,
+        builder.report.left_out(
             place,
             "the engines' own settings say how the KV cache is handed over",
         )
@@ -363,9 +280,9 @@ def check_traffic_policy(server: Server) -> None:
     for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):
         if given is not None and not routed:
             report.unsupported(
-                TRAFFIC_POLICY_WITHOUT_ROUTE,
                 at / field,
                 "there is no route to write it into; read its ModelRoute together",
+                REFERENCE_MISSING,
             )
     if policy.timeout is not None and routed:
         report.warning(

@@ -19,93 +19,13 @@ from fusioninfer_importers.kthena.models import (
 )
 from fusioninfer_importers.kthena.pods import convert_template, needs_environment
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_importers.rules import WORKER_TEMPLATE_MISSING, WORKER_TEMPLATE_UNUSED
 from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
 
-PARTITION_ROUNDED = Rule(
-    "partition-rounded",
-    "info",
-    "A partition is a whole number of groups.",
-    remedy="Nothing.",
-)
-ROLE_ROLLOUT_WITHOUT_EFFECT = Rule(
-    "role-rollout-without-effect",
-    "info",
-    "A role's update belongs to RoleRollingUpdate.",
-    remedy="Nothing.",
-)
-PLUGIN_UNSUPPORTED = Rule(
-    "plugin-unsupported",
-    "error",
-    "A plugin of Kthena's controller has a place here.",
-    remedy="Write what it adds into the pod templates.",
-)
-GROUP_RECREATE_ONE_REPLICA = Rule(
-    "group-recreate-one-replica",
-    "info",
-    "A group of one replica restarts as a whole.",
-    remedy="Nothing.",
-)
-GROUP_RECREATE_NARROWER = Rule(
-    "group-recreate-narrower",
+RECOVERY_DIFFERS = Rule(
+    "recovery-differs",
     "warning",
-    "A failure restarts the replica, not the group.",
+    "After a failure the same pods restart as in the other system, at the same time.",
     remedy="Check that the other roles survive that.",
-    source="LeaderWorkerSet 0.9",
-)
-RESTART_GRACE_WITHOUT_EFFECT = Rule(
-    "restart-grace-without-effect",
-    "info",
-    "A restart grace belongs to a recovery policy.",
-    remedy="Nothing.",
-)
-RESTART_GRACE_UNSUPPORTED = Rule(
-    "restart-grace-unsupported",
-    "warning",
-    "A failed replica is made anew at once.",
-    remedy="Nothing.",
-)
-GROUP_ROLLOUT_WITH_ROLES = Rule(
-    "group-rollout-with-roles",
-    "error",
-    "Settings of a group's update do not stand beside RoleRollingUpdate.",
-    remedy="Set them on the roles.",
-)
-ROLLOUT_OF_ONE_GROUP = Rule(
-    "rollout-of-one-group",
-    "info",
-    "Replicas of one group change one after the other.",
-    remedy="Nothing.",
-)
-GANG_POLICY_TWICE = Rule(
-    "gang-policy-twice",
-    "error",
-    "The gang policy is given once.",
-    remedy="Remove one of them.",
-)
-GANG_POLICY_WITHOUT_VOLCANO = Rule(
-    "gang-policy-without-volcano",
-    "info",
-    "A gang policy belongs to Volcano.",
-    remedy="Nothing: it is left out.",
-)
-GANG_OFF_AT_ZERO = Rule(
-    "gang-off-at-zero",
-    "info",
-    "Roles that scale to 0 are no gang.",
-    remedy="Nothing.",
-)
-GANG_MINIMUM_FROM_AUTOSCALING = Rule(
-    "gang-minimum-from-autoscaling",
-    "info",
-    "A gang's minimum is that of autoscaling.",
-    remedy="Nothing.",
-)
-TOPOLOGY_TIER_NAME_UNSUPPORTED = Rule(
-    "topology-tier-name-unsupported",
-    "error",
-    "Tiers are numbers.",
-    remedy="Use `highestTierAllowed`.",
 )
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
@@ -167,8 +87,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
         builder.report.consume(at / "workerReplicas")
         convert_template(builder, (*target, "template"), role.entry_template, role.name, entry)
         if role.worker_template is not None:
-            builder.report.info(
-                WORKER_TEMPLATE_UNUSED,
+            builder.report.left_out(
                 at / "workerTemplate",
                 "has no effect without workerReplicas; left out",
             )
@@ -181,9 +100,7 @@ def _role_templates(builder: ServiceBuilder, target: Location, role: Role, at: S
     convert_template(builder, leader, role.entry_template, role.name, entry)
     worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
-        builder.report.error(
-            WORKER_TEMPLATE_MISSING, worker, "is required with workerReplicas above 0"
-        )
+        builder.report.invalid(worker, "is required with workerReplicas above 0")
         # Avoids further findings about the missing template.
         builder.default(followers, builder.get(leader), entry)
     else:
@@ -205,16 +122,13 @@ def _role_rollout(
             count = replicas_of(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
-                builder.report.info(
-                    PARTITION_ROUNDED, place, f"{role.partition} of the replicas is {count}"
-                )
+                builder.report.translated(place, f"{role.partition} of the replicas is {count}")
         else:
             _no_effect(builder, place)
 
 
 def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
-    builder.report.info(
-        ROLE_ROLLOUT_WITHOUT_EFFECT,
+    builder.report.left_out(
         at,
         "has no effect without rolloutStrategy.type RoleRollingUpdate; left out",
     )
@@ -242,7 +156,6 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     _rollout(builder, spec, at / "rolloutStrategy")
     for index, plugin in enumerate(spec.plugins or ()):
         builder.report.unsupported(
-            PLUGIN_UNSUPPORTED,
             at / "plugins" / index,
             f"plugin {plugin.get('name')} changes pods inside of Kthena's controller; write what "
             "it adds into the pod templates",
@@ -282,14 +195,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
             builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
     alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
     if policy == "ServingGroupRecreate" and alone:
-        report.info(
-            GROUP_RECREATE_ONE_REPLICA,
+        report.translated(
             place,
             "the group is one replica, which LeaderWorkerSet recreates as a whole",
         )
     elif policy == "ServingGroupRecreate":
         report.warning(
-            GROUP_RECREATE_NARROWER,
+            RECOVERY_DIFFERS,
             place,
             "LeaderWorkerSet recreates the pods of the failed replica, not those of the other "
             "replicas and roles of its group",
@@ -298,14 +210,13 @@ def _recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) 
     where = at / "template" / "restartGracePeriodSeconds"
     report.consume(where)
     if policy == "None" and grace is not None:
-        report.info(
-            RESTART_GRACE_WITHOUT_EFFECT,
+        report.left_out(
             where,
             "has no effect with recoveryPolicy None; left out",
         )
     elif grace:
         report.warning(
-            RESTART_GRACE_UNSUPPORTED,
+            RECOVERY_DIFFERS,
             where,
             f"LeaderWorkerSet recreates a failed replica at once, not after {grace} seconds",
         )
@@ -322,8 +233,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if update is not None:
-            builder.report.error(
-                GROUP_ROLLOUT_WITH_ROLES,
+            builder.report.invalid(
                 place,
                 "must not be set with RoleRollingUpdate: set it on the roles",
             )
@@ -334,15 +244,12 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         # Kthena replaces all replicas of the only group at once.
         builder.report.consume(place / "partition", place / "maxUnavailable")
         if strategy.type is not None:
-            builder.report.info(
-                ROLLOUT_OF_ONE_GROUP,
+            builder.report.translated(
                 kind,
                 "there is one group: its replicas change one after the other",
             )
         if update.max_unavailable is not None:
-            builder.report.info(
-                ROLLOUT_OF_ONE_GROUP, place / "maxUnavailable", "there is one group; left out"
-            )
+            builder.report.translated(place / "maxUnavailable", "there is one group; left out")
         return
     builder.default(level, "Group", kind)
     builder.copy_fields(target, place, "maxUnavailable")
@@ -350,8 +257,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
         count = replicas_of(update.partition, groups)
         builder.derive((*target, "partition"), count, place / "partition")
         if count != update.partition:
-            builder.report.info(
-                PARTITION_ROUNDED,
+            builder.report.translated(
                 place / "partition",
                 f"{update.partition} of the groups is {count}",
             )
@@ -363,8 +269,7 @@ def convert_gang(serving: Serving) -> None:
     at = builder.main.at("spec")
     here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
     if group.gang_policy is not None and group.gangpolicy is not None:
-        builder.report.error(
-            GANG_POLICY_TWICE,
+        builder.report.invalid(
             here / "gangpolicy",
             "is gangPolicy, which is given too; give it once",
         )
@@ -377,8 +282,7 @@ def convert_gang(serving: Serving) -> None:
         place = here / key
         builder.report.consume(place)
         if not volcano:
-            builder.report.info(
-                GANG_POLICY_WITHOUT_VOLCANO,
+            builder.report.left_out(
                 place,
                 f"has no effect with schedulerName {scheduler}; left out",
             )
@@ -399,16 +303,14 @@ def _gang_mode(serving: Serving) -> str | None:
     none = all(least.get(role.name) == 0 for role in serving.roles)
     if none and not given and not any(role.worker_replicas for role in serving.roles):
         for _, at in scaled.values():
-            builder.report.info(
-                GANG_OFF_AT_ZERO,
+            builder.report.translated(
                 at,
                 "all roles scale to 0: nothing is held together, no PodGroup",
             )
         return "Off"
     for name, (count, at) in scaled.items():
         builder.default((*_MINIMA, name), count, at)
-        builder.report.info(
-            GANG_MINIMUM_FROM_AUTOSCALING,
+        builder.report.translated(
             at,
             f"the gang needs {count} replicas of {name}, its minimum",
         )
@@ -424,8 +326,7 @@ def _topologies(
         return
     if not volcano:
         scheduler = builder.get((*_SCHEDULING, "schedulerName"))
-        builder.report.info(
-            GANG_POLICY_WITHOUT_VOLCANO,
+        builder.report.left_out(
             at,
             f"has no effect with schedulerName {scheduler}; left out",
         )
@@ -447,7 +348,6 @@ def _topology(
     builder.copy_fields(target, at, "mode", "highestTierAllowed")
     if rule.highest_tier_name is not None:
         builder.report.unsupported(
-            TOPOLOGY_TIER_NAME_UNSUPPORTED,
             at / "highestTierName",
             "tiers are numbers; use highestTierAllowed",
         )

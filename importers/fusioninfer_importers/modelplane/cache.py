@@ -19,44 +19,8 @@ from fusioninfer_importers.model import validate
 from fusioninfer_importers.modelplane.clusters import convert_cluster
 from fusioninfer_importers.modelplane.models import ModelCache, ModelCacheRef
 from fusioninfer_importers.objects import consume_envelope
-from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, read_command
-
-MODEL_CACHE_MISSING = Rule(
-    "model-cache-missing",
-    "error",
-    "A ModelCache that is named is in the input.",
-    remedy="Add it.",
-)
-MODEL_SOURCE_MISSING = Rule(
-    "model-source-missing",
-    "error",
-    "A ModelCache of source HuggingFace says which model.",
-    remedy="Set `huggingFace`.",
-)
-DOWNLOAD_TIMEOUT_FROM_SIZE = Rule(
-    "download-timeout-from-size",
-    "info",
-    "The time of a download follows from the model's size.",
-    remedy="Set `model.cache.job.timeout` to change it.",
-)
-MODEL_NAME_FROM_PATH = Rule(
-    "model-name-from-path",
-    "info",
-    "The engine names its model.",
-    remedy="Set `--served-model-name` to choose another.",
-)
-MODEL_CACHE_UNUSED = Rule(
-    "model-cache-unused",
-    "error",
-    "A ModelCache is used.",
-    remedy="Read its ModelDeployment together.",
-)
-MODEL_CACHE_COPIED = Rule(
-    "model-cache-copied",
-    "info",
-    "Services share a copy of the model.",
-    remedy="Nothing.",
-)
+from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
+from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, read_command
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
@@ -99,10 +63,10 @@ def convert_cache(
     document, cache = caches.read.get((namespace, reference.name), (None, None))
     if document is None:
         builder.report.unsupported(
-            MODEL_CACHE_MISSING,
             at,
             f"the ModelCache {reference.name} of namespace {namespace} is not in this input; add "
             "it as a document, or state the service's model",
+            REFERENCE_MISSING,
         )
         return
     builder.report.consume(at / "name")
@@ -113,7 +77,7 @@ def convert_cache(
     builder.report.consume(spec / "source")
     hub, place = cache.spec.hugging_face, spec / "huggingFace"
     if hub is None:
-        builder.report.error(MODEL_SOURCE_MISSING, place, "is required when source is HuggingFace")
+        builder.report.invalid(place, "is required when source is HuggingFace")
         return
     revision = f"@{hub.revision}" if hub.revision else ""
     builder.derive(
@@ -130,7 +94,7 @@ def convert_cache(
     if hours > _HOURS:
         builder.derive((*kept, "job", "timeout"), f"{hours}h", place / "sizeGiB")
         builder.report.info(
-            DOWNLOAD_TIMEOUT_FROM_SIZE,
+            DEFAULT_CHOSEN,
             place / "sizeGiB",
             f"the download may take {hours}h ({_GIB_AN_HOUR} GiB an hour); theirs has no limit",
         )
@@ -141,7 +105,7 @@ def convert_cache(
     if name is not None:
         builder.default((*_MODEL, "name"), name, at)
         builder.report.info(
-            MODEL_NAME_FROM_PATH, at, f"no engine names the model: requests ask for {name}"
+            DEFAULT_CHOSEN, at, f"no engine names the model: requests ask for {name}"
         )
     convert_cluster(builder, cache.spec.cluster_selector, spec / "clusterSelector")
 
@@ -152,14 +116,12 @@ def check_cache_users(report: ConversionReport, caches: Caches) -> None:
         users = caches.users.get(document, 0)
         if not users and cache is not None:
             report.unsupported(
-                MODEL_CACHE_UNUSED,
                 document.at("spec"),
                 "no ModelDeployment of this input refers to it; give both in one input, or "
                 "remove it",
             )
         elif users > 1:
-            report.info(
-                MODEL_CACHE_COPIED,
+            report.translated(
                 document.at("spec", "huggingFace", "sizeGiB"),
                 f"each of {users} services keeps a copy of its own, in a volume of its own",
             )

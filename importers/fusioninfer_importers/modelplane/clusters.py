@@ -12,26 +12,7 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.modelplane.models import MatchLabels
-from fusioninfer_pulumi.plugins.importers import Rule, SourceField, labels
-
-CLUSTER_SELECTOR_ANNOTATED = Rule(
-    "cluster-selector-annotated",
-    "info",
-    "The cluster is that of the Pulumi provider or kubectl context.",
-    remedy="Use one that the annotation allows.",
-)
-CLUSTER_LABELS_CONFLICT = Rule(
-    "cluster-labels-conflict",
-    "error",
-    "Members ask for one cluster.",
-    remedy="Correct their selectors.",
-)
-CLUSTER_TOLERATIONS_ANNOTATED = Rule(
-    "cluster-tolerations-annotated",
-    "info",
-    "Taints of clusters are kept in an annotation.",
-    remedy="Nothing.",
-)
+from fusioninfer_pulumi.plugins.importers import SourceField, labels
 
 _SELECTOR = ("metadata", "annotations", labels.CLUSTER_SELECTOR)
 _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
@@ -42,8 +23,7 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
     if selector is None:
         return
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
-    builder.report.info(
-        CLUSTER_SELECTOR_ANNOTATED,
+    builder.report.translated(
         at,
         "is carried into an annotation: a service is in the cluster of its Pulumi provider or "
         "kubectl context, which must be one of these",
@@ -55,8 +35,7 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
     held = _required(builder)
     for key, value in wanted.items():
         if held.get(key, value) != value:
-            builder.report.error(
-                CLUSTER_LABELS_CONFLICT,
+            builder.report.invalid(
                 at / key,
                 f"no cluster can be both {key}={held[key]}, as is asked for elsewhere,"
                 f" and {key}={value}",
@@ -86,8 +65,7 @@ def convert_tolerations(
         return
     text = json.dumps([dict(each) for each in tolerations], sort_keys=True)
     builder.derive(_TOLERATIONS, text, at)
-    builder.report.info(
-        CLUSTER_TOLERATIONS_ANNOTATED,
+    builder.report.translated(
         at,
         "is about taints of clusters, and carried into an annotation; tolerations of nodes stand "
         "in the pod templates",

@@ -26,14 +26,7 @@ from fusioninfer_importers.modelplane.services import (
     labels_of,
 )
 from fusioninfer_importers.objects import consume_envelope
-from fusioninfer_pulumi.plugins.importers import Conversion, Rule, SourceDocument
-
-EXTERNAL_ENDPOINT_UNSUPPORTED = Rule(
-    "external-endpoint-unsupported",
-    "error",
-    "Endpoints are in the cluster.",
-    remedy="Lead to it by a route of your own.",
-)
+from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -51,7 +44,6 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     for document in of_kind(documents, "ModelEndpoint"):
         consume_envelope(report, document)
         report.unsupported(
-            EXTERNAL_ENDPOINT_UNSUPPORTED,
             document.at("spec"),
             "is outside of the cluster; lead to it by a route of your own beside the service's",
         )

@@ -29,92 +29,8 @@ from fusioninfer_importers.modelplane.pods import (
 )
 from fusioninfer_importers.modelplane.services import add_router
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField
-
-REPLICA_LABEL_DIFFERS = Rule(
-    "replica-label-differs",
-    "error",
-    "A service has one set of labels.",
-    remedy="Give all replicas the same.",
-)
-NODE_POOL_NOT_PINNED = Rule(
-    "node-pool-not-pinned",
-    "info",
-    "Claims choose the nodes of pods.",
-    remedy="Use `placement` to choose pools.",
-)
-PHASE_WITHOUT_PREFILL_DECODE = Rule(
-    "phase-without-prefill-decode",
-    "error",
-    "`phase` belongs to mode PrefillDecode.",
-    remedy="Remove it.",
-)
-PREFILL_DECODE_ENGINES = Rule(
-    "prefill-decode-engines",
-    "error",
-    "PrefillDecode has one engine of each phase.",
-    remedy="Correct the phases.",
-)
-COPIES_DEFAULTED = Rule(
-    "copies-defaulted",
-    "info",
-    "The number of copies is stated.",
-    remedy="Set `copies`.",
-)
-WORKER_SETTINGS_MISPLACED = Rule(
-    "worker-settings-misplaced",
-    "error",
-    "`worker` belongs to a member of role Worker.",
-    remedy="Move it.",
-)
-ENGINE_MEMBERS_INVALID = Rule(
-    "engine-members-invalid",
-    "error",
-    "An engine has one Standalone member, or a Leader and a Worker.",
-    remedy="Correct its members.",
-)
-DEVICE_REQUEST_MISSING = Rule(
-    "device-request-missing",
-    "error",
-    "A member asks for devices.",
-    remedy="Add a `nodeSelector` for them.",
-)
-ROUTING_WITHOUT_PREFILL = Rule(
-    "routing-without-prefill",
-    "info",
-    "`routing` belongs to prefill.",
-    remedy="Nothing: it is left out.",
-)
-MODEL_FIELD_UNSUPPORTED = Rule(
-    "model-field-unsupported",
-    "error",
-    "The engine's arguments name the model.",
-    remedy="Write it into the arguments.",
-)
-MODEL_FIELD_EMPTY = Rule(
-    "model-field-empty",
-    "info",
-    "The engine's arguments name the model.",
-    remedy="Nothing.",
-)
-PREFILL_RATIO_MISSING = Rule(
-    "prefill-ratio-missing",
-    "error",
-    "The ratio of prefill to decode is known.",
-    remedy="Set `workers.count`.",
-)
-PREFILL_ROUTING_MISSING = Rule(
-    "prefill-routing-missing",
-    "error",
-    "Prefill has an endpoint picker.",
-    remedy="Add `routing`.",
-)
-TOPOLOGY_OF_COMMAND = Rule(
-    "topology-of-command",
-    "info",
-    "A command states its own parallel sizes.",
-    remedy="Nothing.",
-)
+from fusioninfer_importers.rules import DEFAULT_CHOSEN
+from fusioninfer_pulumi.plugins.importers import Location, SourceField
 
 PREFIX = "modelplane.ai/"
 WORKER = "worker"
@@ -138,7 +54,6 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
             report_reserved(builder.report, place)
         elif held not in (None, value):
             builder.report.unsupported(
-                REPLICA_LABEL_DIFFERS,
                 place,
                 f"a service has one set of labels, metadata.labels says {held}",
             )
@@ -166,8 +81,7 @@ def _replica(
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
     if pairs:
         add_router(builder, at / "serving", pairs=True)
-    report.info(
-        NODE_POOL_NOT_PINNED,
+    report.translated(
         at / "engines",
         "Modelplane pins pods to the node pool that it chose (modelplane.ai/pool); here their "
         "claims choose nodes, and a pod without one may be placed on any",
@@ -183,15 +97,13 @@ def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs
     if not pairs:
         for index, phase in enumerate(phases):
             if phase is not None:
-                report.error(
-                    PHASE_WITHOUT_PREFILL_DECODE,
+                report.invalid(
                     at / "engines" / index / "phase",
                     "needs serving.mode PrefillDecode",
                 )
         return
     if len(phases) != 2:
-        report.error(
-            PREFILL_DECODE_ENGINES,
+        report.invalid(
             at / "engines",
             f"serving.mode PrefillDecode needs two engines, one of phase Prefill and one of phase "
             f"Decode, got {len(phases)}",
@@ -199,8 +111,7 @@ def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs
         return
     missing = [phase for phase in get_args(Phase) if phase not in phases]
     if missing:
-        report.error(
-            PREFILL_DECODE_ENGINES,
+        report.invalid(
             at / "engines",
             f"serving.mode PrefillDecode needs an engine of phase {' and one of '.join(missing)}",
         )
@@ -221,7 +132,7 @@ def convert_engine(
         if engine.copies is None:
             builder.default((*target, "replicas"), 1, at)
             report.info(
-                COPIES_DEFAULTED,
+                DEFAULT_CHOSEN,
                 at / "copies",
                 "is not stated: 1 is assumed, and with it the share of prefill",
             )
@@ -261,9 +172,7 @@ def _member(
         # The commands of the members connect them.
         builder.default((*target, "multinode", "launcher"), "none", at)
     elif member.worker is not None:
-        builder.report.error(
-            WORKER_SETTINGS_MISPLACED, at / "worker", "belongs to a member of role Worker"
-        )
+        builder.report.invalid(at / "worker", "belongs to a member of role Worker")
 
 
 def _check_members(
@@ -271,15 +180,13 @@ def _check_members(
 ) -> None:
     alone = len(engine.members) == 1 and "Standalone" in roles
     if not alone and set(roles) != {"Leader", "Worker"}:
-        builder.report.error(
-            ENGINE_MEMBERS_INVALID,
+        builder.report.invalid(
             at / "members",
             "must be one Standalone member, or a Leader and a Worker, got "
             + ", ".join(member.role for member in engine.members),
         )
     if all(member.node_selector is None for member in engine.members):
-        builder.report.error(
-            DEVICE_REQUEST_MISSING,
+        builder.report.invalid(
             at / "members",
             "at least one member must have a nodeSelector that asks for devices",
         )
@@ -304,20 +211,14 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     if spec.routing is not None and pairs:
         _router(builder, spec.routing, at / "routing")
     elif spec.routing is not None:
-        report.info(
-            ROUTING_WITHOUT_PREFILL, at / "routing", "has no effect without prefill; left out"
-        )
+        report.left_out(at / "routing", "has no effect without prefill; left out")
     convert_replicas(builder, spec.replicas)
     convert_cluster(builder, spec.cluster_selector, at / "clusterSelector")
     convert_cache(builder, spec.model_cache_ref, at / "modelCacheRef", caches)
     if spec.model:
-        report.unsupported(
-            MODEL_FIELD_UNSUPPORTED, at / "model", "name the model in the engine's arguments"
-        )
+        report.unsupported(at / "model", "name the model in the engine's arguments")
     elif spec.model is not None:
-        report.info(
-            MODEL_FIELD_EMPTY, at / "model", "says nothing; the engine's arguments name the model"
-        )
+        report.left_out(at / "model", "says nothing; the engine's arguments name the model")
 
 
 def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
@@ -325,12 +226,11 @@ def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
     at, report = builder.main.at("spec"), builder.report
     wanted = "is required with prefill: the ratio of prefill to decode is stated, not guessed"
     if spec.workers.count is None:
-        report.error(PREFILL_RATIO_MISSING, at / "workers" / "count", wanted)
+        report.invalid(at / "workers" / "count", wanted)
     if spec.prefill is not None and spec.prefill.workers.count is None:
-        report.error(PREFILL_RATIO_MISSING, at / "prefill" / "workers" / "count", wanted)
+        report.invalid(at / "prefill" / "workers" / "count", wanted)
     if spec.routing is None:
-        report.error(
-            PREFILL_ROUTING_MISSING,
+        report.invalid(
             at / "routing",
             "is required with prefill: the endpoint picker that pairs them",
         )
@@ -351,8 +251,7 @@ def _workers(
     )
     if _has_command(workers):
         # The proposal adds no arguments to a command: every node runs it unchanged.
-        builder.report.info(
-            TOPOLOGY_OF_COMMAND,
+        builder.report.translated(
             place / "tensor",
             "adds no argument to a command; left out, the command says it",
         )

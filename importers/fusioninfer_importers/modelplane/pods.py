@@ -8,45 +8,14 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.modelplane.models import Device, NodeSelector, Template
+from fusioninfer_importers.rules import DEFAULT_CHOSEN
 from fusioninfer_pulumi.plugins.importers import (
     PORT_FLAG,
     SHARED_MEMORY,
     Location,
-    Rule,
     SourceField,
     integer,
     read_command,
-)
-
-LABEL_PREFIX_RESERVED = Rule(
-    "label-prefix-reserved",
-    "error",
-    "The prefix modelplane.ai/ is reserved.",
-    remedy="Use another label.",
-)
-ENGINE_CONTAINER_MISSING = Rule(
-    "engine-container-missing",
-    "error",
-    "A member has the container of its engine.",
-    remedy="Name it as the message says.",
-)
-MEMBER_DEVICES_DIFFER = Rule(
-    "member-devices-differ",
-    "error",
-    "All members of an engine claim the same devices.",
-    remedy="Make them equal.",
-)
-DEVICE_DRIVER_AMBIGUOUS = Rule(
-    "device-driver-ambiguous",
-    "error",
-    "A request's expressions name one driver.",
-    remedy='Add `device.driver == "NAME"`.',
-)
-DEVICE_CLASS_FROM_DRIVER = Rule(
-    "device-class-from-driver",
-    "info",
-    "The DeviceClass follows from the driver.",
-    remedy="Nothing.",
 )
 
 #: Component type of each phase.
@@ -72,7 +41,7 @@ _DRIVER = re.compile(
 
 def report_reserved(report: ConversionReport, at: SourceField) -> None:
     """Reports a label with Modelplane's own prefix."""
-    report.error(LABEL_PREFIX_RESERVED, at, "uses the prefix modelplane.ai/, which is reserved")
+    report.invalid(at, "uses the prefix modelplane.ai/, which is reserved")
 
 
 def convert_template(
@@ -98,8 +67,7 @@ def convert_template(
     names = [each.get("name") for each in listed or () if isinstance(each, dict)]
     # Our own rules refuse what is no list.
     if names != [_ENGINE] and (listed is not None or containers is None):
-        builder.report.error(
-            ENGINE_CONTAINER_MISSING,
+        builder.report.invalid(
             at / "spec" / "containers",
             f"must be one container named {_ENGINE}, got {names}",
         )
@@ -181,7 +149,6 @@ def convert_devices(
     if any(selector != first for selector, _ in members):
         for _, at in asked:
             builder.report.unsupported(
-                MEMBER_DEVICES_DIFFER,
                 at,
                 "the claims of a role are those of all of its pods, and its members differ",
             )
@@ -197,7 +164,6 @@ def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: Source
     drivers = sorted({driver for each in expressions for driver in _DRIVER.findall(each)})
     if len(drivers) != 1:
         builder.report.unsupported(
-            DEVICE_DRIVER_AMBIGUOUS,
             at,
             "its expressions must name one driver, which stands for the DeviceClass, got "
             f'{" and ".join(drivers) or "none"}; add device.driver == "NAME"',
@@ -208,7 +174,7 @@ def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: Source
     builder.set_origin(target, at)
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
     builder.report.info(
-        DEVICE_CLASS_FROM_DRIVER,
+        DEFAULT_CHOSEN,
         at / "selectors",
         f"DeviceClass {drivers[0]}, by the driver in the expressions, takes the place of the "
         "InferenceClass's",

@@ -18,32 +18,8 @@ from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.modelplane.clusters import conflicting_label, require_labels
 from fusioninfer_importers.modelplane.models import ModelServiceSpec
 from fusioninfer_importers.objects import consume_envelope, pool_backend
-from fusioninfer_importers.rules import (
-    GATEWAY_DEFAULTED,
-    LEADS_TO_NO_SERVICE,
-    SINGLE_TARGET_WEIGHT,
-    TARGET_REPEATED,
-)
-from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceDocument, SourceField
-
-CLUSTERS_DIFFER = Rule(
-    "clusters-differ",
-    "error",
-    "Services that share requests are in one cluster.",
-    remedy="Give each a ModelService.",
-)
-ENDPOINTS_NOT_FOUND = Rule(
-    "endpoints-not-found",
-    "error",
-    "A ModelService selects a deployment of the input.",
-    remedy="Add its document.",
-)
-DEPLOYMENT_IN_TWO_CLUSTERS = Rule(
-    "deployment-in-two-clusters",
-    "error",
-    "A deployment is in one cluster.",
-    remedy="Apply it to both, and split requests in front of them.",
-)
+from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 #: Gateway of Modelplane's routes in the clusters of the pods.
@@ -111,15 +87,13 @@ def convert_service(
     consume_envelope(report, document, named=True)
     shares = list(_shares(report, document, spec, deployments))
     if not shares:
-        report.info(
-            LEADS_TO_NO_SERVICE,
+        report.left_out(
             document.at("metadata", "name"),
             "is left out: it leads to no service",
         )
         return []
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
-        report.info(
-            SINGLE_TARGET_WEIGHT,
+        report.left_out(
             shares[0].at / "weight",
             "there is one service, which gets every request",
         )
@@ -133,7 +107,7 @@ def convert_service(
     builder.set_origin((*target, "backendRefs"), at)
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
     report.info(
-        GATEWAY_DEFAULTED,
+        DEFAULT_CHOSEN,
         at,
         "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
         "Modelplane's routes in the clusters of its pods",
@@ -147,7 +121,6 @@ def convert_service(
         other = conflicting_label(builder, share.deployment.builder)
         if other is not None:
             report.unsupported(
-                CLUSTERS_DIFFER,
                 share.at,
                 f"{share.deployment.builder.main.name} and {builder.main.name} are not in one "
                 f"cluster ({other}), and a route leads to pods of its own; give each a "
@@ -227,10 +200,10 @@ def _shares(
         ]
         if not found:
             report.unsupported(
-                ENDPOINTS_NOT_FOUND,
                 at,
                 "selects no ModelDeployment of this input; add its document, or lead to endpoints "
                 "elsewhere by a route of your own",
+                REFERENCE_MISSING,
             )
         fresh = [each for each in found if id(each) not in taken]
         for each in found:
@@ -252,14 +225,12 @@ def _report_repeated(
 ) -> None:
     name = deployment.builder.main.name
     if cluster == first.cluster:
-        report.info(
-            TARGET_REPEATED,
+        report.left_out(
             at,
             f"leads to {name}, as an entry before it does, which counts; left out",
         )
         return
     report.unsupported(
-        DEPLOYMENT_IN_TWO_CLUSTERS,
         at,
         f"leads to replicas of {name} in another cluster than an entry before it, and a service is "
         "in one cluster; apply it to both, and split requests in front of them",

@@ -1,0 +1,100 @@
+"""Accelerators: the memory that an engine finds on each, and the names by which clouds call them.
+
+`total` is what the driver reports to PyTorch (`torch.cuda.mem_get_info`), in GiB: less than the
+name says. It is from start-up logs where `source` names one, else what `nvidia-smi` lists less the
+0.5 GiB that the driver keeps on cards of that kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from fusioninfer_capacity.fit.engines import GIB, Accelerator
+
+# Name, GiB, source, GPU Feature Discovery's products, GKE's names, instance types of EKS and AKS.
+_TABLE = """
+H100         | 79.18  | llm-d-planner e50305a            | NVIDIA-H100-80GB-HBM3 NVIDIA-H100-PCIe | nvidia-h100-80gb nvidia-h100-mega-80gb | p5.* Standard_ND96isr_H100_v5
+H100-NVL     | 93.1   | nvidia-smi 95830 MiB             | NVIDIA-H100-NVL                        |                                        | Standard_NC40ads_H100_v5 Standard_NC80adis_H100_v5
+H200         | 139.81 | vLLM 0.11.0's log                | NVIDIA-H200 NVIDIA-H200-NVL            | nvidia-h200-141gb                      | p5e.* p5en.* Standard_ND96isr_H200_v5
+B200         | 178.35 | unslothai/unsloth#3411           | NVIDIA-B200                            | nvidia-b200                            | p6-b200.*
+A100         | 79.15  | vLLM 0.8.5's log                 | NVIDIA-A100-SXM4-80GB NVIDIA-A100-80GB-PCIe | nvidia-a100-80gb                  | p4de.* Standard_ND96amsr_A100_v4 Standard_NC24ads_A100_v4 Standard_NC48ads_A100_v4 Standard_NC96ads_A100_v4
+A100-40GB    | 39.38  | vllm-project/vllm#16570          | NVIDIA-A100-SXM4-40GB NVIDIA-A100-PCIE-40GB | nvidia-tesla-a100                 | p4d.* Standard_ND96asr_v4
+L40S         | 44.31  | vLLM 0.10.0's log                | NVIDIA-L40S                            |                                        | g6e.*
+L4           | 22.03  | vLLM 0.29.0's log                | NVIDIA-L4                              | nvidia-l4                              | g6.*
+A10G         | 22.0   | nvidia-smi 23028 MiB             | NVIDIA-A10G                            |                                        | g5.*
+T4           | 14.74  | vLLM 0.7.2's log                 | Tesla-T4 NVIDIA-T4                     | nvidia-tesla-t4                        | g4dn.* Standard_NC4as_T4_v3 Standard_NC8as_T4_v3 Standard_NC16as_T4_v3 Standard_NC64as_T4_v3
+RTX-PRO-6000 | 94.97  | nvidia-smi 97887 MiB             | NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition | nvidia-rtx-pro-6000              | g7e.*
+RTX-5090     | 31.36  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-5090                |                                        |
+RTX-4090     | 23.52  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-4090                |                                        |
+RTX-3090     | 23.58  | vllm-project/vllm#10517          | NVIDIA-GeForce-RTX-3090                |                                        |
+RTX-A6000    | 47.5   | vLLM 0.9.2's log                 | NVIDIA-RTX-A6000                       |                                        |
+RTX-A5000    | 23.55  | nvidia-smi 24564 MiB             | NVIDIA-RTX-A5000                       |                                        |
+"""  # noqa: E501  # a table
+
+
+def _rows() -> list[list[str]]:
+    return [[cell.strip() for cell in row.split("|")] for row in _TABLE.strip().splitlines()]
+
+
+ACCELERATORS: Mapping[str, Accelerator] = {
+    name: Accelerator(name, int(float(total) * GIB), float(total) >= 70 and name[:4] != "A100")
+    for name, total, *_ in _rows()
+}
+_PRODUCTS = {product: row[0] for row in _rows() for product in row[3].split()}
+_GKE = {product: row[0] for row in _rows() for product in row[4].split()}
+_INSTANCES = {kind.removesuffix("*"): row[0] for row in _rows() for kind in row[5].split()}
+
+#: Node labels that name the accelerator.
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+GKE_LABEL = "cloud.google.com/gke-accelerator"
+_INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_NAME_LABELS = (
+    "eks.amazonaws.com/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.azure.com/sku-gpu-name",
+)  # fmt: skip
+
+
+def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
+    """The accelerator of nodes with these labels, None where they do not say it.
+
+    Names of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) are none of a whole one.
+    """
+    name = _PRODUCTS.get(labels.get(PRODUCT_LABEL, "")) or _GKE.get(labels.get(GKE_LABEL, ""))
+    for label in _INSTANCE_LABELS:
+        kind = labels.get(label, "")
+        # Instance types of AWS differ in size behind the point, those of Azure are listed whole.
+        name = name or _INSTANCES.get(kind) or _INSTANCES.get(f"{kind.partition('.')[0]}.")
+    for label in _NAME_LABELS:
+        # An A100 may have either memory.
+        stated = labels.get(label, "").upper()
+        name = name or (stated if stated in ACCELERATORS and stated != "A100" else None)
+    if name is not None:
+        return ACCELERATORS[name]
+    memory = labels.get(MEMORY_LABEL, "")
+    product = labels.get(PRODUCT_LABEL, "")
+    if re.fullmatch(r"[1-9]\d{3,6}", memory) and not re.search("SHARED|MIG", product):
+        return by_memory(product or f"{memory} MiB", int(memory) * 2**20)
+    return None
+
+
+def by_name(name: str) -> Accelerator | None:
+    """The accelerator of a name: ours, or a product's as drivers, clouds and people write it."""
+    plain = re.sub(r"[\s_]+", "-", name.strip())
+    for table in (_PRODUCTS, _GKE):
+        for product, found in table.items():
+            if plain.lower() == product.lower():
+                return ACCELERATORS[found]
+    short = plain.upper().removeprefix("NVIDIA-")
+    short = _SHORT.get(short, short)
+    return ACCELERATORS.get(short)
+
+
+_SHORT = {"A100-80GB": "A100", "H100-80GB": "H100", "H200-141GB": "H200", "H100-SXM": "H100"}
+
+
+def by_memory(name: str, listed: int) -> Accelerator:
+    """An accelerator of which only the memory is known that `nvidia-smi` lists."""
+    total = listed - GIB // 2
+    return Accelerator(name, total, total >= 70 * GIB and "A100" not in name)

@@ -1,0 +1,430 @@
+"""What of a model's `config.json` says how much memory its weights and its KV cache take.
+
+Only architectures whose arithmetic is held against recorded start-ups are read; any other config
+is answered with the reason why it is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_capacity.fit.engines import ModelShape
+from fusioninfer_capacity.fit.quantization import Quantization, read_quantization
+
+Config = Mapping[str, Any]
+
+
+class UnknownArchitectureError(Exception):
+    """A config whose memory is not understood; the text says what is not."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Weights of one layer that are stored and split alike.
+
+    Attributes:
+        name: Their module, as releases name it in the lists of what is not quantized.
+        split: Whether tensor parallelism splits them; else every rank has all.
+        expert: Whether they are routed experts, which expert parallelism spreads.
+        heads: Into how many pieces at most they are split; None for any number.
+        bits: Bits of each where the release's own format does not apply, else None.
+    """
+
+    name: str
+    parameters: int
+    split: bool = True
+    expert: bool = False
+    heads: int | None = None
+    bits: float | None = None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What a layer keeps of each token.
+
+    Attributes:
+        heads: Key-value heads; 1 for a latent, which every rank keeps whole.
+        width: Elements of a token in one head, keys and values together.
+        window: Tokens of a sliding window, None where all tokens are kept.
+        latent: Whether it is that of multi-head latent attention.
+    """
+
+    heads: int
+    width: int
+    window: int | None = None
+    latent: bool = False
+
+    def elements(self, tensor: int) -> int:
+        """Elements that each rank keeps of one token."""
+        return max(1, -(-self.heads // tensor)) * self.width
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its weights, and what it keeps of each token; None where that is not known."""
+
+    parts: tuple[Part, ...]
+    cache: Cache | None
+
+
+@dataclass(frozen=True)
+class Architecture(ModelShape):
+    """A model as far as its memory goes.
+
+    Attributes:
+        embedding: Parameters of the token embedding, which is also the head where `tied`.
+        tied: Whether embedding and head are one.
+        longest: Tokens of the longest sequence; None where the config does not say.
+        bits: Bits of a parameter that is not quantized.
+        quantization: Format of those that are, None without one.
+    """
+
+    layers: tuple[Layer, ...]
+    embedding: int
+    tied: bool
+    longest: int | None
+    bits: int
+    quantization: Quantization | None
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        own = sum(
+            part.parameters
+            for layer in self.layers
+            for part in layer.parts
+            if not part.name.endswith(".absorbed")  # a copy
+        )
+        return own + self.embedding * (1 if self.tied else 2) + self.vision
+
+    @property
+    def known_cache(self) -> bool:
+        """Whether it is known what every layer keeps."""
+        return all(layer.cache is not None for layer in self.layers)
+
+
+@cache
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """The table of models: `config` and its `source` by their names on Hugging Face.
+
+    Written by `tools/model_table.py`.
+    """
+    text = Path(__file__).with_name("models.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return found
+
+
+@cache
+def known_architecture(name: str) -> Architecture | None:
+    """The architecture of a model of the table, None for another one."""
+    found = models().get(name)
+    return read_config(found["config"]) if found is not None else None
+
+
+_BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32, "auto": 16}
+
+
+def read_config(config: Config) -> Architecture:
+    """The architecture of a config.
+
+    Raises:
+        UnknownArchitectureError: It is not understood.
+    """
+    text = _text_config(config)
+    kind = str(text.get("model_type") or config.get("model_type"))
+    read = _FAMILIES.get(kind)
+    if read is None:
+        raise UnknownArchitectureError(f"the architecture {kind} is not known")
+    stored = config.get("quantization_config") or text.get("quantization_config")
+    quantization = read_quantization(stored) if stored else None
+    if isinstance(quantization, str):
+        raise UnknownArchitectureError(quantization)
+    count = _number(text, "num_hidden_layers")
+    if count > _MOST_LAYERS:
+        raise UnknownArchitectureError(f"{count} layers are not known")
+    hidden, vocabulary = _number(text, "hidden_size"), _number(text, "vocab_size")
+    layers = tuple(read(text, index) for index in range(count))
+    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _tied(kind))))
+    dtype = str(text.get("dtype") or text.get("torch_dtype") or config.get("dtype")
+                or config.get("torch_dtype") or "bfloat16")  # fmt: skip
+    return Architecture(
+        layers=layers,
+        embedding=hidden * vocabulary,
+        tied=tied,
+        vision=_vision(config),
+        hidden=hidden,
+        vocabulary=vocabulary,
+        intermediate=int(text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0),
+        expert_width=_expert_width(text),
+        longest=_longest(text),
+        bits=_BITS.get(dtype.removeprefix("torch."), 16),
+        quantization=quantization,
+    )
+
+
+_MOST_LAYERS = 1000
+
+
+def _tied(kind: str) -> bool:
+    """Transformers' default of each config class."""
+    return kind.startswith("gemma")
+
+
+def _text_config(config: Config) -> Config:
+    for key in ("text_config", "llm_config", "language_config"):
+        nested = config.get(key)
+        if isinstance(nested, Mapping):
+            return nested
+    return config
+
+
+def _number(config: Config, *names: str) -> int:
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    raise UnknownArchitectureError(f"its config does not say {names[0]}")
+
+
+def _longest(text: Config) -> int | None:
+    """As vLLM derives it: `max_position_embeddings`, longer where the config scales positions."""
+    given = text.get("max_position_embeddings")
+    if not isinstance(given, int):
+        return None
+    scaling = text.get("rope_scaling") or {}
+    kind = scaling.get("rope_type") or scaling.get("type")
+    if kind == "yarn":
+        base = scaling.get("original_max_position_embeddings") or given
+        return int(base * float(scaling.get("factor", 1)))
+    if kind in ("linear", "dynamic") and not str(text.get("model_type")).startswith("gemma3"):
+        return int(given * float(scaling.get("factor", 1)))
+    return given
+
+
+def _vision(config: Config) -> int:
+    """Parameters of the image encoder: attention and feed-forward layers, the rest is small."""
+    vision = config.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return 0
+
+    def size(*names: str) -> int:
+        stated = (vision.get(name) or vision.get(f"vt_{name}") for name in names)
+        return int(next(filter(None, stated), 0))
+
+    width = size("hidden_size")
+    inner = size("intermediate_size") or 4 * width
+    return size("depth", "num_hidden_layers") * width * (4 * width + 3 * inner)
+
+
+# Layers.
+
+
+def _heads(text: Config) -> tuple[int, int, int]:
+    heads = _number(text, "num_attention_heads")
+    kv = text.get("num_key_value_heads") or heads
+    head = text.get("head_dim") or _number(text, "hidden_size") // heads
+    return heads, int(kv), int(head)
+
+
+def _attention(text: Config, *, gated: bool = False) -> Iterator[Part]:
+    heads, kv, head = _heads(text)
+    hidden = _number(text, "hidden_size")
+    queries = 2 if gated else 1
+    yield Part("self_attn.q_proj", queries * hidden * heads * head)
+    yield Part("self_attn.k_proj", 2 * hidden * kv * head, heads=kv)
+    yield Part("self_attn.o_proj", hidden * heads * head)
+
+
+def _mlp(text: Config, width: int, name: str = "mlp.up_proj") -> Part:
+    return Part(name, 3 * _number(text, "hidden_size") * width)
+
+
+def _norms(text: Config) -> Part:
+    return Part("input_layernorm", 2 * _number(text, "hidden_size"), split=False, bits=16)
+
+
+def _experts(
+    text: Config, count: int, width: int, shared: int, *, gate: str = "mlp.gate"
+) -> Iterator[Part]:
+    hidden = _number(text, "hidden_size")
+    yield Part(gate, hidden * count, split=False, bits=16)
+    yield Part("mlp.experts.0.up_proj", 3 * hidden * width * count, expert=True)
+    if shared:
+        yield Part("mlp.shared_experts.up_proj", 3 * hidden * shared)
+
+
+def _expert_width(text: Config) -> int:
+    each = text.get("num_experts_per_tok") or text.get("experts_per_token")
+    width = text.get("moe_intermediate_size") or text.get("intermediate_size")
+    many = any(text.get(key) for key in _EXPERTS)
+    return int(each * width) if many and each and width else 0
+
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def _windowed(text: Config, index: int) -> bool:
+    """Whether a layer sees a sliding window: by the list of the config, or its pattern."""
+    if text.get("use_sliding_window") is False or not text.get("sliding_window"):
+        return False
+    kinds = text.get("layer_types")
+    if isinstance(kinds, list | tuple):
+        return str(kinds[index]) == "sliding_attention"
+    if int(text["sliding_window"]) >= int(text.get("max_position_embeddings") or 0):
+        return False
+    pattern = text.get("sliding_window_pattern") or _PATTERNS.get(str(text.get("model_type")))
+    return pattern is None or (index + 1) % int(pattern) != 0
+
+
+#: One layer of so many sees everything, where the config does not list its layers.
+_PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2}
+
+
+def _kept(text: Config, index: int) -> Cache:
+    _, kv, head = _heads(text)
+    window = int(text["sliding_window"]) if _windowed(text, index) else None
+    return Cache(kv, 2 * head, window)
+
+
+def _dense(text: Config, index: int) -> Layer:
+    parts = (*_attention(text), _mlp(text, _number(text, "intermediate_size")), _norms(text))
+    return Layer(parts, _kept(text, index))
+
+
+def _mixture(text: Config, index: int) -> Layer:
+    """Routed experts in each layer but those that the config names."""
+    count = _number(text, *_EXPERTS)
+    width = _number(text, "moe_intermediate_size", "intermediate_size")
+    shared = int(text.get("shared_expert_intermediate_size") or 0)
+    shared += int(text.get("n_shared_experts") or text.get("num_shared_experts") or 0) * width
+    plain = index < int(text.get("first_k_dense_replace") or 0)
+    plain |= index in (text.get("mlp_only_layers") or ())
+    step = int(text.get("decoder_sparse_step") or 1)
+    plain |= (index + 1) % step != 0
+    parts = [*_attention(text), _norms(text)]
+    if plain:
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    else:
+        parts += _experts(text, count, width, shared)
+    return Layer(tuple(parts), _kept(text, index))
+
+
+def _gpt_oss(text: Config, index: int) -> Layer:
+    """Experts' rows are padded to a multiple of 256 for the MXFP4 kernels."""
+    hidden, count = _number(text, "hidden_size"), _number(text, "num_local_experts")
+    width = _number(text, "intermediate_size")
+    padded = -(-hidden // 256) * 256
+    experts = Part("mlp.experts.0.up_proj", 3 * padded * width * count, expert=True)
+    gate = Part("mlp.router", hidden * count, split=False, bits=16)
+    return Layer((*_attention(text), _norms(text), gate, experts), _kept(text, index))
+
+
+def _llama4(text: Config, index: int) -> Layer:
+    """Experts with one shared expert in every layer, or every second one.
+
+    Its chunked attention is kept like full attention (vLLM's default; SGLang splits the cache).
+    """
+    step = int(text.get("interleave_moe_layer_step") or 1)
+    width = _number(text, "intermediate_size")
+    parts = [*_attention(text), _norms(text)]
+    if (index + 1) % step == 0:
+        count = _number(text, "num_local_experts")
+        parts += _experts(text, count, width, width, gate="feed_forward.router")
+    else:
+        parts.append(_mlp(text, _number(text, "intermediate_size_mlp"), "feed_forward.up_proj"))
+    return Layer(tuple(parts), _kept(text, index))
+
+
+def _latent(text: Config, index: int) -> Layer:
+    """Multi-head latent attention with routed experts behind the first dense layers.
+
+    Engines keep a second copy of `kv_b_proj` in 16 bits, by which they absorb it into queries.
+    """
+    hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
+    rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
+    nope, value = _number(text, "qk_nope_head_dim"), _number(text, "v_head_dim")
+    queries = text.get("q_lora_rank")
+    parts = [_norms(text)]
+    if queries:
+        parts.append(Part("self_attn.q_a_proj", hidden * queries, split=False))
+        parts.append(Part("self_attn.q_b_proj", queries * heads * (nope + rope)))
+    else:
+        parts.append(Part("self_attn.q_proj", hidden * heads * (nope + rope)))
+    back = rank * heads * (nope + value)
+    parts += [
+        Part("self_attn.kv_a_proj_with_mqa", hidden * (rank + rope), split=False),
+        Part("self_attn.kv_b_proj", back),
+        Part("self_attn.kv_b_proj.absorbed", back, bits=16),
+        Part("self_attn.o_proj", heads * value * hidden),
+    ]
+    sparse = text.get("index_topk")
+    if sparse:
+        width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
+        own = hidden * width + int(queries or hidden) * width * many + hidden * many
+        parts.append(Part("self_attn.indexer.wq_b", own, split=False))
+    count = text.get("n_routed_experts")
+    each = int(text.get("moe_layer_freq") or 1)
+    first = int(text.get("first_k_dense_replace") or 0)
+    if count and index >= first and index % each == 0:
+        width = _number(text, "moe_intermediate_size")
+        parts += _experts(text, int(count), width, int(text.get("n_shared_experts") or 0) * width)
+    else:
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    # Sparse attention keeps an index beside the latent, in a format that releases choose.
+    cache = None if sparse else Cache(1, rank + rope, latent=True)
+    return Layer(tuple(parts), cache)
+
+
+def _gated_delta(text: Config, index: int) -> Layer:
+    """Qwen3-Next and Qwen3.5: every fourth layer attends, the others keep a state of fixed size.
+
+    The state shares pages with the attention layers in ways that differ between releases.
+    """
+    hidden = _number(text, "hidden_size")
+    kinds = text.get("layer_types")
+    every = int(text.get("full_attention_interval") or 4)
+    attends = kinds[index] == "full_attention" if kinds else (index + 1) % every == 0
+    parts = [_norms(text)]
+    if attends:
+        parts += _attention(text, gated=True)
+    else:
+        keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
+        many = _number(text, "linear_num_value_heads")
+        values = many * _number(text, "linear_value_head_dim")
+        parts.append(Part("linear_attn.in_proj_qkv", hidden * (2 * keys + 2 * values)))
+        parts.append(Part("linear_attn.in_proj_ba", hidden * 2 * many, bits=16))
+        parts.append(Part("linear_attn.out_proj", hidden * values))
+    if any(text.get(key) for key in _EXPERTS):
+        width = _number(text, "moe_intermediate_size")
+        shared = int(text.get("shared_expert_intermediate_size") or 0)
+        parts += _experts(text, _number(text, *_EXPERTS), width, shared)
+    else:
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    return Layer(tuple(parts), None)
+
+
+_FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
+         "ministral3", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text", "gemma3"),
+        _dense,
+    ),
+    **dict.fromkeys(
+        ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "minimax_m2",
+         "phimoe"),
+        _mixture,
+    ),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"), _latent
+    ),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"), _gated_delta
+    ),
+    "gpt_oss": _gpt_oss,
+    "llama4_text": _llama4,
+}  # fmt: skip

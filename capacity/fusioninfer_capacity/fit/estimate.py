@@ -1,0 +1,124 @@
+"""Times of an engine's steps by aiconfigurator-core (Apache-2.0), the extra `estimate`.
+
+The only module that knows the package. It is imported when load figures are given, never before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+from fusioninfer_capacity.fit.architecture import models
+from fusioninfer_pulumi.plugins.capacity import install_command
+
+
+class NotCoveredError(Exception):
+    """What the estimates do not cover; the text is a sentence."""
+
+
+_PACKAGE = "aiconfigurator-core"
+#: Names of its systems by ours.
+SYSTEMS = {
+    "H100": "h100_sxm", "H200": "h200_sxm", "B200": "b200_sxm", "A100": "a100_sxm",
+    "L40S": "l40s", "L4": "l4", "RTX-PRO-6000": "rtx_pro_6000_server",
+}  # fmt: skip
+
+
+class Estimates:
+    """Times of the steps of one layout.
+
+    Args:
+        model: Name of the model.
+        accelerator: Name of the accelerator.
+        engine: `vllm` or `sglang`.
+        tensor: Ways each layer is split.
+        nodes: Pipeline stages.
+
+    Raises:
+        NotCoveredError: The package is not installed, or does not cover one of these.
+    """
+
+    def __init__(self, model: str, accelerator: str, engine: str, tensor: int, nodes: int) -> None:
+        compiled, database = _package()
+        system = SYSTEMS.get(accelerator)
+        if system is None:
+            raise NotCoveredError(f"{_PACKAGE} has no times of {accelerator}")
+        name = _known_name(model)
+        self.version = metadata.version(_PACKAGE)
+        self.release = database.get_latest_database_version(system, engine)
+        if self.release is None:
+            raise NotCoveredError(f"{_PACKAGE} has no times of {engine} on {accelerator}")
+        split = {"moe_tp_size": tensor, "moe_ep_size": 1} if tensor > 1 else {}
+        with _covering("layout"):
+            self._engine: Any = compiled.compile(
+                name, system, engine,
+                backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
+            )  # fmt: skip
+
+    @property
+    def source(self) -> str:
+        """What the estimates rest on."""
+        return f"{_PACKAGE} {self.version}, measured with release {self.release} of the engine"
+
+    def prefill(self, tokens: int) -> float:
+        """Time of a prompt of so many tokens."""
+        return self._milliseconds("predict_prefill_latency", 1, tokens)
+
+    def decode(self, sequences: int, tokens: int) -> float:
+        """Time of one token for each of so many sequences of that length."""
+        return self._milliseconds("predict_decode_latency", sequences, tokens, 2)
+
+    def _milliseconds(self, method: str, *given: int) -> float:
+        with _covering("load"):
+            milliseconds: float = getattr(self._engine, method)(*given)
+        return milliseconds / 1000
+
+
+def _package() -> tuple[Any, Any]:
+    try:
+        with _quiet():
+            from aiconfigurator_core.sdk import perf_database  # noqa: PLC0415  # takes seconds
+            from aiconfigurator_core.sdk.engine import EngineHandle  # noqa: PLC0415  # likewise
+    except ImportError as problem:
+        raise NotCoveredError(
+            f"load figures need {install_command('capacity', 'estimate')} on Linux with Python "
+            f"3.11 to 3.13 ({problem})"
+        ) from None
+    return EngineHandle, perf_database
+
+
+def _known_name(model: str) -> str:
+    """The name under which the package knows a model: it would fetch others from the network."""
+    from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
+
+    for name in (model, models().get(model, {}).get("base")):
+        if name in DefaultHFModels:
+            return str(name)
+    raise NotCoveredError(f"{_PACKAGE} has no config of {model}")
+
+
+@contextlib.contextmanager
+def _covering(what: str) -> Iterator[None]:
+    """Runs the package, which raises errors of any type for what it does not cover."""
+    try:
+        with _quiet():
+            yield
+    except Exception as problem:  # noqa: BLE001  # see above
+        reason = str(problem).partition("\n")[0][:120]
+        raise NotCoveredError(f"{_PACKAGE} does not cover this {what}: {reason}") from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the package's log and warnings off the streams."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,141 @@
+"""What to say about a model that does not fit, with the smallest change that does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fusioninfer_capacity.fit.architecture import Architecture
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Unclear
+from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_pulumi.plugins.capacity import (
+    EngineCommand,
+    Finding,
+    Location,
+    Rule,
+    error,
+    info,
+    warning,
+)
+
+WEIGHTS_EXCEED_MEMORY = Rule(
+    "weights-exceed-memory",
+    ("error", "warning"),
+    "The weights of the model fit the memory of the accelerators.",
+    remedy="Use more or larger accelerators, or a quantized model.",
+)
+CACHE_TOO_SMALL = Rule(
+    "cache-too-small",
+    ("error", "warning"),
+    "The KV cache has room for a request of the longest length.",
+    remedy="Lower `--max-model-len`, or use more accelerators.",
+)
+MEMORY_ESTIMATED = Rule(
+    "memory-estimated",
+    "info",
+    "The memory is measured, not estimated.",
+    remedy="Nothing.",
+)
+
+#: Inside this share of an accelerator's memory a start-up is doubtful, beyond it refused. It lies
+#: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and
+#: the recorded refusals, of which the closest lack 1.1 %. Others can be too pessimistic by more.
+MARGIN = 0.01
+#: Sizes of tensor parallelism that are tried.
+_WAYS = (2, 4, 8, 16)
+_STEP = 256
+
+
+def fit_findings(
+    at: Location,
+    place: Location,
+    command: EngineCommand,
+    model: Architecture,
+    found: Fit,
+    nodes: int,
+) -> Iterator[Finding]:
+    """Yields what is wrong with a role's memory; an info where nothing is.
+
+    `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
+    """
+    margin = MARGIN * found.accelerator.total
+    where = found.accelerator.name
+    if found.cache <= 0:
+        whole = found.accelerator.total
+        sure = found.cache + margin < 0 if found.certain else found.weights > whole
+        say = error if sure else warning
+        message = (
+            f"weights take {_gib(found.weights)} and the engine {_gib(found.overhead)} of "
+            f"{_gib(found.share)} on each {where}: no room for the KV cache"
+        )
+        yield say(WEIGHTS_EXCEED_MEMORY, place, message + _smallest(command, model, found, nodes))
+        return
+    if found.needed is not None and found.cache < found.needed:
+        sure = found.certain and found.holds_longest and found.cache + margin < found.needed
+        say = error if sure else warning
+        message = (
+            f"a sequence of {found.length} tokens takes {_gib(found.needed)} of KV cache on each "
+            f"{where}, and {_gib(found.cache)} are left"
+        )
+        yield say(CACHE_TOO_SMALL, place, message + _smallest(command, model, found, nodes))
+        return
+    yield info(MEMORY_ESTIMATED, at, f"memory estimated for {where}: {found.basis}")
+
+
+def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> str:
+    """The end of a sentence with the smallest change that fits."""
+    engine = command.engine
+    assert engine is not None, "the memory of an engine was estimated"
+    sized = SIZED[engine.name]
+    fitting = []
+    if found.cache > 0:
+        length = longest_that_fits(command, model, found, nodes)
+        if length is not None:
+            fitting.append(f"{sized.length_flag} {length}")
+        if not found.small_cache and _fits(_with(command, *sized.small_cache), model, found, nodes):
+            fitting.append(" ".join(sized.small_cache))
+    if not fitting:
+        sizes = command.parallelism
+        flag = engine.size_flags["tensor"][0]
+        own = sizes.tensor if sizes is not None else 1
+        for ways in (each for each in _WAYS if each > own):
+            if _fits(_with(command, flag, str(ways)), model, found, nodes):
+                fitting.append(f"{flag} {ways}")
+                break
+    return f"; {' or '.join(fitting)} fits" if fitting else "; take more or larger accelerators"
+
+
+def longest_that_fits(
+    command: EngineCommand, model: Architecture, found: Fit, nodes: int
+) -> int | None:
+    """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
+    engine = command.engine
+    assert engine is not None, "the memory of an engine was estimated"
+    flag = SIZED[engine.name].length_flag
+
+    def fits(steps: int) -> bool:
+        changed = _with(command, flag, str(steps * _STEP))
+        return _fits(changed, model, found, nodes)
+
+    low, high = 0, (found.length or 0) // _STEP
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low * _STEP if low else None
+
+
+def _fits(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> bool:
+    try:
+        changed = fit(command, model, found.accelerator, nodes)
+    except Unclear:
+        return False
+    return changed.cache > 0 and (changed.needed is None or changed.cache >= changed.needed)
+
+
+def _with(command: EngineCommand, *words: str) -> EngineCommand:
+    """A command line with more arguments; the last of two that are the same counts."""
+    return replace(command, arguments=(*command.arguments, *words))
+
+
+def _gib(size: int) -> str:
+    return f"{max(size, 0) / GIB:.1f} GiB"

@@ -1,0 +1,155 @@
+"""The memory of one accelerator: weights, overhead and KV cache, and what the cache holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from fusioninfer_capacity.fit.architecture import Architecture
+from fusioninfer_capacity.fit.cache import CacheLayout, layout
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
+from fusioninfer_capacity.fit.weights import Split, stages
+from fusioninfer_pulumi.plugins.capacity import EngineCommand
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a model lies in the memory of one accelerator; of several stages, in the fullest one.
+
+    Sizes are in bytes.
+
+    Attributes:
+        share: What weights, overhead and cache have together.
+        overhead: What activations and the engine take beside them.
+        length: Tokens of the longest sequence; None where it is not known.
+        certain: Whether the overhead is known well enough to refuse by it.
+        holds_longest: Whether the engine only starts when a sequence of that length fits.
+        small_cache: Whether the cache is stored in 8 bits.
+        needed: What one sequence of that length takes of the cache; None where it is not known
+            what the model keeps, or for how long.
+        tokens: Tokens that the caches of a replica hold, with sequences of that length.
+        requests: Requests of that length that a replica holds at a time.
+    """
+
+    accelerator: Accelerator
+    share: int
+    weights: int
+    overhead: int
+    length: int | None
+    certain: bool
+    holds_longest: bool
+    small_cache: bool
+    basis: str
+    needed: int | None = None
+    tokens: int | None = None
+    requests: float | None = None
+
+    @property
+    def cache(self) -> int:
+        """What is left for the KV cache; negative where the weights leave nothing."""
+        return self.share - self.overhead - self.weights
+
+    # What `plan` and `diff` show.
+
+    #: Heads of `row`.
+    columns: ClassVar[tuple[str, ...]] = (
+        "GPU", "USABLE", "WEIGHTS", "OVERHEAD", "KV CACHE", "TOKENS", "REQUESTS",
+    )  # fmt: skip
+
+    def row(self) -> tuple[str, ...]:
+        """Sizes in GiB on each accelerator, tokens and requests of a replica."""
+        unknown = "not checked"
+        requests = f"{self.requests:.1f} x {self.length}" if self.requests is not None else unknown
+        return (
+            self.accelerator.name,
+            *(f"{size / GIB:.1f}" for size in (self.share, self.weights, self.overhead)),
+            f"{max(self.cache, 0) / GIB:.1f}",
+            str(self.tokens) if self.tokens is not None else unknown,
+            requests,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Sizes in bytes; null is not known."""
+        return {
+            "accelerator": self.accelerator.name,
+            "usable": self.share,
+            "weights": self.weights,
+            "overhead": self.overhead,
+            "kvCache": max(self.cache, 0),
+            "tokens": self.tokens,
+            "length": self.length,
+            "requests": None if self.requests is None else round(self.requests, 2),
+            "basis": self.basis,
+        }
+
+    def change(self, new: Fit) -> str | None:
+        """What becomes of the KV cache of a replica; None where nothing does, or it is unknown."""
+        if self.tokens is None or new.tokens is None:
+            return None
+        if self.tokens == new.tokens and self.length == new.length:
+            return None
+        return (
+            f"KV cache of a replica {self.tokens} -> {new.tokens} tokens, "
+            f"{self.requests or 0:.1f} x {self.length} -> "
+            f"{new.requests or 0:.1f} x {new.length} requests (estimated)"
+        )
+
+
+def fit(
+    command: EngineCommand, model: Architecture, accelerator: Accelerator, nodes: int = 1
+) -> Fit:
+    """How a model fits an engine's accelerators.
+
+    Raises:
+        Unclear: Something is not understood; the text ends a sentence.
+    """
+    engine, sizes = command.engine, command.parallelism
+    if engine is None or not command.readable:
+        raise Unclear("the engine's arguments are not known")
+    if sizes is None:
+        raise Unclear("its parallelism is not known")
+    if sizes.context > 1:
+        raise Unclear("context parallelism is not followed")
+    ranks = sizes.tensor * sizes.pipeline
+    if engine.name not in SIZED:
+        raise Unclear(f"the memory of {engine.title} is not known")
+    memory = SIZED[engine.name].memory(command, accelerator, model, sizes.tensor, ranks)
+    if command.has("--quantization", "-q") and model.quantization is None:
+        raise Unclear("weights are quantized while they are loaded")
+    shared = sizes.data > 1 and memory.experts_across_copies
+    split = Split(sizes.tensor, sizes.pipeline, sizes.tensor * sizes.data if shared else 1)
+    if sizes.pipeline > len(model.layers):
+        raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
+    stored = replace(model, bits=memory.bits) if memory.bits is not None else model
+    each = stages(stored, split)
+    length = memory.length if memory.length is not None else model.longest
+    found = Fit(
+        accelerator=accelerator,
+        share=memory.share,
+        weights=max(stage.weights for stage in each),
+        overhead=memory.overhead,
+        length=length,
+        certain=memory.certain,
+        holds_longest=memory.holds_longest,
+        small_cache=memory.cache_bits == 8,
+        basis=memory.basis,
+    )
+    if not model.known_cache or length is None:
+        return found
+    bits = memory.cache_bits or stored.bits
+    kept = [layout(stage.layers, bits, sizes.tensor, memory) for stage in each]
+    room = [memory.share - memory.overhead - stage.weights for stage in each]
+    tightest = min(range(len(each)), key=lambda at: _requests(kept[at], room[at], length))
+    requests = max(0.0, _requests(kept[tightest], room[tightest], length))
+    copies = max(1, sizes.devices(nodes) // ranks)
+    return replace(
+        found,
+        weights=each[tightest].weights,
+        needed=int(kept[tightest].sequence(length)),
+        tokens=int(requests * length) * copies,
+        requests=requests * copies,
+    )
+
+
+def _requests(kept: CacheLayout, room: int, length: int) -> float:
+    return room / kept.sequence(length)

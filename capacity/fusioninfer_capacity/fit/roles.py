@@ -1,0 +1,205 @@
+"""The memory of a service's roles: what is known of model and accelerator, and what follows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
+from fusioninfer_capacity.fit.architecture import (
+    Architecture,
+    UnknownArchitectureError,
+    known_architecture,
+    read_config,
+)
+from fusioninfer_capacity.fit.engines import Accelerator, Unclear
+from fusioninfer_capacity.fit.findings import fit_findings
+from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_pulumi.plugins.capacity import (
+    MEMORY_NOT_CHECKED,
+    EngineCommand,
+    Finding,
+    InferenceServiceArgs,
+    ModelArgs,
+    NodePoolArgs,
+    Pod,
+    RoleArgs,
+    RolePlan,
+    Rule,
+    ServicePlan,
+    error,
+    info,
+    quantity,
+    read_source,
+    shown,
+    warning,
+)
+
+ACCELERATOR_NOT_KNOWN = Rule(
+    "accelerator-not-known",
+    "warning",
+    "The memory of the accelerator is known.",
+    remedy="Use a name that the message lists.",
+)
+MODEL_CONFIG_UNREADABLE = Rule(
+    "model-config-unreadable",
+    "error",
+    "The model's config can be read.",
+    remedy="Give its `config.json`.",
+)
+
+
+def planned_memory(
+    plan: ServicePlan, args: InferenceServiceArgs
+) -> tuple[Mapping[str, Fit], list[Finding]]:
+    """The memory of each role whose accelerator, model and arguments are known, and its findings.
+
+    Roles that name no accelerator are not checked.
+    """
+    memory: dict[str, Fit] = {}
+    findings: list[Finding] = []
+    for role in plan.roles:
+        fitted, role_findings = _role(role, args.model)
+        findings += role_findings
+        if fitted is not None:
+            memory[role.name] = fitted
+    return memory, findings
+
+
+def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
+    at = ("roles", role.position)
+    stated = role.args.accelerator
+    accelerator = _accelerator(role.args, role.pods.leader)
+    if accelerator is None:
+        if stated is None:
+            return None, []
+        message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
+        return None, [warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message)]
+    command = role.pods.command
+    if command.engine is None:
+        return None, []
+    try:
+        architecture = _architecture(command, model)
+        own = fit(command, architecture, accelerator, role.nodes)
+    except Unclear as reason:
+        return None, [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
+    except _Unreadable as reason:
+        return None, [error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
+    place = role.pods.leader.command_path
+    return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
+
+
+class _Unreadable(Exception):  # noqa: N818  # becomes a finding
+    """Why the file of `model.config` cannot be read."""
+
+
+def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architecture:
+    """That of `model.config`, else of the model that the command line names."""
+    try:
+        if model is not None and model.config is not None:
+            return read_config(_config(model.config))
+        name = command.model or ""
+        source = read_source(model.uri) if model is not None else None
+        if source is not None and source.scheme == "hf":
+            name = source.place
+        known = known_architecture(name)
+    except UnknownArchitectureError as reason:
+        raise Unclear(str(reason)) from None
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+        raise Unclear("model.config is not understood") from None
+    if known is None:
+        raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
+    return known
+
+
+def _config(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    if not isinstance(value, str):
+        return value
+    try:
+        read = json.loads(Path(value).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise _Unreadable(f"{value} cannot be read: {problem.strerror or problem}") from None
+    except ValueError as problem:
+        raise _Unreadable(f"{value} is no JSON: {problem}") from None
+    if not isinstance(read, dict):
+        raise _Unreadable(f"{value} holds no JSON object")
+    return read
+
+
+# Accelerators.
+
+
+def _accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
+    """What the role says, else its claims, else the labels that its pods select."""
+    if role.accelerator is not None:
+        return named_accelerator(role.accelerator)
+    for claim in role.resource_claims or ():
+        for text in claim.selectors or ():
+            match = _PRODUCT.search(text)
+            found = by_name(match[2]) if match else None
+            if found is not None:
+                return found
+    if _partitioned(pod.container):
+        return None
+    return by_labels(dict(_selected(pod.template.get("spec") or {})))
+
+
+_PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
+
+
+def named_accelerator(text: str) -> Accelerator | None:
+    """The accelerator of a name or a memory, such as `H100` or `80Gi`; None for another text."""
+    found = by_name(text)
+    if found is not None:
+        return found
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMGT]i?", text) is None:
+        return None
+    return by_memory(text, int(quantity.parse(text)))
+
+
+def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels that every node of the pods has: selectors, and required affinity of one value.
+
+    What is an Output, or no selector at all, says nothing.
+    """
+    for key, value in _mapping(spec.get("nodeSelector")).items():
+        if isinstance(value, str):
+            yield str(key), value
+    affinity = _mapping(_mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = _mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = _listed(required.get("nodeSelectorTerms"))
+    if len(terms) != 1:  # any of several
+        return
+    for expression in _listed(_mapping(terms[0]).get("matchExpressions")):
+        asked = _mapping(expression)
+        values = _listed(asked.get("values"))
+        if asked.get("operator") == "In" and len(values) == 1 and isinstance(values[0], str):
+            yield str(asked.get("key")), values[0]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _partitioned(container: Mapping[str, Any]) -> bool:
+    """Whether a container asks for parts of accelerators: MIG devices, or shared accelerators."""
+    resources = _mapping(container.get("resources"))
+    names = [*_mapping(resources.get("limits")), *_mapping(resources.get("requests"))]
+    return any("/mig-" in str(name) or str(name).endswith(".shared") for name in names)
+
+
+def pool_accelerator(pool: NodePoolArgs) -> str | None:
+    """What to call the accelerators of a pool: a name of the table, else their memory."""
+    found = by_labels(pool.labels)
+    for value in pool.device.attributes.values():
+        found = found or by_name(value)
+    if found is not None and found.name == (by_name(found.name) or found).name:
+        return found.name
+    return pool.device.memory

@@ -1,0 +1,93 @@
+"""Bytes of weights on each accelerator, as tensor, pipeline and expert parallelism split them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusioninfer_capacity.fit.architecture import Architecture, Layer, Part
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the model lies on the accelerators of a replica.
+
+    Attributes:
+        tensor: Ways that tensor parallelism splits each layer.
+        expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The layers of one pipeline stage.
+
+    Attributes:
+        weights: Bytes of weights on each of its accelerators.
+    """
+
+    layers: tuple[Layer, ...]
+    weights: int
+
+
+def stages(model: Architecture, split: Split) -> list[Stage]:
+    """The pipeline stages, each with the weights of one accelerator."""
+    found, begin = [], 0
+    sizes = _stage_sizes(len(model.layers), split.pipeline)
+    for position, size in enumerate(sizes):
+        layers = range(begin, begin + size)
+        total = sum(
+            _bytes(model, index, part, split)
+            for index in layers
+            for part in model.layers[index].parts
+        )
+        first, last = position == 0, position == len(sizes) - 1
+        total += _outside(model, split, first=first, last=last)
+        found.append(Stage(model.layers[begin : begin + size], int(total)))
+        begin += size
+    return found
+
+
+def _stage_sizes(layers: int, pipeline: int) -> list[int]:
+    """What is left over goes to the last stages but the very last one (vLLM: `get_pp_indices`)."""
+    each, left = divmod(layers, pipeline)
+    sizes = [each] * pipeline
+    for index in range(2, left + 2):
+        sizes[-index] += 1
+    return sizes
+
+
+def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
+    bits = part.bits if part.bits is not None else _bits(model, index, part)
+    ways = 1
+    if part.expert and split.expert > 1:
+        ways = split.expert
+    elif part.split:
+        # Heads that are fewer than the ranks are kept by several of them.
+        ways = min(split.tensor, part.heads or split.tensor)
+    return part.parameters * bits / 8 / ways
+
+
+def _bits(model: Architecture, index: int, part: Part) -> float:
+    stored = model.quantization
+    if stored is None or (stored.experts_only and not part.expert):
+        return model.bits
+    return stored.bits if stored.covers(index, part.name) else model.bits
+
+
+def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
+    """Embedding and encoders of the first stage, head of the last."""
+    table = model.embedding * model.bits / 8 / split.tensor
+    head = table
+    stored = model.quantization
+    if stored is not None and stored.covers(None, "lm_head") and not stored.experts_only:
+        head = model.embedding * stored.bits / 8 / split.tensor
+    total = table if first else 0.0
+    if last and not (model.tied and first):
+        total += table if model.tied else head
+    if first:
+        total += model.vision * model.bits / 8 / split.tensor
+    return total

@@ -1,0 +1,223 @@
+"""Chooses the pools of all services together: an exact search with a bound.
+
+The objective, most important first:
+
+1. Roles whose demand is as before stay where they were.
+2. So do roles whose demand has changed.
+3. As many services as possible get a place.
+4. As few of them as possible with their minimum only.
+5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
+   added at the end moves no other unless one of the points above is at stake.
+
+What a service leaves to those after it is the usage of the pools alone. So the best way to go on is
+remembered for each usage, and branches are cut off by what they could reach at best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from fusioninfer_capacity.placement._packing import Fit, Pools, Usage, accelerators, with_more
+from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
+
+#: Combinations that are looked at; beyond it the best that is at hand is taken.
+MAX_STEPS = 100_000
+
+
+#: How far points 1 to 4 of the objective are missed; less is better.
+Tiers = tuple[int, int, int, int]
+
+
+class Terms(NamedTuple):
+    """How good a place is for one service; less is better, the first difference decides."""
+
+    risky: int  #: its pools where pods of several sizes fit only if they are packed well
+    cost: Decimal  #: price of all its accelerators
+    pools: int  #: pools that it is spread over
+    stranded: int  #: accelerators that it leaves on nodes that are no longer whole
+    whole: int  #: accelerators on whole nodes in its pools: large gaps are kept for large services
+    order: Assignment  #: places of the pools in the inventory
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to place one service.
+
+    Attributes:
+        assignment: Its pools, None to leave it out.
+        minimum: Whether only its minimum is certain of a place.
+        tiers: Its share in points 1 to 4 of the objective.
+        terms: Its part of point 5, None when it is left out.
+        usage: What all pools hold with it.
+    """
+
+    assignment: Assignment | None
+    minimum: bool
+    tiers: Tiers
+    terms: Terms | None
+    usage: Usage
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """What is compared in point 5: any place is better than none."""
+        return (1,) if self.terms is None else (0, self.terms)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the search found.
+
+    Attributes:
+        options: The choice for each service, in their order.
+        tiers: Points 1 to 4 of the objective, of all services together.
+        proven: Whether nothing better exists; False when the search gave up at its bound.
+    """
+
+    options: tuple[Option, ...]
+    tiers: Tiers
+    proven: bool
+    steps: int
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The best way to place the services from some index on."""
+
+    tiers: Tiers
+    ranks: tuple[tuple[object, ...], ...]
+    options: tuple[Option, ...]
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], tuple[tuple[object, ...], ...]]:
+        return self.tiers, self.ranks
+
+
+def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
+    """The best placement; where the bound was met, the first one that the search comes to."""
+    run = _Search(services, pools, max_steps)
+    best = run.best(0, pools.unused)
+    return Outcome(best.options, best.tiers, run.steps <= max_steps, run.steps)
+
+
+def option_at(
+    service: ServiceRequest, assignment: Assignment, usage: Usage, pools: Pools, *, minimum: bool
+) -> Option | None:
+    """One way to place a service beside what is placed; None where it does not fit."""
+    after = usage_with(usage, service, assignment, minimum=minimum)
+    touched = sorted(set(assignment))
+    if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
+        return None
+    roles = list(zip(service.roles, assignment, strict=True))
+    moved = [role for role, pool in roles if role.leaves(pools.args[pool])]
+    price = (Decimal(str(pools.args[pool].cost)) * role.accelerators for role, pool in roles)
+    terms = Terms(
+        risky=sum(pools.fit(at, after[at]) is Fit.POSSIBLE for at in touched),
+        cost=sum(price, Decimal(0)),
+        pools=len(touched),
+        stranded=sum(
+            pools.stranded(at, after[at]) - pools.stranded(at, usage[at]) for at in touched
+        ),
+        whole=sum(pools.whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched),
+        order=assignment,
+    )
+    return Option(assignment, minimum, (*_moves(moved), 0, int(minimum)), terms, after)
+
+
+def usage_with(
+    usage: Usage, service: ServiceRequest, assignment: Assignment, *, minimum: bool
+) -> Usage:
+    """What the pools hold with a service, or with its minimum."""
+    loads = list(usage)
+    for role, pool in zip(service.roles, assignment, strict=True):
+        loads[pool] = with_more(loads[pool], role.shape, role.count(minimum=minimum))
+    return tuple(loads)
+
+
+def _moves(moved: Sequence[RoleRequest]) -> tuple[int, int]:
+    """Points 1 and 2 of the objective for roles that do not stay where they were."""
+    unchanged = sum(role.unchanged for role in moved)
+    return unchanged, len(moved) - unchanged
+
+
+class _Search:
+    def __init__(self, services: Sequence[ServiceRequest], pools: Pools, max_steps: int) -> None:
+        self.services = services
+        self.pools = pools
+        self.max_steps = max_steps
+        self.known: dict[tuple[int, Usage], _Best] = {}
+        self.ideal = [(0, 0, 0, 0)]
+        self.steps = 0
+        for service in reversed(services):
+            alone = self._options(service, pools.unused)[0]
+            self.ideal.insert(0, _added(alone.tiers, self.ideal[0]))
+        self.steps = 0  # only what is looked at for the result counts
+        # The least that each service asks for, from each index on, smallest first.
+        least = [
+            sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
+        ]
+        self.least = [sorted(least[at:]) for at in range(len(services) + 1)]
+        self.room = sum(pools.free(at) for at in range(len(pools.args)))
+
+    def best(self, at: int, usage: Usage) -> _Best:
+        """The best way to place the services from an index on, beside what is placed."""
+        if at == len(self.services):
+            return _Best((0, 0, 0, 0), (), ())
+        key = (at, usage)
+        if key in self.known:
+            return self.known[key]
+        best: _Best | None = None
+        for option in self._options(self.services[at], usage):
+            if best is not None:
+                bound = _added(option.tiers, self._bound(at + 1, option.usage))
+                if (bound, option.rank) >= (best.tiers, best.ranks[0]):
+                    continue
+                if self.steps > self.max_steps:
+                    break
+            rest = self.best(at + 1, option.usage)
+            found = _Best(
+                _added(option.tiers, rest.tiers),
+                (option.rank, *rest.ranks),
+                (option, *rest.options),
+            )
+            if best is None or found.key < best.key:
+                best = found
+        assert best is not None, "a service can always be left out"
+        if self.steps <= self.max_steps:
+            self.known[key] = best
+        return best
+
+    def _options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
+        """Every way to place a service, the most promising first."""
+        found = []
+        for minimum in (False, True) if service.partial else (False,):
+            for assignment in service.assignments:
+                self.steps += 1
+                option = option_at(service, assignment, usage, self.pools, minimum=minimum)
+                if option is not None:
+                    found.append(option)
+        lost = [role for role in service.roles if role.previous is not None]
+        found.append(
+            Option(None, minimum=False, tiers=(*_moves(lost), 1, 0), terms=None, usage=usage)
+        )
+        return sorted(found, key=lambda option: (option.tiers, option.rank))
+
+    def _bound(self, at: int, usage: Usage) -> Tiers:
+        """What the services from an index on cannot do better than."""
+        unchanged, changed, unplaced, minimum = self.ideal[at]
+        room = self.room - sum(accelerators(load) for load in usage)
+        crowded = 0
+        for count, asked in enumerate(self.least[at]):
+            room -= asked
+            if room < 0:
+                crowded = len(self.least[at]) - count
+                break
+        if crowded > unplaced:
+            return unchanged, changed, crowded, 0
+        return unchanged, changed, unplaced, minimum
+
+
+def _added(one: Tiers, other: Tiers) -> Tiers:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]

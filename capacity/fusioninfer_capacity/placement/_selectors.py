@@ -1,0 +1,155 @@
+"""Which nodes a pod spec allows, judged as the Kubernetes scheduler judges it, and selecting some.
+
+Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
+"Taints and Tolerations"). Preferences never keep a pod away and are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.plugins.capacity import (
+    InventoryArgs,
+    Location,
+    NodePoolArgs,
+    TaintArgs,
+    TaintEffect,
+    is_accelerator,
+    output_paths,
+    shown,
+)
+
+#: Where a pod spec says on which nodes it may run.
+READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
+
+
+def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
+    """Yields the locations of Outputs in what has to be read."""
+    for key in READ:
+        if key == "affinity":
+            affinity = spec.get(key)
+            node = affinity.get("nodeAffinity") if isinstance(affinity, Mapping) else affinity
+            yield from output_paths(node, ("affinity", "nodeAffinity"))
+        else:
+            yield from output_paths(spec.get(key), (key,))
+
+
+def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+    """Yields why a pod may not run on nodes with these labels."""
+    if spec.get("nodeName"):
+        yield f"nodeName {shown(spec['nodeName'])} names one node, which an inventory does not hold"
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        if labels.get(key) != value:
+            yield f"nodeSelector wants {key}={value}, {_has(key, labels)}"
+    required = (
+        ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
+    ) or {}
+    terms = required.get("nodeSelectorTerms") or []
+    if required and not any(_holds(term, labels) for term in terms):
+        yield f"node affinity wants {' or '.join(_term_text(term) for term in terms) or 'no node'}"
+
+
+def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
+    """Yields the taints that keep a pod away."""
+    tolerations = spec.get("tolerations") or ()
+    for taint in taints:
+        if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
+            _tolerates(each, taint) for each in tolerations
+        ):
+            yield taint
+
+
+def tolerated_by_admission(taint: TaintArgs) -> bool:
+    """Whether a taint only keeps pods away that ask for no accelerator.
+
+    Providers taint accelerator nodes with the resource's own name, and Kubernetes' admission
+    plugin ExtendedResourceToleration adds the toleration to pods that ask for it.
+    """
+    return is_accelerator(taint.key)
+
+
+def selecting(
+    spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
+) -> dict[str, Any]:
+    """A pod spec that selects a pool and tolerates its taints, beside what it had."""
+    key = inventory.selector_label
+    assert key is not None, "an inventory without a label is refused"
+    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selected_by(pool)}
+    selected = {**spec, "nodeSelector": selector}
+    added = [_toleration(taint) for taint in untolerated(spec, pool.taints)]
+    if added:
+        selected["tolerations"] = [*(spec.get("tolerations") or ()), *added]
+    return selected
+
+
+def taint_text(taint: TaintArgs) -> str:
+    """A taint as kubectl writes it."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect.value}"
+
+
+def _toleration(taint: TaintArgs) -> dict[str, str]:
+    equal = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
+    return {"key": taint.key, **equal, "effect": taint.effect.value}
+
+
+def _tolerates(each: Mapping[str, Any], taint: TaintArgs) -> bool:
+    if each.get("effect") not in (None, "", taint.effect.value):
+        return False
+    operator = each.get("operator") or "Equal"
+    if not each.get("key"):
+        return bool(operator == "Exists")
+    if each["key"] != taint.key:
+        return False
+    return bool(operator == "Exists" or (each.get("value") or "") == taint.value)
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    expressions = term.get("matchExpressions") or []
+    # Fields are names of nodes, which an inventory does not hold; an empty term selects nothing.
+    if term.get("matchFields") or not expressions:
+        return False
+    return all(_matches(each, labels) for each in expressions)
+
+
+def _matches(each: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value = labels.get(each.get("key", ""))
+    values = list(each.get("values") or ())
+    operator = each.get("operator")
+    if operator == "In":
+        return value in values
+    if operator == "NotIn":
+        return value not in values
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    try:
+        if value is None or len(values) != 1:
+            return False
+        if operator == "Gt":
+            return int(value) > int(values[0])
+        return operator == "Lt" and int(value) < int(values[0])
+    except ValueError:
+        return False
+
+
+def _has(key: str, labels: Mapping[str, str]) -> str:
+    return f"has {key}={labels[key]}" if key in labels else "has no such label"
+
+
+def _term_text(term: Mapping[str, Any]) -> str:
+    parts = [
+        " ".join(
+            str(part)
+            for part in (each.get("key"), each.get("operator"), ",".join(each.get("values") or ()))
+            if part
+        )
+        for each in term.get("matchExpressions") or ()
+    ]
+    if term.get("matchFields"):
+        parts.append("a node by its name, which an inventory does not hold")
+    return " and ".join(parts) or "nothing"

@@ -1,0 +1,348 @@
+"""Reads node pools, and where services run already, from a live cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusioninfer_capacity.placement.devices import Device, DeviceId, LiveDevices, common_model
+from fusioninfer_capacity.placement.result import PreviousPool, service_key
+from fusioninfer_pulumi.plugins.capacity import (
+    InferenceServiceArgs,
+    InvalidServiceError,
+    InventoryArgs,
+    KubernetesApi,
+    Rule,
+    UnreadableError,
+    accelerators,
+    error,
+    is_accelerator,
+    labels,
+    pod_requests,
+    quantity,
+    takes_pods,
+)
+
+NO_NODE_WITH_LABEL = Rule(
+    "no-node-with-label",
+    "error",
+    "A ready node with accelerators has the pool label.",
+    remedy="Name another label, or label the nodes.",
+)
+
+Object = Mapping[str, Any]
+_LWS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
+_DEVICES = "resource.k8s.io"
+_DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
+_RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+_NO_DEVICES = LiveDevices((), (), ())
+
+
+def read_inventory(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    pool_label: str | None = None,
+    services: Iterable[InferenceServiceArgs | str] = (),
+) -> InventoryArgs:
+    """Reads the node pools of a cluster, and what is in use there.
+
+    Needs the right to list nodes and pods of all namespaces. Devices that
+    pods claim (dynamic resource allocation) are read where ResourceSlices may be listed; then
+    DeviceClasses and ResourceClaims of all namespaces must be, too.
+
+    Args:
+        kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
+        context: Its context; by default the current one.
+        pool_label: Node label that identifies a pool; by default the one of GKE, EKS, AKS or
+            Karpenter that most nodes with accelerators have.
+        services: The services that are about to be placed (or `name`, `namespace/name`): what
+            their own pods hold counts as free.
+
+    Returns:
+        The pools, by name.
+
+    Raises:
+        UnreadableError: The cluster cannot be read.
+        InvalidServiceError: No ready node with accelerators has the label.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    core = api.client.CoreV1Api(api.connection)
+    nodes = list(api.each("Nodes", core.list_node))
+    pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
+    devices = _devices(api)
+    _refuse_partial(api)
+    own = {
+        each if isinstance(each, str) else service_key(each.namespace, each.name or "")
+        for each in services
+    }
+    return inventory_of(nodes, pods, pool_label=pool_label, services=own, devices=devices)
+
+
+def read_placement(
+    inventory: InventoryArgs, kubeconfig: str | None = None, context: str | None = None
+) -> Mapping[str, Mapping[str, PreviousPool]]:
+    """Reads on which pools services run, from their LeaderWorkerSets.
+
+    Needs the right to list LeaderWorkerSets of all namespaces.
+
+    Args:
+        inventory: The pools; roles on none of them are left out.
+        kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
+        context: Its context; by default the current one.
+
+    Returns:
+        The `previous` of `place`.
+
+    Raises:
+        UnreadableError: The cluster cannot be read.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
+    lws = list(api.each("LeaderWorkerSets", listing, *_LWS, label_selector=labels.SERVICE))
+    _refuse_partial(api)
+    return placement_of(lws, inventory)
+
+
+def inventory_of(
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    *,
+    pool_label: str | None = None,
+    services: Collection[str] = (),
+    devices: LiveDevices = _NO_DEVICES,
+) -> InventoryArgs:
+    """Groups nodes into pools by a label; pure.
+
+    A pool is the nodes of one value of the label that offer accelerators, are ready and may be
+    scheduled on. It has the labels that all of its nodes have, and every taint of any of them. What
+    pods of others hold on a node, and what it offers less than the best one, is in use; pods of
+    `services` (`name` or `namespace/name`) do not count. The accelerators of a pool without such
+    resources are the devices that pods may claim.
+    """
+    nodes, pods = list(nodes), list(pods)
+    claimable = {_name(node): devices.classes_of(_name(node)) for node in nodes}
+    usable = [
+        node for node in nodes if takes_pods(node) and (_offers(node) or claimable[_name(node)])
+    ]
+    key = pool_label or _usual_label(usable)
+    groups: dict[str, list[Object]] = {}
+    for node in usable:
+        if key in _labels(node):
+            groups.setdefault(_labels(node)[key], []).append(node)
+    if not groups:
+        wanted = key or " or ".join(labels.NODE_POOLS)
+        raise InvalidServiceError(
+            [
+                error(
+                    NO_NODE_WITH_LABEL,
+                    (),
+                    f"no ready node with accelerators has the label {wanted}",
+                )
+            ]
+        )
+    held = _held(pods, services)
+    allocated = devices.allocated({_key(pod) for pod in pods if _is_own(pod, services)})
+    pools = []
+    for name in sorted(groups):
+        counts = Counter(_resource(node) for node in groups[name] if _offers(node))
+        found = (
+            _by_resource(groups[name], counts.most_common(1)[0][0], held)
+            if counts
+            else _by_claims(groups[name], claimable, allocated)
+        )
+        pools.append(_pool(name, groups[name], found))
+    return InventoryArgs.model_validate({"poolLabel": key, "pools": pools})
+
+
+def placement_of(
+    lws: Iterable[Object], inventory: InventoryArgs
+) -> Mapping[str, Mapping[str, PreviousPool]]:
+    """Where services are placed, by all their LeaderWorkerSets; pure."""
+    by_value = {inventory.selected_by(pool): pool.name for pool in inventory.pools}
+    found: dict[str, dict[str, PreviousPool]] = {}
+    for each in lws:
+        metadata, spec = each["metadata"], each["spec"]
+        own = metadata.get("labels") or {}
+        group = spec["leaderWorkerTemplate"]
+        worker = group["workerTemplate"]
+        selector = worker["spec"].get("nodeSelector") or {}
+        pool = by_value.get(str(selector.get(inventory.selector_label or "")))
+        if pool is None or labels.ROLE_NAME not in own or labels.SERVICE not in own:
+            continue
+        leader = group.get("leaderTemplate") or worker
+        one = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
+        roles = found.setdefault(service_key(metadata["namespace"], own[labels.SERVICE]), {})
+        before = roles.get(own[labels.ROLE_NAME], PreviousPool(pool, 0))
+        # What pods claim stands in other objects.
+        claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
+        unknown = claims or before.accelerators is None
+        held = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
+        roles[own[labels.ROLE_NAME]] = PreviousPool(before.name, held)
+    return found
+
+
+@dataclass(frozen=True)
+class _Accelerators:
+    """Accelerators of each node of a pool, and those that others hold."""
+
+    offered: Mapping[str, int]
+    held: Mapping[str, int]
+    resource: str | None
+    classes: Sequence[str] = ()
+    device: Mapping[str, str] = field(default_factory=dict)
+
+
+def _by_resource(
+    nodes: Sequence[Object], resource: str, held: Mapping[str, Counter[str]]
+) -> _Accelerators:
+    offered = {_name(node): _offers(node).get(resource, 0) for node in nodes}
+    return _Accelerators(
+        offered, {node: held.get(node, Counter())[resource] for node in offered}, resource
+    )
+
+
+def _by_claims(
+    nodes: Sequence[Object],
+    claimable: Mapping[str, Mapping[str, Sequence[Device]]],
+    allocated: Collection[DeviceId],
+) -> _Accelerators:
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for name, listed in claimable[_name(node)].items():
+            counts[name] += len(listed)
+    main = min(counts, key=lambda name: (-counts[name], name))
+    own = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
+    return _Accelerators(
+        offered={node: len(listed) for node, listed in own.items()},
+        held={node: sum(each.key in allocated for each in listed) for node, listed in own.items()},
+        resource=None,
+        # Other classes of exactly these devices.
+        classes=[
+            name
+            for name in sorted(counts)
+            if all(claimable[node].get(name, ()) == listed for node, listed in own.items())
+        ],
+        device=common_model(each for listed in own.values() for each in listed),
+    )
+
+
+def _pool(name: str, nodes: Sequence[Object], found: _Accelerators) -> dict[str, Any]:
+    most = max(found.offered.values())
+    taken = [
+        min(most, most - offered + found.held[node])
+        for node, offered in sorted(found.offered.items())
+    ]
+    common = dict(_labels(nodes[0]))
+    for node in nodes[1:]:
+        common = {key: value for key, value in common.items() if _labels(node).get(key) == value}
+    common.pop(labels.HOSTNAME, None)
+    taints = {
+        (taint["key"], taint.get("value") or "", taint["effect"])
+        for node in nodes
+        for taint in node["spec"].get("taints") or ()
+    }
+    return {
+        "name": name,
+        "nodes": len(nodes),
+        "accelerators": most,
+        "resource": found.resource,
+        "deviceClasses": list(found.classes),
+        "inUse": sorted((each for each in taken if each), reverse=True),
+        "device": _device(common, found.device),
+        "labels": common,
+        "taints": [
+            {"key": key, "value": value, "effect": effect} for key, value, effect in sorted(taints)
+        ],
+    }
+
+
+def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, Any]:
+    model = next((common[key] for key in labels.ACCELERATOR_MODEL if key in common), None)
+    memory = next((common[key] for key in labels.ACCELERATOR_MEMORY if key in common), None)
+    model = model or claimed.get("model")
+    device: dict[str, Any] = {"attributes": {"model": model} if model else {}}
+    if memory is not None and memory.isdecimal() and int(memory):
+        device["memory"] = f"{memory}Mi"
+    elif "memory" in claimed:
+        device["memory"] = claimed["memory"]
+    return device
+
+
+def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
+    """Accelerators that pods of others hold, by node and resource."""
+    held: dict[str, Counter[str]] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if node is None or ended or _is_own(pod, services):
+            continue
+        for name, amount in pod_requests(pod).items():
+            if is_accelerator(name):
+                held.setdefault(node, Counter())[name] += int(amount)
+    return held
+
+
+def _is_own(pod: Object, services: Collection[str]) -> bool:
+    metadata = pod["metadata"]
+    owner = (metadata.get("labels") or {}).get(labels.SERVICE)
+    named = owner in services or f"{metadata.get('namespace')}/{owner}" in services
+    return owner is not None and named
+
+
+def _key(pod: Object) -> tuple[str, str]:
+    return pod["metadata"].get("namespace", ""), pod["metadata"].get("name", "")
+
+
+def _offers(node: Object) -> dict[str, int]:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {
+        name: int(quantity.parse(amount))
+        for name, amount in allocatable.items()
+        if is_accelerator(name) and quantity.parse(amount) >= 1
+    }
+
+
+def _resource(node: Object) -> str:
+    """The accelerators that a node has most of."""
+    offers = _offers(node)
+    return min(offers, key=lambda name: (-offers[name], name))
+
+
+def _usual_label(nodes: Sequence[Object]) -> str | None:
+    counts = Counter(key for node in nodes for key in labels.NODE_POOLS if key in _labels(node))
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def _labels(node: Object) -> dict[str, str]:
+    return dict(node["metadata"].get("labels") or {})
+
+
+def _name(node: Object) -> str:
+    return str(node["metadata"]["name"])
+
+
+def _devices(api: KubernetesApi) -> LiveDevices:
+    """The devices that pods may claim; none where ResourceSlices cannot be read."""
+    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
+    for version in _DEVICE_VERSIONS:
+        before = dict(api.unread)
+        slices = list(api.each("ResourceSlices", listing, _DEVICES, version, "resourceslices"))
+        if api.unread != before:
+            api.unread = before
+            break
+        if slices:
+            more = {
+                kind: tuple(api.each(kind, listing, _DEVICES, version, kind.lower()))
+                for kind in ("DeviceClasses", "ResourceClaims")
+            }
+            return LiveDevices(slices, more["DeviceClasses"], more["ResourceClaims"])
+    return LiveDevices((), (), ())
+
+
+def _refuse_partial(api: KubernetesApi) -> None:
+    """Refuses a part of the cluster: it would show accelerators as free that are not."""
+    if api.unread:
+        raise UnreadableError(f"the cluster cannot be read: {'; '.join(api.unread)}")

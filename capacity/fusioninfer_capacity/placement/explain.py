@@ -1,0 +1,348 @@
+"""Says why a service is where it is, and what is missing where it has no place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fusioninfer_capacity.placement._packing import Fit, Pools, Usage
+from fusioninfer_capacity.placement._search import Option, Terms, option_at, usage_with
+from fusioninfer_capacity.placement.problem import (
+    MAX_ASSIGNMENTS,
+    Assignment,
+    RoleRequest,
+    ServiceRequest,
+    attribute_of,
+)
+from fusioninfer_capacity.placement.result import (
+    Missing,
+    Nearest,
+    Origin,
+    PlacedRole,
+    Rejected,
+    ServicePlacement,
+    Status,
+    Term,
+)
+from fusioninfer_pulumi.plugins.capacity import Finding, Rule, error, info, warning
+
+NO_ACCELERATORS_REQUESTED = Rule(
+    "no-accelerators-requested",
+    "info",
+    "A role that is placed asks for accelerators.",
+    remedy="Nothing, if it needs none.",
+)
+ROLE_MOVES = Rule(
+    "role-moves",
+    "warning",
+    "A role stays on the pool where it runs.",
+    remedy="Name its pool in `placement.pools` to keep it there.",
+)
+ONLY_MINIMUM_PLACED = Rule(
+    "only-minimum-placed",
+    "warning",
+    "All replicas have a place, not the gang's minimum only.",
+    remedy="Free accelerators, or accept it.",
+)
+PODS_OF_SEVERAL_SIZES = Rule(
+    "pods-of-several-sizes",
+    "warning",
+    "Pods of one pool have one size, so that they fit whatever the order.",
+    remedy="Use pools of their own.",
+)
+NO_POOL_FOR_ROLE = Rule(
+    "no-pool-for-role",
+    "error",
+    "A pool has room for the role.",
+    remedy="Free accelerators, or change the pods, the replicas or `placement`.",
+)
+TOO_MANY_POOL_COMBINATIONS = Rule(
+    "too-many-pool-combinations",
+    "error",
+    "The pools that a service may use can be combined in few enough ways to look at.",
+    remedy="Name pools in `placement.pools`.",
+)
+NO_POOLS_TO_COLOCATE = Rule(
+    "no-pools-to-colocate",
+    "error",
+    "Roles that are to be together have pools with the same attribute.",
+    remedy="Change `placement.colocate`, or the pools.",
+)
+POOL_CAPACITY_TOO_SMALL = Rule(
+    "pool-capacity-too-small",
+    "error",
+    "The pools have room for all services.",
+    remedy="Free accelerators, or lower the replicas.",
+)
+CLAIM_NOT_COUNTED = Rule(
+    "claim-not-counted",
+    "info",
+    "A claim of devices is counted in the inventory's pools.",
+    remedy="Name its class in `deviceClasses`.",
+)
+CLAIM_SELECTORS_NOT_EVALUATED = Rule(
+    "claim-selectors-not-evaluated",
+    "info",
+    "Selectors of device claims are not evaluated: any device of the class counts.",
+    remedy="Say with `placement.device` which pools have such devices.",
+)
+
+
+def service_placement(
+    service: ServiceRequest, option: Option, before: Usage, others: Usage, pools: Pools
+) -> ServicePlacement:
+    """The record of one service.
+
+    `before` is what the services in front of it hold, `others` what all other services do.
+    """
+    placed = zip(service.roles, option.assignment or (), strict=option.assignment is not None)
+    status = Status.PLACED if option.assignment is not None else Status.UNPLACED
+    return ServicePlacement(
+        service=service.plan.service,
+        namespace=service.plan.namespace,
+        status=Status.MINIMUM if option.minimum else status,
+        roles=tuple(
+            PlacedRole(
+                name=role.name,
+                pool=pools.args[pool].name,
+                replicas=role.count(minimum=option.minimum),
+                wanted=role.replicas,
+                accelerators=role.accelerators,
+                device_classes=tuple(sorted(role.claims.classes)),
+                origin=_origin(role, pools.args[pool].name),
+                previous=role.previous.name if role.previous is not None else None,
+            )
+            for role, pool in placed
+        ),
+        terms=() if option.terms is None else _terms(option.terms),
+        rejected=tuple(
+            Rejected(
+                _names(service, each, pools),
+                _rejection(service, each, option, before, others, pools),
+            )
+            for each in service.assignments
+            if each != option.assignment
+        ),
+        impossible={
+            role.name: {pool.name: why for pool, why in zip(pools.args, row, strict=True) if why}
+            for role, row in zip(service.roles, service.reasons, strict=True)
+        },
+        nearest=_nearest(service, others, pools) if option.assignment is None else None,
+    )
+
+
+def placed_findings(
+    service: ServiceRequest,
+    placed: ServicePlacement,
+    assignment: Assignment,
+    final: Usage,
+    pools: Pools,
+) -> Iterator[Finding]:
+    """Yields what there is to say about a service that has a place, when all pools hold `final`."""
+    for role in service.roles:
+        yield from _claim_findings(role)
+        if not role.shape and role.replicas and not role.claims.uncounted:
+            yield info(
+                NO_ACCELERATORS_REQUESTED,
+                ("roles", role.plan.position),
+                "asks for no accelerators through resources: its pods are not counted in any pool",
+            )
+    for each in placed.roles:
+        if each.origin is Origin.MOVED:
+            yield warning(
+                ROLE_MOVES,
+                ("placement",),
+                f"{each.name} moves from {each.previous} to {each.pool}: all of its replicas "
+                "restart",
+            )
+    if placed.status is Status.MINIMUM:
+        held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
+        yield warning(
+            ONLY_MINIMUM_PLACED,
+            ("placement",),
+            f"has a place for its minimum only ({held}); further replicas take what is "
+            "free when they ask, also from services that come later",
+        )
+    for at in sorted(set(assignment)):
+        if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
+            yield warning(
+                PODS_OF_SEVERAL_SIZES,
+                ("placement",),
+                f"pods of several sizes share pool {pools.args[at].name}: they fit only if the "
+                "scheduler packs them tightly",
+            )
+
+
+def unplaced_findings(
+    service: ServiceRequest, placed: ServicePlacement, moves: Sequence[str], pools: Pools
+) -> Iterator[Finding]:
+    """Yields why a service has no place.
+
+    `moves` are the roles, each with its pool, that would have to move for it to get one.
+    """
+    stuck = [role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)]
+    for role in stuck:
+        reasons = "; ".join(
+            f"{pool}: {', '.join(each)}" for pool, each in placed.impossible[role.name].items()
+        )
+        yield error(
+            NO_POOL_FOR_ROLE,
+            ("roles", role.plan.position),
+            f"no pool can take {role.name}: {reasons}",
+        )
+    if stuck:
+        return
+    if service.too_many:
+        yield error(
+            TOO_MANY_POOL_COMBINATIONS,
+            ("placement",),
+            f"its roles may be combined on pools in {service.too_many} ways, at most "
+            f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
+        )
+    elif placed.nearest is None:
+        attribute = service.colocate or ""
+        values = ", ".join(
+            f"{pool.name} {attribute_of(pool, attribute) or 'does not state it'}"
+            for pool in pools.args
+        )
+        yield error(
+            NO_POOLS_TO_COLOCATE,
+            ("placement", "colocate"),
+            f"no pools that its roles may be on have the same {attribute}: {values}",
+        )
+    else:
+        message = (
+            f"has no place; nearest is {pools_text(placed.nearest.pools)}, which lacks "
+            f"{missing_text(placed.nearest.missing)} beside the other services"
+        )
+        if moves:
+            message += (
+                f"; it would have one if {', '.join(moves)} moved: leave them out of the previous "
+                "placement"
+            )
+        yield error(POOL_CAPACITY_TOO_SMALL, ("placement",), message)
+
+
+def missing_text(missing: Sequence[Missing]) -> str:
+    """What is missing, as a sentence goes on."""
+    return " and ".join(
+        f"{each.nodes} more node{'s' if each.nodes > 1 else ''} of {each.pool} "
+        f"({each.accelerators} accelerators)"
+        for each in missing
+    )
+
+
+def pools_text(pools: Mapping[str, str]) -> str:
+    """A combination of pools, as a sentence goes on."""
+    return ", ".join(f"{role} on {pool}" for role, pool in pools.items())
+
+
+def _claim_findings(role: RoleRequest) -> Iterator[Finding]:
+    at = ("roles", role.plan.position, "resourceClaims")
+    for text in role.claims.uncounted:
+        yield info(CLAIM_NOT_COUNTED, at, f"not counted in any pool: {text}")
+    if role.claims.selectors:
+        yield info(
+            CLAIM_SELECTORS_NOT_EVALUATED,
+            at,
+            "selectors are not evaluated: any device of the class counts; say with "
+            "placement.device which pools have such devices",
+        )
+
+
+def _origin(role: RoleRequest, pool: str) -> Origin:
+    if role.selects:
+        return Origin.SELECTED
+    if role.previous is None:
+        return Origin.CHOSEN
+    return Origin.KEPT if role.previous.name == pool else Origin.MOVED
+
+
+def _names(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dict[str, str]:
+    """The pool of each role, by their names."""
+    return {
+        role.name: pools.args[pool].name
+        for role, pool in zip(service.roles, assignment, strict=True)
+    }
+
+
+def _terms(terms: Terms) -> tuple[Term, ...]:
+    """The numbers that places are compared by, the most important first."""
+    return (
+        Term("riskyPools", terms.risky, "pools that fit only if packed well"),
+        Term("cost", format(terms.cost.normalize(), "f"), "price"),
+        Term("pools", terms.pools, "pools used"),
+        Term("strandedAccelerators", terms.stranded, "accelerators stranded"),
+        Term("wholeNodeAccelerators", terms.whole, "accelerators left on whole nodes"),
+        Term(
+            "order",
+            ", ".join(str(at + 1) for at in terms.order),
+            "place of the pools in the inventory",
+        ),
+    )
+
+
+def _nearest(service: ServiceRequest, others: Usage, pools: Pools) -> Nearest | None:
+    """The feasible assignment that lacks least beside what all others hold."""
+    found = [(_missing(service, each, others, pools), each) for each in service.assignments]
+    if not found:
+        return None
+    lacks, each = min(
+        found,
+        key=lambda item: (
+            sum(one.accelerators for one in item[0]),
+            sum(one.nodes for one in item[0]),
+            item[1],
+        ),
+    )
+    return Nearest(_names(service, each, pools), lacks)
+
+
+def _missing(
+    service: ServiceRequest, assignment: Assignment, others: Usage, pools: Pools
+) -> tuple[Missing, ...]:
+    """What the pools of an assignment lack for the least that the service starts with."""
+    usage = usage_with(others, service, assignment, minimum=True)
+    lacks = []
+    for at in sorted(set(assignment)):
+        if pools.fit(at, usage[at]) is Fit.NO:
+            count, pool = pools.missing_nodes(at, usage[at]), pools.args[at]
+            lacks.append(Missing(pool.name, count, count * pool.accelerators))
+    return tuple(lacks)
+
+
+def _rejection(
+    service: ServiceRequest,
+    assignment: Assignment,
+    chosen: Option,
+    before: Usage,
+    others: Usage,
+    pools: Pools,
+) -> str:
+    """Why another assignment than the chosen one was not taken."""
+
+    def beside(usage: Usage) -> Option | None:
+        return option_at(service, assignment, usage, pools, minimum=chosen.minimum)
+
+    beside_all = beside(others)
+    if beside_all is None:
+        reason, usage = (
+            ("too small", pools.unused)
+            if beside(pools.unused) is None
+            else ("no room beside the others", others)
+        )
+        lacks = missing_text(_missing(service, assignment, usage, pools))
+        return f"{reason}: {lacks or 'only the minimum fits'}"
+    if chosen.terms is None:
+        return "left out"
+    if beside_all.tiers > chosen.tiers:
+        return "would move roles that run elsewhere"
+    at_its_turn = beside(before)
+    if at_its_turn is not None and at_its_turn.terms is not None:
+        worse = at_its_turn.terms > chosen.terms
+        pairs = zip(_terms(chosen.terms), _terms(at_its_turn.terms), strict=True)
+        mine, its = next(pair for pair in pairs if pair[0] != pair[1])
+        if worse and mine.name == "order":
+            return "as good, but later in the inventory"
+        if worse:
+            return f"{its.words}: {its.value}, against {mine.value}"
+    return "not looked at: the search met its bound"

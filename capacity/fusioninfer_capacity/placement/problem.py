@@ -1,0 +1,289 @@
+"""The problem that the search solves: what services request, and which pools are feasible."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusioninfer_capacity.placement import _selectors as selectors
+from fusioninfer_capacity.placement._packing import Shape
+from fusioninfer_capacity.placement.result import PreviousPool
+from fusioninfer_pulumi.plugins.capacity import (
+    InventoryArgs,
+    NodePoolArgs,
+    RoleArgs,
+    RolePlan,
+    ServicePlan,
+    claim_requests,
+    claim_template,
+    is_accelerator,
+    minima_of,
+    pod_requests,
+    quantity,
+    required_replicas,
+)
+
+#: Indexes of pools, one for each role of a service.
+Assignment = tuple[int, ...]
+#: Assignments that are looked at for one service.
+MAX_ASSIGNMENTS = 5_000
+_EXACT = "ExactCount"
+
+
+@dataclass(frozen=True)
+class ClaimedDevices:
+    """Devices that each pod of a role claims, as far as they can be counted before pods exist.
+
+    Attributes:
+        count: Devices of classes that the inventory knows.
+        uncounted: What else is claimed, and why it is not counted; one text each.
+        selectors: Whether CEL expressions say more about the devices.
+    """
+
+    count: int = 0
+    classes: frozenset[str] = frozenset()
+    uncounted: tuple[str, ...] = ()
+    selectors: bool = False
+
+
+@dataclass(frozen=True)
+class RoleRequest:
+    """What one role requests.
+
+    Attributes:
+        shape: Accelerators of the pods of one replica, claimed ones among them.
+        replicas: Replicas that are wanted; the most of them where an autoscaler sets them.
+        minimum: Replicas that it starts with: those of the gang, or before it is scaled.
+        resources: Names of the accelerators that its pods ask for.
+        claims: What each of its pods claims.
+        selects: Whether its own pod templates select a pool.
+        previous: Where it was placed before, None for a new one.
+    """
+
+    plan: RolePlan
+    shape: Shape
+    replicas: int
+    minimum: int
+    resources: frozenset[str]
+    claims: ClaimedDevices
+    selects: bool
+    previous: PreviousPool | None
+
+    @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.plan.name
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of all replicas."""
+        return sum(self.shape) * self.replicas
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it requests what it requested when it was placed."""
+        if self.previous is None:
+            return False
+        # The replicas of a live LeaderWorkerSet are the autoscaler's, within bounds unknown there.
+        scaled = self.plan.args.autoscaling is not None
+        return scaled or self.previous.accelerators in (None, self.accelerators)
+
+    def count(self, *, minimum: bool) -> int:
+        """Replicas that get a place: all, or its minimum."""
+        return self.minimum if minimum else self.replicas
+
+    def leaves(self, pool: NodePoolArgs) -> bool:
+        """Whether it was placed on another pool before."""
+        return self.previous is not None and self.previous.name != pool.name
+
+
+@dataclass(frozen=True)
+class ServiceRequest:
+    """What one service requests, and the pools that it may be on.
+
+    Attributes:
+        colocate: Attribute or label that must have one value on the pools of all roles.
+        reasons: For each role and pool, why the role cannot be there; empty where it can.
+        assignments: Feasible assignments, in the order of the inventory.
+        too_many: Assignments that are feasible role by role, where that is more than
+            `MAX_ASSIGNMENTS`; `assignments` is empty then.
+    """
+
+    plan: ServicePlan
+    roles: tuple[RoleRequest, ...]
+    colocate: str | None
+    reasons: tuple[tuple[tuple[str, ...], ...], ...]
+    assignments: tuple[Assignment, ...]
+    too_many: int = 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether it may start with less than all replicas."""
+        return any(role.minimum < role.replicas for role in self.roles)
+
+
+def service_request(
+    plan: ServicePlan,
+    inventory: InventoryArgs,
+    previous: Mapping[str, PreviousPool],
+    colocate: str | None = None,
+) -> ServiceRequest:
+    """What a plan requests, and the assignments that are feasible for it by itself."""
+    classes = {name for pool in inventory.pools for name in pool.device_classes}
+    # Each serving group starts by itself; a minimum is that of one of them.
+    minima, groups = required_replicas(plan.roles, minima_of(plan.gang)), plan.groups or 1
+    roles = []
+    for role in plan.roles:
+        claims = claimed_devices(plan.service, role, classes)
+        sizes = [size + claims.count for size in role.pod_sizes]
+        scaled = role.args.autoscaling
+        most = scaled.max_replicas * groups if scaled is not None else 0
+        roles.append(
+            RoleRequest(
+                plan=role,
+                shape=tuple(sorted((size for size in sizes if size), reverse=True)),
+                replicas=max(len(role.replicas), most),
+                minimum=minima[role.name] * groups,
+                resources=_resources(role),
+                claims=claims,
+                selects=any(
+                    inventory.selector_label in (template["spec"].get("nodeSelector") or {})
+                    for _, template in templates(role.args)
+                ),
+                previous=previous.get(role.name),
+            )
+        )
+    reasons = tuple(
+        tuple(tuple(_reasons(role, pool, inventory)) for pool in inventory.pools) for role in roles
+    )
+    feasible = [[at for at, why in enumerate(row) if not why] for row in reasons]
+    count = math.prod(len(pools) for pools in feasible)
+    too_many = count if count > MAX_ASSIGNMENTS else 0
+    assignments = tuple(
+        each
+        for each in (() if too_many else itertools.product(*feasible))
+        if colocate is None or _colocated([inventory.pools[at] for at in each], colocate)
+    )
+    return ServiceRequest(plan, tuple(roles), colocate, reasons, assignments, too_many)
+
+
+def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
+    """Counts the devices of known DeviceClasses that each pod of a role claims."""
+    devices, classes, uncounted, selectors_given = 0, set(), [], False
+    claims = role.args.resource_claims or ()
+    for claim in claims:
+        if not claim.made:
+            uncounted.append(f"{claim.name}: what it asks for stands in an object of the cluster")
+            continue
+        for request in claim_requests(claim_template(service, role.name, claim).spec):
+            exactly = request.get("exactly")
+            if not isinstance(exactly, Mapping):
+                uncounted.append(f"{claim.name}: has alternatives")
+                continue
+            name, mode = exactly.get("deviceClassName"), exactly.get("allocationMode", _EXACT)
+            count = exactly.get("count", 1)
+            if exactly.get("adminAccess"):
+                continue  # shares devices with those who hold them
+            if name not in known:
+                uncounted.append(f"{claim.name}: no pool names DeviceClass {name}")
+            elif mode != _EXACT or not isinstance(count, int) or isinstance(count, bool):
+                uncounted.append(f"{claim.name}: asks for {mode} devices, not for a number")
+            else:
+                devices += count
+                classes.add(str(name))
+                selectors_given = selectors_given or bool(exactly.get("selectors"))
+    written = {
+        str(each.get("name")): None
+        for template in _pod_templates(role)
+        for each in (template.get("spec") or {}).get("resourceClaims") or ()
+    }
+    ours = {claim.name for claim in claims}
+    uncounted += [
+        f"{name}: is a claim of the pod template's own" for name in written if name not in ours
+    ]
+    return ClaimedDevices(devices, frozenset(classes), tuple(uncounted), selectors_given)
+
+
+def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the pod templates that a role has, each under the name of its field."""
+    for field, template in (
+        ("template", role.template),
+        ("leaderTemplate", role.leader_template),
+        ("workerTemplate", role.worker_template),
+    ):
+        if template is not None:
+            yield field, template
+
+
+def attribute_of(pool: NodePoolArgs, attribute: str) -> str | None:
+    """Value of a device attribute, else of a node label; None where the pool has neither."""
+    return pool.device.attributes.get(attribute, _node_labels(pool).get(attribute))
+
+
+def _colocated(pools: Sequence[NodePoolArgs], attribute: str) -> bool:
+    values = {attribute_of(pool, attribute) for pool in pools}
+    return len(values) == 1 and None not in values
+
+
+def _node_labels(pool: NodePoolArgs) -> Mapping[str, str]:
+    return {"kubernetes.io/os": "linux", **pool.labels}
+
+
+def _pod_templates(role: RolePlan) -> list[Mapping[str, Any]]:
+    """The pod templates that pods of a role are made from."""
+    return [role.leader_template, *([role.worker_template] if role.nodes > 1 else [])]
+
+
+def _resources(role: RolePlan) -> frozenset[str]:
+    return frozenset(
+        name
+        for template in _pod_templates(role)
+        for name, amount in pod_requests(template).items()
+        if is_accelerator(name) and amount > 0
+    )
+
+
+def _reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) -> Iterator[str]:
+    """Says why a role cannot be on a pool, however empty it is."""
+    args = role.plan.args
+    named = args.placement.pools if args.placement is not None else None
+    if named is not None and pool.name not in named:
+        yield "not among placement.pools"
+    # The pool is known by this label, whether its entry repeats it or not.
+    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selected_by(pool)}
+    found: set[str] = set()
+    for _, template in templates(args):
+        found.update(selectors.mismatches(template["spec"], labels))
+        for taint in selectors.untolerated(template["spec"], pool.taints):
+            if named is None and not selectors.tolerated_by_admission(taint):
+                found.add(
+                    f"taint {selectors.taint_text(taint)} is not tolerated (tolerate it, or name "
+                    "the pool in placement.pools)"
+                )
+    yield from sorted(found)
+    yield from _device_reasons(role, pool)
+    offered = ", ".join([*([pool.resource] if pool.resource else []), *pool.device_classes])
+    other = sorted(role.resources - {pool.resource})
+    unclaimable = sorted(role.claims.classes - set(pool.device_classes))
+    if other:
+        yield f"offers {offered}, pods ask for {', '.join(other)}"
+    elif unclaimable:
+        yield f"offers {offered}, pods claim {', '.join(unclaimable)}"
+    elif role.shape and role.shape[0] > pool.accelerators:
+        yield f"nodes have {pool.accelerators} accelerators, a pod needs {role.shape[0]}"
+
+
+def _device_reasons(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
+    wanted = role.plan.args.placement
+    if wanted is None or wanted.device is None:
+        return
+    for name, values in wanted.device.attributes.items():
+        has = attribute_of(pool, name)
+        if has not in values:
+            yield f"{name} {has or 'is not stated'}, wanted {' or '.join(values)}"
+    least, memory = wanted.device.min_memory, pool.device.memory
+    if least is not None and (memory is None or quantity.parse(memory) < quantity.parse(least)):
+        yield f"memory {memory or 'is not stated'}, wanted at least {least}"

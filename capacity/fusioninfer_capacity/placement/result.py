@@ -1,0 +1,336 @@
+"""The result of a placement: what was chosen, and why; read back as the previous placement."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.plugins.capacity import (
+    NOT_JSON,
+    UNKNOWN,
+    Finding,
+    InferenceServiceArgs,
+    InvalidServiceError,
+    Rule,
+    error,
+    file_text,
+    is_output,
+    shown,
+)
+
+PREVIOUS_PLACEMENT_MALFORMED = Rule(
+    "previous-placement-malformed",
+    "error",
+    "`--previous` is the JSON of an earlier `plan --inventory`.",
+    remedy="Give such a file.",
+)
+
+
+class Status(str, enum.Enum):
+    """Whether a service got a place."""
+
+    PLACED = "Placed"  #: for all of its replicas
+    MINIMUM = "Minimum"  #: for its minimum; more as far as the others leave room
+    UNPLACED = "Unplaced"
+
+
+class Origin(str, enum.Enum):
+    """Why a role is on its pool."""
+
+    CHOSEN = "chosen"  #: the best one
+    SELECTED = "selected"  #: its own pod templates select the pool
+    KEPT = "kept"  #: it was there before
+    MOVED = "moved"  #: it was elsewhere before, where it cannot stay
+
+
+@dataclass(frozen=True)
+class PlacedRole:
+    """Where one role is placed.
+
+    Attributes:
+        replicas: Replicas that have a place.
+        wanted: Replicas that are wanted.
+        accelerators: Accelerators that all wanted replicas ask for.
+        device_classes: DeviceClasses by which it claims them, none where it asks by resource.
+        previous: The pool where it was before, None for a new one.
+    """
+
+    name: str
+    pool: str
+    replicas: int
+    wanted: int
+    accelerators: int
+    origin: Origin
+    previous: str | None = None
+    device_classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Term:
+    """One number by which places are compared; less is better.
+
+    Attributes:
+        value: The number, as text where it is a price.
+    """
+
+    name: str
+    value: int | str
+    words: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Another combination of pools, by role, and why it was not taken."""
+
+    pools: Mapping[str, str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Nodes that a pool lacks, each with all of its accelerators free, and how many those are."""
+
+    pool: str
+    nodes: int
+    accelerators: int
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The combination of pools that lacks least for a service without a place.
+
+    Attributes:
+        pools: Pool of each role.
+        missing: What is missing beside what the other services hold.
+    """
+
+    pools: Mapping[str, str]
+    missing: tuple[Missing, ...]
+
+
+@dataclass(frozen=True)
+class ServicePlacement:
+    """Where one service is placed.
+
+    Attributes:
+        namespace: Its namespace; may be an Output.
+        roles: Its roles, none when it got no place.
+        terms: What its place was compared by, the most important first.
+        rejected: The combinations of pools that were not taken, in the order of the inventory.
+        impossible: For each role, why it cannot be on which pool, whatever else is placed.
+        nearest: What is missing, None where it got a place or no combination is allowed.
+    """
+
+    service: str
+    namespace: Any
+    status: Status
+    roles: tuple[PlacedRole, ...]
+    terms: tuple[Term, ...]
+    rejected: tuple[Rejected, ...]
+    impossible: Mapping[str, Mapping[str, tuple[str, ...]]]
+    nearest: Nearest | None
+
+
+@dataclass(frozen=True)
+class PoolLeft:
+    """What is left of a pool when all services are placed.
+
+    Attributes:
+        accelerators: All of its accelerators.
+        in_use: Those that others hold.
+        placed: Those that the services hold.
+        left: Those that are free.
+        whole_nodes: Nodes with all accelerators free when pods are packed as tightly as can be.
+        certain: Whether all pods find a node wherever the scheduler puts each of them.
+    """
+
+    pool: str
+    nodes: int
+    accelerators: int
+    in_use: int
+    placed: int
+    left: int
+    whole_nodes: int
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where all services are placed.
+
+    Attributes:
+        services: The services with node selectors and tolerations in their pod templates, in the
+            order in which they were given; one without a place is as it was.
+        placed: Where each of them is, in the same order; None for one that cannot be planned.
+        pools: What is left, in the order of the inventory.
+        findings: Findings by the index of the service that they concern; -1 for all.
+        proven: Whether nothing better exists; False when the search met its bound.
+        steps: Combinations that were looked at.
+    """
+
+    services: tuple[InferenceServiceArgs, ...]
+    placed: tuple[ServicePlacement | None, ...]
+    pools: tuple[PoolLeft, ...]
+    findings: Mapping[int, tuple[Finding, ...]]
+    proven: bool
+    steps: int
+
+    def to_json(self, index: int) -> dict[str, Any] | None:
+        """Where one service is placed, why, and what is left: the key `placement` of `plan`."""
+        record = self.placed[index]
+        if record is None:
+            return None
+        return {
+            "status": record.status.value,
+            "roles": [
+                {
+                    "name": role.name,
+                    "pool": role.pool,
+                    "replicas": role.replicas,
+                    "wanted": role.wanted,
+                    "accelerators": role.accelerators,
+                    "deviceClasses": list(role.device_classes),
+                    "origin": role.origin.value,
+                    "previous": role.previous,
+                }
+                for role in record.roles
+            ],
+            "terms": [{"name": term.name, "value": term.value} for term in record.terms],
+            "rejected": [
+                {"pools": dict(each.pools), "reason": each.reason} for each in record.rejected
+            ],
+            "impossible": {
+                role: {pool: list(reasons) for pool, reasons in pools.items()}
+                for role, pools in record.impossible.items()
+            },
+            "nearest": None if record.nearest is None else _nearest(record.nearest),
+            "pools": [
+                {
+                    "name": pool.pool,
+                    "nodes": pool.nodes,
+                    "accelerators": pool.accelerators,
+                    "inUse": pool.in_use,
+                    "placed": pool.placed,
+                    "left": pool.left,
+                    "wholeNodes": pool.whole_nodes,
+                    "certain": pool.certain,
+                }
+                for pool in self.pools
+            ],
+            "proven": self.proven,
+        }
+
+    def tables(self, index: int) -> Iterator[Any]:
+        """The same for people, as rich prints it."""
+        from fusioninfer_capacity.placement import text  # noqa: PLC0415  # rich takes its time
+
+        record = self.placed[index]
+        return iter(()) if record is None else text.service_tables(record)
+
+    def pools_table(self) -> Any:
+        """What is left in the pools, as rich prints it."""
+        from fusioninfer_capacity.placement import text  # noqa: PLC0415  # see above
+
+        return text.pools_table(self.pools)
+
+
+@dataclass(frozen=True)
+class PreviousPool:
+    """Where a role was placed before.
+
+    Attributes:
+        accelerators: Accelerators that all of its replicas asked for then, None when unknown.
+    """
+
+    name: str
+    accelerators: int | None = None
+
+
+#: Roles by service, `namespace/name` or the name alone.
+PreviousPools = Mapping[str, Mapping[str, PreviousPool]]
+PreviousPlacement = (
+    None | str | os.PathLike[str] | Placement | Sequence[Any] | Mapping[str, Mapping[str, Any]]
+)
+
+
+def read_previous(source: PreviousPlacement) -> PreviousPools:
+    """Reads an earlier placement, in any of the forms that `place` takes."""
+    if source is None:
+        return {}
+    if isinstance(source, Placement):
+        return {
+            service_key(each.namespace, each.service): {
+                role.name: PreviousPool(role.pool, role.accelerators) for role in each.roles
+            }
+            for each in source.placed
+            if each is not None
+        }
+    title = ""
+    if isinstance(source, (str, os.PathLike)):
+        title = str(source)
+        try:
+            source = json.loads(file_text(Path(source)))
+        except ValueError as problem:
+            raise InvalidServiceError(
+                [error(NOT_JSON, (), f"not JSON: {problem}")], title
+            ) from None
+    try:
+        return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InvalidServiceError(
+            [
+                error(
+                    PREVIOUS_PLACEMENT_MALFORMED,
+                    (),
+                    "must be the JSON of `plan --inventory`, or a mapping of service to role to "
+                    f"pool, got {shown(source)}",
+                )
+            ],
+            title,
+        ) from None
+
+
+def service_key(namespace: Any, name: str) -> str:
+    """The name of a service in a placement; the namespace of an Output is not known."""
+    return name if is_output(namespace) or namespace == UNKNOWN else f"{namespace}/{name}"
+
+
+def _from_json(source: Any) -> PreviousPools:
+    return {
+        service_key(each["namespace"], each["service"]): {
+            role["name"]: PreviousPool(_text(role["pool"]), int(role["accelerators"]))
+            for role in each["placement"]["roles"]
+        }
+        for each in source
+    }
+
+
+def _from_mapping(source: Mapping[str, Mapping[str, Any]]) -> PreviousPools:
+    return {
+        service: {
+            role: pool if isinstance(pool, PreviousPool) else PreviousPool(_text(pool))
+            for role, pool in roles.items()
+        }
+        for service, roles in source.items()
+    }
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _nearest(nearest: Nearest) -> dict[str, Any]:
+    return {
+        "pools": dict(nearest.pools),
+        "missing": [
+            {"pool": each.pool, "nodes": each.nodes, "accelerators": each.accelerators}
+            for each in nearest.missing
+        ],
+    }

@@ -1,0 +1,102 @@
+"""The adapter of aiconfigurator-core, with a stand-in for the package.
+
+With the package itself, version 0.12.0, it was run by hand: `size ... --requests-per-second`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fusioninfer_capacity.fit.architecture import models
+from fusioninfer_capacity.fit.estimate import SYSTEMS, Estimates, NotCoveredError
+
+ASKED: list[tuple[Any, ...]] = []
+
+
+class Handle:
+    @classmethod
+    def compile(cls, *given: Any, **options: Any) -> Handle:
+        ASKED.append((*given, options))
+        if options["tp_size"] == 3:
+            raise RuntimeError("odd\nand a trace")
+        return cls()
+
+    def predict_prefill_latency(self, _sequences: int, tokens: int) -> float:
+        return tokens / 10
+
+    def predict_decode_latency(self, sequences: int, _tokens: int, output: int) -> float:
+        assert output == 2
+        if sequences > 100:
+            raise ValueError("no such batch")
+        return 10.0 + sequences
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    ASKED.clear()
+    modules = {
+        name: ModuleType(name)
+        for name in (
+            "aiconfigurator_core", "aiconfigurator_core.sdk", "aiconfigurator_core.sdk.engine",
+            "aiconfigurator_core.sdk.perf_database", "aiconfigurator_core.sdk.common",
+        )
+    }  # fmt: skip
+    database = modules["aiconfigurator_core.sdk.perf_database"]
+    known = {"h100_sxm": "0.24.0", "l4": None}
+    database.get_latest_database_version = (  # type: ignore[attr-defined]  # a stand-in
+        lambda system, _engine: known.get(system)
+    )
+    modules["aiconfigurator_core.sdk"].perf_database = database  # type: ignore[attr-defined]  # likewise
+    modules["aiconfigurator_core.sdk.engine"].EngineHandle = Handle  # type: ignore[attr-defined]  # likewise
+    modules["aiconfigurator_core.sdk.common"].DefaultHFModels = {  # type: ignore[attr-defined]  # likewise
+        "meta-llama/Meta-Llama-3.1-70B"
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(metadata, "version", lambda _name: "0.12.0")
+
+
+LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
+
+
+def test_times_are_those_of_the_package() -> None:
+    times = Estimates(LLAMA, "H100", "vllm", 4, 2)
+    assert times.prefill(2000) == pytest.approx(0.2)
+    assert times.decode(8, 1000) == pytest.approx(0.018)
+    assert "aiconfigurator-core 0.12.0" in times.source
+    assert "0.24.0" in times.source
+    (asked,) = ASKED
+    # By the name of the model that it is.
+    assert asked[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
+    assert (asked[3]["tp_size"], asked[3]["pp_size"], asked[3]["moe_tp_size"]) == (4, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "accelerator", "tensor", "reason"),
+    [
+        (LLAMA, "RTX-3090", 1, "no times of RTX-3090"),
+        (LLAMA, "L4", 1, "no times of vllm on L4"),
+        ("google/gemma-3-27b-it", "H100", 1, "no config of google/gemma-3-27b-it"),
+        # Another format than that of the model that it shares its config with.
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "H100", 1, "no config of RedHatAI"),
+        (LLAMA, "H100", 3, "does not cover this layout: odd"),
+    ],
+)
+def test_what_is_not_covered(model: str, accelerator: str, tensor: int, reason: str) -> None:
+    with pytest.raises(NotCoveredError, match=reason):
+        Estimates(model, accelerator, "vllm", tensor, 1)
+
+
+def test_a_load_that_is_not_covered() -> None:
+    with pytest.raises(NotCoveredError, match="does not cover this load: no such batch"):
+        Estimates(LLAMA, "H100", "vllm", 1, 1).decode(200, 1000)
+
+
+def test_systems_and_bases_are_in_our_tables() -> None:
+    assert "H200" in SYSTEMS
+    assert all(each["base"] in models() for each in models().values() if "base" in each)

@@ -1,0 +1,79 @@
+"""Replicas for a load, against a search that tries everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from fusioninfer_capacity.fit.load import Load, decoded, prefilled, served
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that take a fixed time, and more for each token and sequence."""
+
+    each: float = 0.00005
+    step: float = 0.01
+    more: float = 0.0002
+
+    def prefill(self, tokens: int) -> float:
+        return self.each * tokens
+
+    def decode(self, sequences: int, tokens: int) -> float:
+        return self.step + self.more * sequences + 1e-9 * sequences * tokens
+
+
+LOAD = Load(5, 2000, 300, 2.0, 0.04)
+
+
+def test_a_replica_serves_no_more_than_its_times_allow() -> None:
+    found = served(Steps(), LOAD, 1000)
+    assert found is not None
+    assert found.ttft[1] <= 2.0
+    assert found.tpot[1] <= 0.04
+    # Little's law: what is decoded at a time is rate x time to decode.
+    assert found.rate * LOAD.output * found.tpot[1] == pytest.approx(found.sequences)
+    assert found.replicas(5) == -(-5 // found.rate)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40])
+def test_a_replica_serves_what_its_cache_holds(limit: int) -> None:
+    found = served(Steps(), LOAD, limit)
+    assert found is not None
+    assert found.sequences <= limit
+
+
+def test_the_best_number_of_sequences_is_taken() -> None:
+    times = Steps()
+    best = 0.0
+    prefill = times.prefill(LOAD.input)
+    for sequences in range(1, 257):
+        step = times.decode(sequences, 2150)
+        rate = sequences / (LOAD.output * step + sequences * prefill)
+        busy = rate * prefill
+        ttft = prefill * (1 + busy / (2 * (1 - busy))) + step
+        if ttft <= 2.0 and step / (1 - busy) <= 0.04:
+            best = max(best, rate)
+    found = served(times, LOAD, 256)
+    assert found is not None
+    # The numbers that are tried are a third apart.
+    assert 0.75 * best <= found.rate <= best
+
+
+def test_times_that_nothing_meets() -> None:
+    assert served(Steps(), Load(1, 2000, 300, ttft=0.05), 100) is None
+    assert served(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
+    assert prefilled(Steps(), Load(1, 2000, 300, ttft=0.05)) is None
+    assert decoded(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
+
+
+def test_prefill_and_decode_apart_do_not_hold_each_other_up() -> None:
+    together, apart = served(Steps(), LOAD, 256), decoded(Steps(), LOAD, 256)
+    first = prefilled(Steps(), LOAD)
+    assert together is not None
+    assert apart is not None
+    assert first is not None
+    assert apart.rate > together.rate
+    assert first.ttft[1] <= 2.0
+    assert first.rate * Steps().prefill(2000) <= 0.9

@@ -1,0 +1,295 @@
+"""What is said about the memory of a service's roles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.service_plan import ServicePlan
+
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+def planned(
+    *arguments: str,
+    image: str = "vllm/vllm-openai:v0.11.0",
+    pod: dict[str, Any] | None = None,
+    role: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    gpus: int = 1,
+) -> ServicePlan:
+    limits = {"nvidia.com/gpu": gpus}
+    container = {"name": "vllm", "image": image, "args": list(arguments),
+                 "resources": {"limits": limits}}  # fmt: skip
+    spec: dict[str, Any] = {
+        "roles": [
+            {
+                "name": "chat",
+                "componentType": "worker",
+                "template": {"spec": {"containers": [container], **(pod or {})}},
+                **(role or {}),
+            }
+        ]
+    }
+    if model is not None:
+        spec["model"] = model
+    (service,) = load(
+        {
+            "apiVersion": "fusioninfer.io/v1alpha1",
+            "kind": "InferenceService",
+            "metadata": {"name": "chat"},
+            "spec": spec,
+        }
+    )
+    return plan_service(service)
+
+
+def told(plan: ServicePlan) -> list[Finding]:
+    rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
+             "accelerator-not-known", "model-config-unreadable")  # fmt: skip
+    return [each for each in plan.findings if each.rule in rules]
+
+
+def verdict(plan: ServicePlan) -> tuple[str, str]:
+    (found,) = told(plan)
+    return found.severity.value, found.rule
+
+
+MODEL = ("--model", "Qwen/Qwen3-32B")
+
+
+def test_a_model_that_fits() -> None:
+    plan = planned(*MODEL, "--max-model-len", "16000", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("info", "memory-estimated")
+    found = plan.memory["chat"]
+    assert found.accelerator.name == "H100"
+    assert found.requests == pytest.approx(1.11, abs=0.02)
+
+
+def test_weights_that_leave_no_room() -> None:
+    plan = planned("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+    assert "--tensor-parallel-size 4 fits" in told(plan)[0].text
+
+
+def test_a_sequence_that_does_not_fit() -> None:
+    """The length is the model's own."""
+    plan = planned(*MODEL, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "cache-too-small")
+    (found,) = told(plan)
+    assert "40960 tokens" in found.text
+    length = found.text.partition("--max-model-len ")[2].split()[0]
+    shorter = planned(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
+    assert verdict(shorter) == ("info", "memory-estimated")
+    longer = planned(*MODEL, "--max-model-len", str(int(length) + 512), pod={"nodeSelector": H100})
+    assert verdict(longer)[1] == "cache-too-small"
+
+
+def test_a_sequence_within_the_margin_is_a_warning() -> None:
+    plan = planned(*MODEL, "--max-model-len", "19000", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("warning", "cache-too-small")
+
+
+def test_an_fp8_cache_is_proposed_where_it_suffices() -> None:
+    plan = planned(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
+    assert "--kv-cache-dtype fp8 fits" in told(plan)[0].text
+
+
+def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
+    plan = planned(
+        "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
+        "--mem-fraction-static", "0.85",
+        image="lmsysorg/sglang:v0.5.3", pod={"nodeSelector": H100},
+    )  # fmt: skip
+    assert verdict(plan) == ("warning", "cache-too-small")
+    assert "--context-length" in told(plan)[0].text
+
+
+def test_what_encodes_images_is_not_refused_for_its_cache() -> None:
+    model = "mistralai/Mistral-Small-3.2-24B-Instruct-2506"
+    plan = planned("--model", model, "--gpu-memory-utilization", "0.68", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("warning", "cache-too-small")
+
+
+def test_releases_that_were_not_read_are_refused_for_their_weights_alone() -> None:
+    newer = "vllm/vllm-openai:v0.31.0"
+    for image in (newer, "vllm/vllm-openai:latest"):
+        plan = planned(*MODEL, image=image, pod={"nodeSelector": H100})
+        assert verdict(plan) == ("warning", "cache-too-small")
+    plan = planned(*MODEL, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "cache-too-small")
+    plan = planned(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
+    assert "vLLM 0.31.0, reckoned as 0.24.0" in told(plan)[0].text
+    plan = planned("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+
+
+def test_newer_sglang_is_not_refused_for_its_overhead() -> None:
+    words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
+             "--mem-fraction-static", "0.78")  # fmt: skip
+    plan = planned(*words, image="lmsysorg/sglang:v0.5.17", role={"accelerator": "78Gi"})
+    assert verdict(plan) == ("warning", "weights-exceed-memory")
+    plan = planned(*words, image="lmsysorg/sglang:v0.5.9", role={"accelerator": "78Gi"})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+
+
+def test_without_an_accelerator_nothing_is_said() -> None:
+    plan = planned(*MODEL)
+    assert told(plan) == []
+    assert plan.memory == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--model", "team/unknown"), "not in the table"),
+        ((*MODEL, "--speculative-config", "{}"), "--speculative-config is not followed"),
+        ((*MODEL, "--max-model-len", "$(LENGTH)"), "is not a number"),
+        ((*MODEL, "--tensor-parallel-size", "$(TP)"), "its parallelism is not known"),
+        ((*MODEL, "--quantization", "fp8"), "quantized while they are loaded"),
+    ],
+)
+def test_what_is_not_understood_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
+    plan = planned(*arguments, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("info", "memory-not-checked")
+    assert reason in told(plan)[0].text
+
+
+def test_hybrid_models_are_checked_for_their_weights_alone() -> None:
+    plan = planned("--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", pod={"nodeSelector": H100})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+    large = planned(
+        "--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", "--max-model-len", "4096",
+        "--tensor-parallel-size", "2", pod={"nodeSelector": H100}, gpus=2,
+    )  # fmt: skip
+    assert large.memory["chat"].tokens is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        (H100, "H100"),
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}, None),
+        ({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, None),
+        ({"cloud.google.com/gke-accelerator": "nvidia-h200-141gb"}, "H200"),
+        ({"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}, "A100-40GB"),
+        ({"node.kubernetes.io/instance-type": "p5.48xlarge"}, "H100"),
+        ({"node.kubernetes.io/instance-type": "p5en.48xlarge"}, "H200"),
+        ({"node.kubernetes.io/instance-type": "g6e.12xlarge"}, "L40S"),
+        ({"node.kubernetes.io/instance-type": "Standard_ND96isr_H200_v5"}, "H200"),
+        ({"node.kubernetes.io/instance-type": "m5.large"}, None),
+        ({"karpenter.k8s.aws/instance-gpu-name": "l4"}, "L4"),
+        ({"karpenter.k8s.aws/instance-gpu-name": "a100"}, None),
+        ({"karpenter.azure.com/sku-gpu-name": "H100"}, "H100"),
+        ({}, None),
+    ],
+)
+def test_labels_tell_the_accelerator(labels: dict[str, str], name: str | None) -> None:
+    found = by_labels(labels)
+    assert (found.name if found is not None else None) == name
+
+
+def test_a_label_tells_the_memory_of_an_accelerator_that_is_not_in_the_table() -> None:
+    found = by_labels({"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"})
+    assert found is not None
+    assert found.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "name", ["H100", "h200", "NVIDIA H100 80GB HBM3", "A100-80GB", "nvidia-l4"]
+)
+def test_names_of_accelerators(name: str) -> None:
+    assert by_name(name) is not None
+
+
+def test_claims_affinity_and_the_role_tell_the_accelerator() -> None:
+    expression = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H200"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    claim = {
+        "name": "gpu",
+        "deviceClassName": "gpu.nvidia.com",
+        "selectors": ['device.attributes["gpu.nvidia.com"].productName == "NVIDIA H200"'],
+    }
+    for given in (
+        {"pod": {"affinity": affinity}},
+        {"role": {"resourceClaims": [claim]}, "gpus": 0},
+        {"role": {"accelerator": "H200"}},
+    ):
+        plan = planned(*MODEL, **given)  # type: ignore[arg-type]  # each fits one parameter
+        assert plan.memory["chat"].accelerator.name == "H200"
+
+
+def test_a_role_may_state_a_memory() -> None:
+    plan = planned(*MODEL, "--max-model-len", "16000", role={"accelerator": "80Gi"})
+    assert plan.memory["chat"].accelerator.name == "80Gi"
+    plan = planned(*MODEL, role={"accelerator": "H9000"})
+    assert verdict(plan) == ("warning", "accelerator-not-known")
+
+
+CONFIG = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+          "vocab_size": 128256, "max_position_embeddings": 8192}  # fmt: skip
+
+
+def test_a_config_as_mapping_and_as_path(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    weights = {
+        planned(model={"uri": "s3://models/ours", "config": given},
+                pod={"nodeSelector": H100}).memory["chat"].weights
+        for given in (CONFIG, str(path))
+    }  # fmt: skip
+    assert len(weights) == 1
+    assert weights.pop() == pytest.approx(15.0 * 2**30, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"num_hidden_layers": 10**9},
+        {"num_hidden_layers": "32"},
+        {"layer_types": ["full_attention"], "sliding_window": 5},
+        {"sliding_window": "five"},
+        {"rope_scaling": {"rope_type": "yarn", "factor": "four"}},
+        {"rope_scaling": "yarn"},
+        {"quantization_config": []},
+        {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": 1}}},
+        {"text_config": {"model_type": 5}},
+        {"model_type": "mixtral", "num_local_experts": {}},
+    ],
+)
+def test_an_ill_config_is_not_checked(changed: dict[str, Any]) -> None:
+    model = {"uri": "s3://models/ours", "config": {**CONFIG, **changed}}
+    plan = planned(model=model, pod={"nodeSelector": H100})
+    assert verdict(plan)[0] == "info"
+
+
+def test_parts_of_accelerators_are_not_whole_ones() -> None:
+    limits = {"nvidia.com/mig-1g.10gb": 1}
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": list(MODEL),
+                 "resources": {"limits": limits}}  # fmt: skip
+    plan = planned(pod={"nodeSelector": H100, "containers": [container]})
+    assert told(plan) == []
+
+
+def test_a_config_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, text in {"none": None, "text": "{", "list": "[]"}.items():
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text, encoding="utf-8")
+        model = {"uri": "s3://models/ours", "config": str(path)}
+        plan = planned(model=model, pod={"nodeSelector": H100})
+        assert verdict(plan) == ("error", "model-config-unreadable")
+
+
+def test_a_model_of_the_hub() -> None:
+    plan = planned(model={"uri": "hf://Qwen/Qwen3-8B"}, pod={"nodeSelector": H100})
+    assert verdict(plan) == ("info", "memory-estimated")

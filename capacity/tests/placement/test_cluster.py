@@ -1,0 +1,207 @@
+"""Pools and places read off live objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capacity.tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
+from fusioninfer_capacity import place, read_inventory
+from fusioninfer_capacity.placement import cluster
+from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
+from fusioninfer_capacity.placement.result import PreviousPool
+from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.planning import plan_service
+
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def node(name: str, group: str | None, gpus: int = 8, **more: Any) -> dict[str, Any]:
+    given = {"kubernetes.io/hostname": name, "zone": "a", **more.pop("labels", {})}
+    found = {**given, LABEL: group} if group else given
+    resource = more.pop("resource", "nvidia.com/gpu")
+    ready = {"type": "Ready", "status": more.pop("ready", "True")}
+    return {
+        "metadata": {"name": name, "labels": found},
+        "spec": more,
+        "status": {"allocatable": {"cpu": "8", resource: str(gpus)}, "conditions": [ready]},
+    }
+
+
+def pod(on: str | None, gpus: int, owner: str | None = None, phase: str = "Running") -> Any:
+    limits = {"nvidia.com/gpu": str(gpus)}
+    return {
+        "metadata": {
+            "namespace": "team",
+            "labels": {"fusioninfer.io/service": owner} if owner else None,
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "c", "resources": {"limits": limits}}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_nodes_of_a_label_become_a_pool() -> None:
+    found = inventory_of(
+        [
+            node("n1", "a", labels={"nvidia.com/gpu.product": "H100", "x": "1"}, taints=[GPU]),
+            node("n2", "a", 7, labels={"nvidia.com/gpu.product": "H100", "x": "2"}),
+            node("n3", "b", labels={"nvidia.com/gpu.memory": "81559"}),
+        ],
+        [],
+    )
+    assert found.pool_label == LABEL
+    first, second = found.pools
+    assert (first.name, first.nodes, first.accelerators, first.in_use) == ("a", 2, 8, [1])
+    assert first.labels == {"zone": "a", LABEL: "a", "nvidia.com/gpu.product": "H100"}
+    assert first.device == DeviceArgs(attributes={"model": "H100"})
+    taint = TaintArgs(key="nvidia.com/gpu", value="present", effect=TaintEffect.NO_SCHEDULE)
+    assert first.taints == [taint]
+    assert second.device.memory == "81559Mi"
+    assert where(place([worker("w", 1, 2, 7)], found)) == {"w": {"serve": "a"}}
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        node("n2", "a", ready="False"),
+        node("n2", "a", unschedulable=True),
+        node("n2", "a", taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]),
+        node("n2", "a", 0),
+        node("n2", None),
+        {"metadata": {"name": "n2", "labels": {LABEL: "a"}}, "spec": {}},
+    ],
+)
+def test_nodes_that_take_no_pods_do_not_count(away: Any) -> None:
+    (only_pool,) = inventory_of([node("n1", "a"), away], []).pools
+    assert only_pool.nodes == 1
+
+
+def test_pods_of_others_hold_what_they_ask_for() -> None:
+    pods = [
+        pod("n1", 3), pod("n1", 1), pod("n2", 8, "own"), pod("n3", 8, "other"),
+        pod("n3", 8, phase="Succeeded"), pod(None, 8), pod("elsewhere", 8),
+    ]  # fmt: skip
+    nodes = [node(f"n{index}", "a") for index in (1, 2, 3)]
+    assert inventory_of(nodes, pods, services=["own"]).pools[0].in_use == [8, 4]
+    assert inventory_of(nodes, pods, services=["team/own"]).pools[0].in_use == [8, 4]
+    assert inventory_of(nodes, pods, services=["x/own"]).pools[0].in_use == [8, 8, 4]
+
+
+def test_the_label_may_be_any_other_and_accelerators_too() -> None:
+    odd = [node("n1", None, labels={"pool": "x"}, resource="amd.com/gpu")]
+    (found,) = inventory_of(odd, [], pool_label="pool").pools
+    assert (found.name, found.resource) == ("x", "amd.com/gpu")
+    with pytest.raises(InvalidServiceError, match=r"has the label cloud\.google\.com"):
+        inventory_of(odd, [])
+    with pytest.raises(InvalidServiceError, match="has the label nothing"):
+        inventory_of(odd, [], pool_label="nothing")
+
+
+def lws_of(*placed: Any) -> list[Any]:
+    return [
+        each
+        for args in placed
+        for each in render(plan_service(args))
+        if each["kind"] == "LeaderWorkerSet"
+    ]
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_live_sets_tell_where_services_run(layout: str) -> None:
+    stock = inventory(pool("a", 9), pool("b", 9, labels={LABEL: "gke-b"}))
+    prefill = role("prefill", "prefiller", 2, 2, placement={"pools": ["a"]})
+    decode = role("decode", "decoder", 2, 1, 4, placement={"pools": ["b"]})
+    service = pair("s", prefill, decode, layout=layout)
+    first = place([service], stock)
+    assert len({role.pool for role in only(first).roles}) == 2
+    before = placement_of(lws_of(*first.services), stock)
+    assert before == {
+        "default/s": {"prefill": PreviousPool("a", 32), "decode": PreviousPool("b", 8)}
+    }
+    again = place([worker("new", 5), service], stock, previous=before)
+    assert where(again)["s"] == where(first)["s"]
+
+
+def test_sets_without_a_pool_of_the_inventory_are_left_out() -> None:
+    stock = inventory(pool("a", 9))
+    lws = lws_of(*place([worker("w")], stock).services)
+    assert placement_of(lws, inventory(pool("b", 9))) == {}
+    del lws[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["nodeSelector"]
+    assert placement_of(lws, stock) == {}
+
+
+SLICE = {
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "n2",
+        "pool": {"name": "n2", "generation": 1},
+        "devices": [{"name": "gpu-0"}],
+    }
+}
+CLASS = {
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]},
+}
+
+
+class Api:
+    """A cluster of two nodes, one of which has a device; some kinds may not be read."""
+
+    refused: frozenset[str] = frozenset()
+    versions: frozenset[str] = frozenset({"v1"})
+
+    def __init__(self, *_: Any) -> None:
+        self.unread: dict[str, None] = {}
+        self.connection = None
+        self.client = self
+
+    def CoreV1Api(self, _: Any) -> Any:
+        class Core:
+            list_node = list_pod_for_all_namespaces = None
+
+        return Core
+
+    def CustomObjectsApi(self, _: Any) -> Any:
+        class Custom:
+            list_cluster_custom_object = None
+
+        return Custom
+
+    def each(self, what: str, _: Any, *given: Any, **__: Any) -> Any:
+        if what in self.refused:
+            self.unread[f"{what}: 403 Forbidden"] = None
+            return iter(())
+        kinds = {
+            "Nodes": [node("n1", "a"), node("n2", "b", 0)],
+            "ResourceSlices": [SLICE],
+            "DeviceClasses": [CLASS],
+        }
+        served = not given or given[1] in self.versions
+        return iter(kinds.get(what, []) if served else [])
+
+
+@pytest.mark.parametrize(
+    ("refused", "versions", "wanted"),
+    [
+        ({"Pods"}, {"v1"}, None),
+        ({"ResourceSlices"}, {"v1"}, ["a"]),
+        ({"ResourceClaims"}, {"v1"}, None),
+        ((), {"v1"}, ["a", "b"]),
+        ((), {"v1beta1"}, ["a", "b"]),
+        ((), (), ["a"]),
+    ],
+)
+def test_what_may_not_be_read_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, refused: Any, versions: Any, wanted: list[str] | None
+) -> None:
+    kind = type("Api", (Api,), {"refused": frozenset(refused), "versions": frozenset(versions)})
+    monkeypatch.setattr(cluster, "KubernetesApi", kind)
+    if wanted is None:
+        with pytest.raises(UnreadableError, match=f"{next(iter(refused))}: 403 Forbidden"):
+            read_inventory()
+    else:
+        assert [each.name for each in read_inventory().pools] == wanted

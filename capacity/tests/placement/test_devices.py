@@ -1,0 +1,157 @@
+"""Devices of a live cluster: which nodes have them, which class, who holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capacity.tests.placement.test_cluster import lws_of, node
+from capacity.tests.placement.test_problem import GPU, claim, claiming
+from capacity.tests.placing import LABEL, inventory, pool, where
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
+from fusioninfer_capacity.placement.devices import LiveDevices
+from fusioninfer_capacity.placement.result import PreviousPool
+from fusioninfer_pulumi.api import DeviceArgs
+
+#: As NVIDIA's driver writes it.
+NVIDIA = f"device.driver == '{GPU}' && device.attributes['{GPU}'].type == 'gpu'"
+
+
+def device(name: str, kind: str = "gpu", model: str = "H100") -> dict[str, Any]:
+    attributes = {"type": {"string": kind}, "productName": {"string": model}}
+    capacity = {"memory": {"value": "80Gi"}}
+    return {"name": name, "attributes": attributes, "capacity": capacity}
+
+
+def piece(on: str, *devices: Any, driver: str = GPU, generation: int = 1) -> dict[str, Any]:
+    held = {"name": on, "generation": generation, "resourceSliceCount": 1}
+    return {"spec": {"driver": driver, "nodeName": on, "pool": held, "devices": list(devices)}}
+
+
+def gpus(on: str, count: int = 8, **more: Any) -> dict[str, Any]:
+    return piece(on, *(device(f"gpu-{index}") for index in range(count)), **more)
+
+
+def device_class(name: str = GPU, *expressions: str) -> dict[str, Any]:
+    selectors = [{"cel": {"expression": each}} for each in expressions or (NVIDIA,)]
+    return {"metadata": {"name": name}, "spec": {"selectors": selectors}}
+
+
+def held(on: str, *indexes: int, by: str | None = None, admin: bool = False) -> dict[str, Any]:
+    results = [
+        {"driver": GPU, "pool": on, "device": f"gpu-{index}", **({"adminAccess": True} if admin
+         else {})} for index in indexes
+    ]  # fmt: skip
+    users = [{"resource": "pods", "name": by}] if by else []
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    return {"metadata": {"namespace": "team"}, "status": status}
+
+
+def user(name: str, service: str) -> dict[str, Any]:
+    labels = {"fusioninfer.io/service": service}
+    return {
+        "metadata": {"namespace": "team", "name": name, "labels": labels},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+    }
+
+
+def bare(name: str, group: str = "a") -> dict[str, Any]:
+    """A node without extended resources."""
+    found = node(name, group, 0)
+    del found["status"]["allocatable"]["nvidia.com/gpu"]
+    return found
+
+
+def read(*slices: Any, classes: Any = None, claims: Any = (), **more: Any) -> Any:
+    names = list(dict.fromkeys(each["spec"]["nodeName"] for each in slices))
+    live = LiveDevices(slices, classes or [device_class()], list(claims))
+    return inventory_of([bare(name) for name in names], more.pop("pods", ()), devices=live, **more)
+
+
+def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
+    (found,) = read(gpus("n1"), gpus("n2", 6)).pools
+    assert (found.nodes, found.accelerators, found.in_use) == (2, 8, [2])
+    assert (found.resource, found.device_classes) == (None, [GPU])
+    assert found.device == DeviceArgs(memory="80Gi", attributes={"model": "H100"})
+    assert found.labels == {"zone": "a", LABEL: "a"}
+    stock = read(gpus("n1"), gpus("n2", 6))
+    assert where(place([claiming("w", 1, 1, claim())], stock)) == {"w": {"serve": "a"}}
+
+
+def test_what_others_hold_is_in_use() -> None:
+    claims = [
+        held("n1", 0, 1, by="foreign"),
+        held("n1", 2, by="own-0"),
+        held("n2", 0, 1, 2),
+        held("n2", 5, admin=True),
+    ]
+    pods = [user("own-0", "own"), user("foreign", "other")]
+    for services, wanted in ((["own"], [3, 2]), (["team/own"], [3, 2]), ([], [3, 3])):
+        found = read(gpus("n1"), gpus("n2"), claims=claims, pods=pods, services=services)
+        assert found.pools[0].in_use == wanted
+
+
+def test_the_newest_generation_of_a_pool_counts() -> None:
+    (found,) = read(gpus("n1", 8), gpus("n1", 4, generation=2)).pools
+    assert found.accelerators == 4
+
+
+def test_nodes_that_share_slices_are_left_out() -> None:
+    shared = gpus("n2")
+    del shared["spec"]["nodeName"]
+    live = LiveDevices([gpus("n1"), shared], [device_class()], ())
+    (found,) = inventory_of([bare("n1"), bare("n2")], (), devices=live).pools
+    assert found.nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("expressions", "counted"),
+    [
+        ([f'device.driver == "{GPU}"'], 3),
+        ([NVIDIA], 2),
+        ([f"device.driver == '{GPU}'", f'device.attributes["{GPU}"].type=="mig"'], 1),
+        ([f'device.attributes["{GPU}"].productName == "H100"'], 3),
+        ([f'device.attributes["{GPU}"].productName == "none"'], 0),
+        ([f"device.driver == '{GPU}' || true"], 0),
+        ([f"device.driver == '{GPU}'", "device.capacity['x'].y.isGreaterThan(quantity('1'))"], 0),
+    ],
+)
+def test_simple_classes_are_understood_and_others_not_counted(
+    expressions: list[str], counted: int
+) -> None:
+    mixed = piece("n1", device("a"), device("b"), device("c", "mig"))
+    live = LiveDevices([mixed], [device_class("x", *expressions)], ())
+    assert sum(len(each) for each in live.classes_of("n1").values()) == counted
+
+
+def test_classes_of_the_very_same_devices_are_one_stock() -> None:
+    classes = [device_class(), device_class("same"), device_class("mig", "device.driver == 'm'")]
+    (found,) = read(gpus("n1"), classes=classes).pools
+    assert found.device_classes == [GPU, "same"]
+
+
+def test_devices_that_are_no_accelerators_make_no_pool() -> None:
+    nics = piece("n1", device("n"), driver="nic.example.com")
+    some = LiveDevices([nics], [device_class("nic", "device.driver == 'nic.example.com'")], ())
+    assert not some.classes_of("n1")
+
+
+def test_the_form_of_v1beta1_is_read() -> None:
+    old = piece("n1", {"name": "a", "basic": {k: v for k, v in device("a").items() if k != "name"}})
+    (found,) = read(old).pools
+    assert (found.accelerators, found.device.memory) == (1, "80Gi")
+
+
+def test_extended_resources_come_first() -> None:
+    live = LiveDevices([gpus("n1")], [device_class()], ())
+    (found,) = inventory_of([node("n1", "a", 4)], (), devices=live).pools
+    assert (found.accelerators, found.resource, found.device_classes) == (4, "nvidia.com/gpu", [])
+
+
+def test_what_live_pods_claim_is_not_known_by_their_sets() -> None:
+    stock = inventory(pool("a", 9, resource=None, deviceClasses=[GPU]))
+    placed = place([claiming("w", 2, 1, claim())], stock)
+    before = placement_of(lws_of(*placed.services), stock)
+    assert before == {"default/w": {"serve": PreviousPool("a", None)}}

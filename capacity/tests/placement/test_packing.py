@@ -1,0 +1,117 @@
+"""Packing: as trying everything for the usual sizes, as the capacity model where it is certain."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+
+from fusioninfer_capacity.placement._packing import Fit, Load, Pools, packs, with_more
+from fusioninfer_pulumi.api import NodePoolArgs
+
+sizes = st.sampled_from((1, 2, 4, 8))
+rooms = st.lists(st.integers(0, 8), max_size=4)
+
+
+def tried(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
+    """Puts each pod on each node in turn."""
+
+    @functools.cache
+    def place(at: int, free: tuple[int, ...]) -> bool:
+        if at == len(pods):
+            return True
+        return any(
+            place(at + 1, tuple(sorted((*free[:i], room - pods[at], *free[i + 1 :]))))
+            for i, room in enumerate(free)
+            if room >= pods[at]
+        )
+
+    return place(0, tuple(sorted(nodes)))
+
+
+@given(st.lists(st.integers(1, 8), max_size=6), rooms)
+def test_what_it_packs_fits(pods: list[int], nodes: list[int]) -> None:
+    if packs([(size, 1) for size in pods], [(room, 1) for room in nodes]):
+        assert tried(tuple(pods), tuple(nodes))
+
+
+@given(st.lists(sizes, max_size=6), rooms)
+def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
+    pods: list[int], nodes: list[int]
+) -> None:
+    found = packs([(size, 1) for size in pods], [(room, 1) for room in nodes])
+    assert found == tried(tuple(pods), tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "fits"),
+    [
+        ([], [], True),
+        ([(8, 2)], [(8, 2)], True),
+        ([(8, 2), (1, 1)], [(8, 2)], False),
+        ([(6, 1), (3, 3)], [(8, 2)], False),  # room for 16, but not for these
+        ([(5, 2), (3, 2)], [(8, 2)], True),
+        ([(3, 2), (2, 4)], [(7, 2)], False),  # best fit puts both threes together
+        ([(4, 2), (3, 2), (2, 5)], [(8, 3)], True),
+        ([(3, 400), (2, 1)], [(8, 199)], False),
+        ([(0, 7)], [], True),
+    ],
+)
+def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool) -> None:
+    assert packs(pods, nodes) == fits
+
+
+@given(
+    st.integers(0, 4),
+    st.lists(st.integers(1, 8), max_size=2),
+    st.lists(
+        st.tuples(st.lists(sizes, min_size=1, max_size=3), st.integers(1, 3)),
+        max_size=3,
+    ),
+)
+@examples(2)
+def test_the_ledger_agrees_with_trying_everything(
+    nodes: int, in_use: list[int], replicas: list[tuple[list[int], int]]
+) -> None:
+    count = nodes + len(in_use)
+    pools = Pools([NodePoolArgs(name="a", nodes=count, accelerators=8, in_use=in_use)])
+    load: Load = ()
+    for shape, times in replicas:
+        load = with_more(load, tuple(sorted(shape, reverse=True)), times)
+    pods = tuple(size for shape, times in load for size in shape for _ in range(times))
+    free = (*(8,) * nodes, *(8 - held for held in in_use))
+    fits = tried(pods, free)
+    assert (pools.fit(0, load) is not Fit.NO) == fits
+    lacks = pools.missing_nodes(0, load)
+    assert tried(pods, (*free, *(8,) * lacks))
+    assert lacks == 0 or not tried(pods, (*free, *(8,) * (lacks - 1)))
+    if fits:
+        whole = pools.whole_nodes(0, load)
+        spared = sorted(free, reverse=True)[whole:]
+        assert tried(pods, tuple(spared))
+        assert whole == nodes or not tried(pods, tuple(sorted(free, reverse=True)[whole + 1 :]))
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(sizes, min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_certain_fits_wherever_pods_go(
+    nodes: int, pods: list[int], dice: random.Random
+) -> None:
+    pools = Pools([NodePoolArgs(name="a", nodes=nodes, accelerators=8)])
+    load: Load = ()
+    for size in pods:
+        load = with_more(load, (size,), 1)
+    if pools.fit(0, load) is not Fit.CERTAIN:
+        return
+    free = [8] * nodes
+    for size in pods:
+        fitting = [at for at, room in enumerate(free) if room >= size]
+        assert fitting, "a careless scheduler found no node"
+        free[dice.choice(fitting)] -= size

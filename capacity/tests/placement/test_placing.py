@@ -1,0 +1,376 @@
+"""`place`: joint, written into the pod templates, explained; what runs stays; what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capacity.tests.placing import (
+    LABEL,
+    args,
+    inventory,
+    only,
+    pair,
+    pod_specs,
+    pool,
+    refusal,
+    role,
+    where,
+    worker,
+)
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.result import Missing, Origin, PoolLeft, Status
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity
+from fusioninfer_pulumi.planning import plan_service
+
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+SPARE = {"key": "spare", "effect": "NoExecute"}
+
+
+def test_the_pair_is_chosen_jointly_where_a_choice_per_role_would_fail() -> None:
+    # Decode first, on the pool that it fits best (a), would leave prefill, whose pods need whole
+    # nodes of eight, nowhere to go.
+    stock = inventory(pool("a", 2), pool("b", 3, 4))
+    service = pair("s", (2, 1, 8), (3, 1, 4))
+    assert where(place([service], stock)) == {"s": {"prefill": "a", "decode": "b"}}
+    greedy = {"decode": [worker("d", 3, 1, 4)], "both": [worker("d", 3, 1, 4), worker("p", 2)]}
+    assert where(place(greedy["decode"], stock))["d"] == {"serve": "b"}
+
+
+def test_services_are_chosen_jointly_too() -> None:
+    # Alone, the first one takes the cheap pool; then the second, which has no choice, has no room.
+    stock = inventory(pool("cheap", 2), pool("dear", 2, cost=1))
+    free, bound = worker("free", 2), worker("bound", 2, placement={"pools": ["cheap"]})
+    assert where(place([free], stock)) == {"free": {"serve": "cheap"}}
+    assert where(place([free, bound], stock)) == {
+        "free": {"serve": "dear"},
+        "bound": {"serve": "cheap"},
+    }
+
+
+def test_selectors_and_tolerations_are_written_and_the_users_own_are_kept() -> None:
+    own = {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "spare", "operator": "Exists"}],
+        "hostIPC": True,
+    }
+    stock = inventory(pool("a", 4, taints=[GPU, SPARE], labels={"disk": "fast"}))
+    (written,) = place([worker("w", nodes=2, pod=own)], stock).services
+    (spec,) = pod_specs(written)
+    assert spec["nodeSelector"] == {"disk": "fast", LABEL: "a"}
+    assert spec["tolerations"] == [
+        {"key": "spare", "operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+    ]
+    assert spec["hostIPC"] is True
+    assert not plan_service(written).findings
+
+
+def test_both_templates_and_only_serving_roles_are_written() -> None:
+    split = role("serve", "worker", nodes=2)
+    template = split.pop("template")
+    split |= {"leaderTemplate": template, "workerTemplate": template}
+    router = {"name": "router", "componentType": "router", "httproute": {}}
+    service = {**worker("w"), "spec": {"roles": [router, split]}}
+    (written,) = place([service], inventory(pool("a", 4))).services
+    assert [spec["nodeSelector"] for spec in pod_specs(written)] == [{LABEL: "a"}] * 2
+    assert written.roles[0].name == "router"
+    assert where(place([service], inventory(pool("a", 4)))) == {"w": {"serve": "a"}}
+
+
+def test_a_label_of_another_value_selects_the_pool() -> None:
+    stock = inventory(pool("a", 4, labels={LABEL: "gke-a-123"}))
+    (written,) = place([worker("w")], stock).services
+    assert pod_specs(written)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
+
+
+def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
+    secret = output("v1", secret=True)
+    service = worker("w")
+    container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "KEY", "value": secret}]
+    service["metadata"]["namespace"] = output("team")
+    found = place([service], inventory(pool("a", 4)))
+    (written,) = found.services
+    assert pod_specs(written)[0]["containers"][0]["env"][0]["value"] is secret
+    assert where(found) == {"w": {"serve": "a"}}
+
+
+def test_the_demands_are_carried_out_and_gone() -> None:
+    wanted = worker("w", placement={"pools": ["a"]})
+    said = plan_service(args(wanted)).findings
+    assert [(each.severity, each.path) for each in said] == [
+        (Severity.WARNING, "roles[0].placement")
+    ]
+    assert "place" in said[0].message
+    (written,) = place([wanted], inventory(pool("a", 1))).services
+    assert not plan_service(written).findings
+
+
+def test_the_record_says_why_and_what_is_left() -> None:
+    stock = inventory(pool("a", 2, cost=2), pool("b", 3, inUse=[3]), pool("c", 3, 4))
+    found = place([pair("s", (1, 1, 8), (1, 1, 2))], stock)
+    record = only(found)
+    assert record.status is Status.PLACED
+    assert [(each.name, each.pool, each.replicas, each.wanted, each.accelerators, each.origin)
+            for each in record.roles] == [
+        ("prefill", "b", 1, 1, 8, Origin.CHOSEN), ("decode", "b", 1, 1, 2, Origin.CHOSEN)
+    ]  # fmt: skip
+    assert [(each.name, each.value) for each in record.terms] == [
+        ("riskyPools", 0),
+        ("cost", "0"),
+        ("pools", 1),
+        ("strandedAccelerators", -2),
+        ("wholeNodeAccelerators", 8),
+        ("order", "2, 2"),
+    ]
+    reasons = {tuple(each.pools.values()): each.reason for each in record.rejected}
+    assert reasons == {
+        ("a", "a"): "price: 20, against 0",
+        ("a", "b"): "price: 16, against 0",
+        ("a", "c"): "price: 16, against 0",
+        ("b", "a"): "price: 4, against 0",
+        ("b", "c"): "pools used: 2, against 1",
+    }
+    assert record.impossible == {
+        "prefill": {"c": ("nodes have 4 accelerators, a pod needs 8",)},
+        "decode": {},
+    }
+    assert found.pools[1] == PoolLeft(
+        "b", nodes=3, accelerators=24, in_use=3, placed=10, left=11, whole_nodes=1, certain=True
+    )
+
+
+def test_a_rejected_pair_without_room_says_what_is_missing() -> None:
+    stock = inventory(pool("a", 2), pool("b", 1))
+    found = place([worker("first", 2), worker("second", 1)], stock)
+    reasons = [[each.reason for each in record.rejected] for record in found.placed if record]
+    assert reasons == [
+        ["too small: 1 more node of b (8 accelerators)"],
+        ["no room beside the others: 1 more node of a (8 accelerators)"],
+    ]
+
+
+def test_equals_go_to_the_first_pool() -> None:
+    found = place([worker("w")], inventory(pool("b", 2), pool("a", 2)))
+    assert where(found) == {"w": {"serve": "b"}}
+    assert only(found).rejected[0].reason == "as good, but later in the inventory"
+
+
+def test_no_room_names_the_nearest_pair_and_what_it_lacks() -> None:
+    stock = inventory(pool("a", 4), pool("b", 2))
+    services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
+    assert refusal(services, stock) == (
+        "big: placement: has no place; nearest is prefill on a, decode on b, which lacks 1 more "
+        "node of a (8 accelerators) and 1 more node of b (8 accelerators) beside the other services"
+    )
+    found = place_services([args(each) for each in services], stock)
+    record = found.placed[1]
+    assert record is not None
+    assert (record.status, record.roles) == (Status.UNPLACED, ())
+    assert record.nearest is not None
+    assert record.nearest.missing == (Missing("a", 1, 8), Missing("b", 1, 8))
+    # It is left as it was, and so are the pools.
+    assert found.services[1] == args(services[1])
+    assert [each.left for each in found.pools] == [0, 16]
+
+
+def test_as_many_as_possible_are_placed() -> None:
+    stock = inventory(pool("a", 4))
+    found = place_services(
+        [args(worker("big", 4)), args(worker("one", 2)), args(worker("two", 2))], stock
+    )
+    assert where(found) == {"big": {}, "one": {"serve": "a"}, "two": {"serve": "a"}}
+
+
+def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
+    partial = {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}}
+    service = pair("s", (1, 1), (2, 2), schedulingStrategy=partial)
+    full = only(place([service], inventory(pool("a", 5))))
+    assert (full.status, [each.replicas for each in full.roles]) == (Status.PLACED, [1, 2])
+    found = place([service], inventory(pool("a", 4)))
+    least = only(found)
+    assert (least.status, [each.replicas for each in least.roles]) == (Status.MINIMUM, [1, 1])
+    assert "prefill 1 of 1, decode 1 of 2" in found.findings[0][0].message
+    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 2)))
+    assert "lacks 2 more nodes of a" in refusal(
+        [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
+    )
+
+
+def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
+    service = pair("s", (1, 1), (2, 1), groups=3)
+    (record,) = place([service], inventory(pool("a", 9))).placed
+    assert record is not None
+    assert [(each.replicas, each.accelerators) for each in record.roles] == [(3, 24), (6, 48)]
+    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 8)))
+    service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
+    least = only(place([service], inventory(pool("a", 6))))
+    assert least.status is Status.MINIMUM
+    assert [each.replicas for each in least.roles] == [3, 3]
+
+
+def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
+    scaled = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": "5"}]}
+    service = worker("w", 2, autoscaling=scaled)
+    service["spec"]["layout"] = "PerRole"
+    full = only(place([service], inventory(pool("a", 4))))
+    assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
+    least = only(place([service], inventory(pool("a", 3))))
+    assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
+    assert "lacks 1 more node of a" in refusal([service], inventory(pool("a", 1)))
+
+
+def test_a_risky_mixture_is_avoided_and_otherwise_said() -> None:
+    # Four pods of one could spread over all nodes and leave none for the pod of eight.
+    small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
+    apart = place([small, large], inventory(pool("a", 3), pool("b", 1)))
+    assert set(where(apart)["small"].values()) != set(where(apart)["large"].values())
+    assert all(each.certain for each in apart.pools)
+    found = place([small, large], inventory(pool("a", 3)))
+    assert found.findings[0][0].message.startswith("pods of several sizes share pool a")
+    assert not found.pools[0].certain
+
+
+def test_pods_without_accelerators_are_placed_and_not_counted() -> None:
+    found = place([worker("w", 3, gpus=None)], inventory(pool("a", 0)))
+    assert where(found) == {"w": {"serve": "a"}}
+    assert [each.severity for each in found.findings[0]] == [Severity.INFO]
+
+
+def test_parked_roles_take_nothing() -> None:
+    found = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
+    assert where(found) == {"s": {"prefill": "a", "decode": "a"}}
+    assert found.pools[0].left == 0
+
+
+def test_what_runs_is_not_moved_for_a_new_service_but_the_way_out_is_named() -> None:
+    stock = inventory(pool("a", 4), pool("b", 2))
+    before = {"small": {"serve": "a"}}
+    found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
+    assert found == (
+        "large: placement: has no place; nearest is serve on a, which lacks 2 more nodes of a "
+        "(16 accelerators) beside the other services; it would have one if small/serve to b "
+        "moved: leave them out of the previous placement"
+    )
+    assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
+        "small": {"serve": "b"},
+        "large": {"serve": "a"},
+    }
+
+
+def test_a_way_out_is_not_to_turn_another_one_out() -> None:
+    told = refusal(
+        [worker("new", 4), worker("runs", 4)],
+        inventory(pool("a", 4)),
+        previous={"runs": {"serve": "a"}},
+    )
+    assert told.startswith("new: placement: has no place")
+    assert told.endswith("beside the other services")
+
+
+@pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
+def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> None:
+    stock = inventory(pool("a", 4), pool("b", 4))
+    old = place([worker("w", 2, placement={"pools": ["b"]})], stock)
+    written = [{"service": "w", "namespace": "default", "placement": {
+        "roles": [{"name": "serve", "pool": "b", "accelerators": 16}]}}]  # fmt: skip
+    (tmp_path / "placed.json").write_text(json.dumps(written))
+    previous: Any = {
+        "record": old,
+        "json": tmp_path / "placed.json",
+        "mapping": {"w": {"serve": "b"}},
+        "namespaced": {"default/w": {"serve": "b"}, "other/w": {"serve": "a"}},
+    }[form]
+    found = place([worker("w", 2)], stock, previous=previous)
+    assert [(each.pool, each.origin) for each in only(found).roles] == [("b", Origin.KEPT)]
+
+
+MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
+
+
+@pytest.mark.parametrize("wrong", [
+    {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
+    [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
+])  # fmt: skip
+def test_a_previous_placement_of_another_shape_is_refused(wrong: Any) -> None:
+    told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
+    assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
+
+
+def test_a_previous_placement_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(InvalidServiceError, match=r"x\.json: not JSON"):
+        place([worker("w")], inventory(pool("a", 1)), previous=tmp_path / "x.json")
+
+
+def test_a_role_that_has_to_move_says_so() -> None:
+    found = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
+    ((finding,),) = found.findings.values()
+    assert (finding.severity, finding.message) == (
+        Severity.WARNING,
+        "serve moves from gone to a: all of its replicas restart",
+    )
+
+
+@pytest.mark.parametrize(
+    ("services", "told"),
+    [
+        ([worker("w"), worker("w")],
+         "w: metadata.name: is also the name of service 1 of the list"),
+        ([worker("w", placement={"pools": ["x"]})],
+         'w: roles[0].placement.pools[0]: no pool of that name, got "x"; the inventory has a'),
+        ([worker("w", pod={"nodeSelector": ["a"]})],
+         "roles[0].template.spec.nodeSelector: must be a mapping, got"),
+        ([worker("w", pod={"affinity": {"nodeAffinity": 3}})],
+         "roles[0].template.spec.affinity.nodeAffinity: must be a mapping"),
+        ([worker("w", pod={"tolerations": "all"})],
+         "roles[0].template.spec.tolerations: must be a list, got"),
+        ([worker("w", nodes=0)], "roles[0].multinode"),
+        ([worker("w", -1)], "roles[0].replicas: must be at least 0, got -1"),
+        ([worker("w" * 64)], "metadata.name: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_placed_is_refused(services: Any, told: str) -> None:
+    if "multinode" in told:
+        services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
+    assert refusal(services, inventory(pool("a", 9))).startswith(told)
+
+
+def test_a_service_needs_a_name() -> None:
+    flat = {"roles": worker("w")["spec"]["roles"]}
+    assert "name" in refusal([flat], inventory(pool("a", 1)))
+
+
+def test_an_output_where_pools_are_chosen_by_is_refused(output: Callable[..., Any]) -> None:
+    selector = {"nodeSelector": {"zone": output("a")}}
+    told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
+    assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
+
+
+def test_too_many_combinations_are_refused() -> None:
+    roles = [role(f"r{index}", "worker") for index in range(5)]
+    service = {**worker("w"), "spec": {"roles": roles}}
+    stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
+    assert refusal([service], stock) == (
+        "w: placement: its roles may be combined on pools in 7776 ways, at most 5000 are looked "
+        "at; name pools in placement.pools"
+    )
+
+
+def test_several_problems_are_told_at_once_each_under_the_name_of_its_service() -> None:
+    crowd = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
+    with pytest.raises(InvalidServiceError) as refused:
+        place(crowd, inventory(pool("p", 1)))
+    assert refused.value.titles == ("a", "b", "c")
+    assert [(each.rule, each.location) for each in refused.value.findings] == [
+        ("pool-capacity-too-small", ("placement",)),
+        ("pool-unknown", ("roles", 0, "placement", "pools", 0)),
+        ("no-pool-for-role", ("roles", 0)),
+    ]
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["a", "b", "c"]

@@ -1,0 +1,378 @@
+"""Which pools are feasible for a role, and which claimed devices are counted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capacity.tests.placement.test_packing import tried
+from capacity.tests.placing import (
+    LABEL,
+    args,
+    inventory,
+    only,
+    pair,
+    pool,
+    refusal,
+    role,
+    where,
+    worker,
+)
+from fusioninfer_capacity import place
+from fusioninfer_capacity.placement._selectors import mismatches, untolerated
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.result import Status
+from fusioninfer_pulumi.api import TaintArgs, TaintEffect
+from fusioninfer_pulumi.loading import load_inventory
+
+ZONE = "topology.kubernetes.io/zone"
+LABELS = {"zone": "a", "size": "12", "kubernetes.io/os": "linux"}
+
+
+def affinity(*expressions: Any) -> dict[str, Any]:
+    """Node affinity of one term for each list of expressions."""
+    terms = [each if isinstance(each, dict) else {"matchExpressions": each} for each in expressions]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({}, True),
+        ({"nodeSelector": None}, True),
+        ({"nodeSelector": {"zone": "a", "kubernetes.io/os": "linux"}}, True),
+        ({"nodeSelector": {"zone": "b"}}, False),
+        ({"nodeSelector": {"unknown": "a"}}, False),
+        ({"nodeName": "n1"}, False),
+        (affinity([wants("zone", "In", "b", "a")]), True),
+        (affinity([wants("zone", "In", "b")]), False),
+        (affinity([wants("zone", "In", "b")], [wants("size", "Gt", "11")]), True),
+        (affinity([wants("zone", "In", "a"), wants("size", "Lt", "12")]), False),
+        (affinity([wants("zone", "NotIn", "b"), wants("other", "NotIn", "b")]), True),
+        (affinity([wants("zone", "NotIn", "a")]), False),
+        (affinity([wants("zone", "Exists"), wants("other", "DoesNotExist")]), True),
+        (affinity([wants("other", "Exists")]), False),
+        (affinity([wants("zone", "DoesNotExist")]), False),
+        (affinity([wants("zone", "Gt", "1")]), False),  # no number
+        (affinity([wants("other", "Gt", "1")]), False),
+        (affinity([wants("size", "Like", "1")]), False),
+        (affinity([]), False),  # an empty term selects nothing
+        (affinity(), False),
+        (affinity({"matchFields": [wants("metadata.name", "In", "n1")]}), False),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchExpressions": [wants("zone", "In", "b")]}}
+        ]}}}, True),
+        ({"affinity": {"podAntiAffinity": {}}}, True),
+    ],
+)  # fmt: skip
+def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None:
+    assert (not list(mismatches(spec, LABELS))) == fits
+
+
+@pytest.mark.parametrize(
+    ("toleration", "kept_away"),
+    [
+        (None, True),
+        ({"operator": "Exists"}, False),
+        ({"key": "team", "operator": "Exists"}, False),
+        ({"key": "team", "value": "blue"}, False),
+        ({"key": "team", "operator": "Equal", "value": "blue", "effect": "NoSchedule"}, False),
+        ({"key": "team", "value": "red"}, True),
+        ({"key": "team", "operator": "Exists", "effect": "NoExecute"}, True),
+        ({"key": "other", "operator": "Exists"}, True),
+        ({"key": "", "operator": "Equal", "value": "blue"}, True),
+    ],
+)
+def test_tolerations_are_judged_as_by_the_scheduler(toleration: Any, kept_away: bool) -> None:
+    spec = {"tolerations": [toleration] if toleration else None}
+    taint = TaintArgs(key="team", value="blue", effect=TaintEffect.NO_SCHEDULE)
+    assert bool(list(untolerated(spec, [taint]))) == kept_away
+    mild = TaintArgs(key="team", value="blue", effect=TaintEffect.PREFER_NO_SCHEDULE)
+    assert not list(untolerated(spec, [mild]))
+
+
+TEAM = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "first", "reason"),
+    [
+        pytest.param({"pod": {"nodeSelector": {"zone": "b"}}}, {"labels": {"zone": "a"}},
+                     "nodeSelector wants zone=b, has zone=a", id="selector"),
+        pytest.param({"pod": {"nodeSelector": {"zone": "b"}}}, {},
+                     "nodeSelector wants zone=b, has no such label", id="unknown label"),
+        pytest.param({"pod": affinity([wants("zone", "In", "b")])}, {"labels": {"zone": "a"}},
+                     "node affinity wants zone In b", id="affinity"),
+        pytest.param({"pod": {"nodeSelector": {LABEL: "b"}}}, {},
+                     f"nodeSelector wants {LABEL}=b, has {LABEL}=a", id="pinned"),
+        pytest.param({}, {"taints": [TEAM]}, "taint team=blue:NoSchedule is not tolerated "
+                     "(tolerate it, or name the pool in placement.pools)", id="taint"),
+        pytest.param({"placement": {"pools": ["b"]}}, {}, "not among placement.pools",
+                     id="named pools"),
+        pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}},
+                     {"device": {"attributes": {"model": "L4"}}}, "model L4, wanted H100",
+                     id="attribute"),
+        pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}}, {},
+                     "model is not stated, wanted H100", id="no attribute"),
+        pytest.param({"placement": {"device": {"minMemory": "80Gi"}}},
+                     {"device": {"memory": "40Gi"}}, "memory 40Gi, wanted at least 80Gi",
+                     id="memory"),
+        pytest.param({"placement": {"device": {"minMemory": "80Gi"}}}, {},
+                     "memory is not stated, wanted at least 80Gi", id="no memory"),
+        pytest.param({}, {"resource": "amd.com/gpu"},
+                     "offers amd.com/gpu, pods ask for nvidia.com/gpu", id="another accelerator"),
+        pytest.param({}, {"accelerators": 4}, "nodes have 4 accelerators, a pod needs 8",
+                     id="nodes too small"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_is_not_allowed_says_why(needs: Any, first: Any, reason: str) -> None:
+    good: Any = {
+        "device": {"memory": "81Gi", "attributes": {"model": "H100"}},
+        "labels": {"zone": "b"},
+    }
+    stock = inventory({**pool("a", 4), **first}, pool("b", 4, **good))
+    found = place([worker("w", **needs)], stock)
+    assert where(found) == {"w": {"serve": "b"}}
+    assert only(found).impossible == {"serve": {"a": (reason,)}}
+    alone = inventory({**pool("a", 4), **first})
+    if "pools" not in needs.get("placement", {}):
+        assert refusal([worker("w", **needs)], alone) == (
+            f"w: roles[0]: no pool can take serve: a: {reason}"
+        )
+
+
+def test_an_own_toleration_or_a_named_pool_opens_a_tainted_one() -> None:
+    stock = inventory(pool("a", 4, taints=[TEAM, GPU_TAINT]))
+    tolerant = worker("w", pod={"tolerations": [{"key": "team", "operator": "Exists"}]})
+    named = worker("w", placement={"pools": ["a"]})
+    assert where(place([tolerant], stock)) == where(place([named], stock)) == {"w": {"serve": "a"}}
+
+
+def test_several_values_of_an_attribute_are_alternatives() -> None:
+    kinds = {"attributes": {"model": ["H200", "H100"]}}
+    stock = inventory(pool("a", 4, device={"attributes": {"model": "H100"}}))
+    assert where(place([worker("w", placement={"device": kinds})], stock))
+
+
+def test_both_templates_of_a_multi_node_role_count() -> None:
+    split = role("serve", "worker", nodes=2)
+    template = split.pop("template")
+    pinned = {"spec": {**template["spec"], "nodeSelector": {LABEL: "b"}}}
+    split |= {"leaderTemplate": template, "workerTemplate": pinned}
+    service = {**worker("w"), "spec": {"roles": [split]}}
+    assert where(place([service], inventory(pool("a", 4), pool("b", 4)))) == {"w": {"serve": "b"}}
+    torn = {"spec": {**template["spec"], "nodeSelector": {LABEL: "a"}}}
+    split["leaderTemplate"] = torn
+    assert refusal([service], inventory(pool("a", 4), pool("b", 4))) == (
+        "w: roles[0]: no pool can take serve: "
+        f"a: nodeSelector wants {LABEL}=b, has {LABEL}=a; "
+        f"b: nodeSelector wants {LABEL}=a, has {LABEL}=b"
+    )
+
+
+def test_roles_are_kept_together_by_an_attribute_or_a_label() -> None:
+    # Prefill alone would go to the first pool, but only the others share their zone with decode.
+    stock = inventory(
+        pool("a", 1, labels={ZONE: "x"}),
+        pool("b", 1, 4, labels={ZONE: "y"}),
+        pool("c", 1, device={"attributes": {ZONE: "y"}}),
+    )
+    service = pair("s", (1, 1, 4), (1, 1, 8), placement={"colocate": ZONE})
+    assert where(place([service], stock)) == {"s": {"prefill": "b", "decode": "c"}}
+    elsewhere = pair("s", (1, 1, 8), (1, 1, 4), placement={"colocate": "fabric"})
+    assert refusal([elsewhere], stock) == (
+        "s: placement.colocate: no pools that its roles may be on have the same fabric: "
+        "a does not state it, b does not state it, c does not state it"
+    )
+
+
+def test_accelerators_that_others_hold_are_not_free() -> None:
+    stock = inventory(pool("a", 2, inUse=[1]), pool("b", 2, inUse=[8, 8]), pool("c", 2))
+    assert where(place([worker("w", 2)], stock)) == {"w": {"serve": "c"}}
+    assert where(place([worker("w", 1, gpus=7)], stock)) == {"w": {"serve": "a"}}
+
+
+GPU = "gpu.nvidia.com"
+NIC = "nic.example.com"
+
+
+def claim(count: int = 8, name: str = GPU, **more: Any) -> dict[str, Any]:
+    return {"name": f"c{name[:3]}", "deviceClassName": name, "count": count, **more}
+
+
+def claiming(name: str, replicas: int = 1, nodes: int = 1, *claims: Any, **more: Any) -> Any:
+    return worker(name, replicas, nodes, None, resourceClaims=list(claims), **more)
+
+
+def dra(name: str, nodes: int, accelerators: int = 8, **more: Any) -> dict[str, Any]:
+    return pool(name, nodes, accelerators, resource=None, deviceClasses=[GPU], **more)
+
+
+def notes(manifest: Any, *pools: Any) -> list[str]:
+    found = place([manifest], inventory(*pools))
+    return [str(each) for listed in found.findings.values() for each in listed]
+
+
+def test_claimed_devices_are_accelerators_of_the_pool() -> None:
+    found = place([claiming("w", 2, 2, claim(4))], inventory(dra("a", 3)))
+    (placed,) = only(found).roles
+    assert (placed.accelerators, placed.device_classes) == (16, (GPU,))
+    (left,) = found.pools
+    assert (left.placed, left.left, left.whole_nodes) == (16, 8, 1)
+    assert not found.findings
+
+
+def test_claims_and_resources_share_one_ledger() -> None:
+    both = pool("a", 2, deviceClasses=[GPU])
+    stock = inventory(both)
+    listed = [worker("r"), claiming("c", 1, 1, claim())]
+    assert where(place(listed, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
+    assert "no place; nearest is serve on a, which lacks 1 more node of a" in refusal(
+        [*listed, claiming("d", 1, 1, claim(1))], stock
+    )
+
+
+def test_a_pool_takes_only_what_it_offers() -> None:
+    stock = inventory(dra("claims", 2), pool("resources", 2))
+    listed = [worker("r"), claiming("c", 1, 1, claim())]
+    found = place(listed, stock)
+    assert where(found) == {"r": {"serve": "resources"}, "c": {"serve": "claims"}}
+    asking, claims = found.placed
+    assert asking is not None
+    assert claims is not None
+    assert asking.impossible["serve"] == {
+        "claims": ("offers gpu.nvidia.com, pods ask for nvidia.com/gpu",)
+    }
+    assert claims.impossible["serve"] == {
+        "resources": ("offers nvidia.com/gpu, pods claim gpu.nvidia.com",)
+    }
+    assert "nodes have 4 accelerators, a pod needs 8" in refusal(
+        [claiming("c", 1, 1, claim())], inventory(dra("small", 9, 4))
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "counted", "wanted"),
+    [
+        (claim(3, selectors=["true"]), 3, "selectors are not evaluated"),
+        (claim(adminAccess=True), 0, None),
+        (claim(2, NIC), 0, "cnic: no pool names DeviceClass nic.example.com"),
+        ({"name": "x", "templateName": "t"}, 0, "x: what it asks for stands in an object of the"),
+        ({"name": "x", "claimName": "t"}, 0, "x: what it asks for stands in an object of the"),
+        (
+            {"name": "x", "spec": {"devices": {"requests": [
+                {"name": "a", "exactly": {"deviceClassName": GPU, "count": 2}},
+                {"name": "b", "exactly": {"deviceClassName": GPU}}]}}},
+            3,
+            None,
+        ),
+        (
+            {"name": "x", "spec": {"devices": {"requests": [
+                {"name": "a", "exactly": {"deviceClassName": GPU, "allocationMode": "All"}}]}}},
+            0,
+            "x: asks for All devices, not for a number",
+        ),
+        (
+            {"name": "x", "spec": {"devices": {"requests": [
+                {"name": "a", "firstAvailable": [{"name": "y", "deviceClassName": GPU}]}]}}},
+            0,
+            "x: has alternatives",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_counted_is_said(given: Any, counted: int, wanted: str | None) -> None:
+    manifest = claiming("w", 1, 1, given)
+    found = place([manifest], inventory(dra("a", 1)))
+    assert found.pools[0].placed == counted
+    told = notes(manifest, dra("a", 1))
+    if wanted is not None:
+        assert any(wanted in text and "roles[0].resourceClaims" in text for text in told)
+    elif counted:
+        assert not told
+
+
+def test_claims_of_a_template_are_said() -> None:
+    spec = {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]}
+    told = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
+    assert [text for text in told if "own: is a claim of the pod template's own" in text]
+    assert len(told) == 1
+
+
+def test_a_pool_offers_something() -> None:
+    with pytest.raises(Exception, match=r"pools\[0\].resource: must name a resource"):
+        load_inventory({"poolLabel": LABEL, "pools": [pool("a", 1, resource=None)]})
+
+
+#: A role as replicas, pods of each, accelerators of each, and whether they are claimed.
+demands = st.tuples(
+    st.integers(1, 2), st.integers(1, 2), st.sampled_from((1, 2, 4, 8)), st.booleans()
+)
+stocks = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.sampled_from((4, 8)), st.sampled_from(("both", "claims", "no"))
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(st.lists(st.tuples(demands, demands), min_size=1, max_size=2), stocks)
+def test_it_places_as_many_as_trying_everything(pairs: Any, given_pools: Any) -> None:
+    """Counts devices by hand, and puts each pod on each node: no ledger, no capacity model."""
+    offers = {
+        "both": {"deviceClasses": [GPU]},
+        "claims": {"resource": None, "deviceClasses": [GPU]},
+        "no": {},
+    }
+    stock = inventory(
+        # A class that no pool has would not be counted.
+        pool("none", 0, 8, deviceClasses=[GPU]),
+        *(pool(f"p{at}", count, size, **offers[kind]) for at, (count, size, kind) in
+          enumerate(given_pools)),
+    )  # fmt: skip
+
+    def one(name: str, kind: str, demand: Any) -> Any:
+        replicas, nodes, size, claims = demand
+        more = {"resourceClaims": [claim(size)]} if claims else {}
+        return role(name, kind, replicas, nodes, None if claims else size, **more)
+
+    services = [
+        args(pair(f"s{at}", one("prefill", "prefiller", left), one("decode", "decoder", right)))
+        for at, (left, right) in enumerate(pairs)
+    ]
+    found = place_services(services, stock)
+    placed = sum(each is not None and each.status is Status.PLACED for each in found.placed)
+
+    def holds(chosen: Any) -> bool:
+        for at, (count, size, kind) in enumerate(given_pools):
+            pods: list[int] = []
+            for demand, where_to in chosen:
+                replicas, nodes, amount, claims = demand
+                if where_to == at:
+                    if (claims and kind == "no") or (not claims and kind == "claims"):
+                        return False
+                    pods += [amount] * (replicas * nodes)
+            if not tried(tuple(pods), (size,) * count):
+                return False
+        return True
+
+    best = 0
+    indexes = range(len(given_pools))
+    for kept in itertools.product((False, True), repeat=len(pairs)):
+        roles = [
+            demand for pair_, keep in zip(pairs, kept, strict=True) if keep for demand in pair_
+        ]
+        ways = itertools.product(indexes, repeat=len(roles))
+        if sum(kept) > best and any(holds(list(zip(roles, way, strict=True))) for way in ways):
+            best = sum(kept)
+    assert placed == best

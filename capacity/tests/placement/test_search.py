@@ -1,0 +1,208 @@
+"""The search equals trying every combination; it is stable, deterministic and bounded."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+
+from capacity.tests.placing import args, inventory, pair, pool, where, worker
+from fusioninfer_capacity.placement._packing import Pools
+from fusioninfer_capacity.placement._search import option_at, search
+from fusioninfer_capacity.placement.placing import place_services
+from fusioninfer_capacity.placement.problem import ServiceRequest, service_request
+from fusioninfer_capacity.placement.result import Origin, PreviousPool, read_previous
+from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
+from fusioninfer_pulumi.planning import plan_service
+
+shapes = st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from((1, 3, 4, 8)))
+
+
+@st.composite
+def services(draw: st.DrawFn, most: int = 3) -> list[InferenceServiceArgs]:
+    found = []
+    for index in range(draw(st.integers(1, most))):
+        name = f"s{index}"
+        if draw(st.booleans()):
+            found.append(args(worker(name, *draw(shapes))))
+            continue
+        prefill, decode = draw(shapes), draw(shapes)
+        spec = {}
+        if prefill[0] and decode[0] and draw(st.booleans()):
+            least = {"decode": draw(st.integers(0, decode[0]))}
+            spec["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": least}}
+        found.append(args(pair(name, prefill, decode, **spec)))
+    return found
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> InventoryArgs:
+    return inventory(
+        *(
+            pool(
+                f"p{index}",
+                draw(st.integers(0, 4)),
+                draw(st.sampled_from((4, 8))),
+                cost=draw(st.sampled_from((0, 0, 1))),
+            )
+            for index in range(draw(st.integers(1, 3)))
+        )
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
+    stock = draw(pools())
+    listed = []
+    for each in draw(services()):
+        plan = plan_service(each)
+        was = {
+            role.name: PreviousPool(
+                draw(st.sampled_from([one.name for one in stock.pools] + ["gone"])),
+                draw(st.sampled_from((None, role.total_accelerators, 999))),
+            )
+            for role in plan.roles
+            if draw(st.booleans())
+        }
+        listed.append(service_request(plan, stock, was))
+    return listed, Pools(stock.pools)
+
+
+def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
+    """The best key of all combinations, one service after the other in every way."""
+    best = None
+    ways = [[None, *itertools.product(each.assignments, (False, True))] for each in listed]
+    for combination in itertools.product(*ways):
+        usage, tiers, ranks = stock.unused, [0, 0, 0, 0], []
+        for each, way in zip(listed, combination, strict=True):
+            if way is None:
+                lost = [role for role in each.roles if role.previous is not None]
+                same = sum(role.unchanged for role in lost)
+                share = (same, len(lost) - same, 1, 0)
+                rank: tuple[object, ...] = (1,)
+            else:
+                option = option_at(each, way[0], usage, stock, minimum=way[1])
+                if option is None:
+                    break
+                share, rank, usage = option.tiers, (0, option.terms), option.usage
+            tiers = [one + more for one, more in zip(tiers, share, strict=True)]
+            ranks.append(rank)
+        else:
+            key = (tuple(tiers), tuple(ranks))
+            best = key if best is None or key < best else best
+    return best
+
+
+@given(cases())
+def test_it_is_as_good_as_trying_everything(case: tuple[list[ServiceRequest], Pools]) -> None:
+    listed, stock = case
+    found = search(listed, stock)
+    assert found.proven
+    ranks = tuple(option.rank for option in found.options)
+    assert (found.tiers, ranks) == every_way(listed, stock)
+
+
+@given(
+    st.lists(st.integers(2, 8), min_size=3, max_size=4),
+    st.lists(st.integers(4, 8), min_size=1, max_size=2),
+    st.booleans(),
+)
+def test_it_is_as_good_where_not_all_have_room(
+    sizes: list[int], nodes: list[int], last_runs: bool
+) -> None:
+    stock = inventory(*(pool(f"p{at}", 1, size) for at, size in enumerate(nodes)))
+    listed = []
+    for at, size in enumerate(sizes):
+        was = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
+        plan = plan_service(args(worker(f"s{at}", gpus=size)))
+        listed.append(service_request(plan, stock, was))
+    found = search(listed, Pools(stock.pools))
+    ranks = tuple(option.rank for option in found.options)
+    assert (found.tiers, ranks) == every_way(listed, Pools(stock.pools))
+
+
+@given(services(), services(2), pools())
+@examples(0.5)
+def test_services_that_are_added_move_nothing_that_runs(
+    old: list[InferenceServiceArgs], more: list[InferenceServiceArgs], stock: InventoryArgs
+) -> None:
+    first = place_services(old, stock)
+    added = [each.model_copy(update={"name": f"a{index}"}) for index, each in enumerate(more)]
+    # In front of the others, where they would have precedence among equals.
+    second = place_services([*added, *old], stock, previous=read_previous(first))
+    for name, roles in where(first).items():
+        if roles:
+            assert where(second)[name] == roles
+
+
+@given(services(), pools())
+@examples(0.5)
+def test_what_is_placed_is_placed_the_same_again(
+    given_services: list[InferenceServiceArgs], stock: InventoryArgs
+) -> None:
+    first = place_services(given_services, stock)
+    # The node selectors alone pin what they selected, without any memory.
+    again = place_services(first.services, stock)
+    assert where(again) == where(first)
+    assert again.services == first.services
+    assert [each.left for each in again.pools] == [each.left for each in first.pools]
+
+
+def test_a_service_at_the_end_moves_none_in_front_of_it_while_there_is_room() -> None:
+    stock = inventory(pool("a", 4), pool("b", 4), pool("c", 4))
+    front = [args(pair("one", (1, 2), (1, 1))), args(worker("two", 3))]
+    alone = where(place_services(front, stock))
+    more = where(place_services([*front, args(worker("aaa", 4))], stock))
+    assert {name: more[name] for name in alone} == alone
+
+
+def test_the_service_that_grew_moves_and_not_its_neighbour() -> None:
+    stock = inventory(pool("a", 4), pool("b", 4))
+    small = [args(worker("calm", 2)), args(worker("grows", 2))]
+    first = place_services(small, stock)
+    assert where(first) == {"calm": {"serve": "a"}, "grows": {"serve": "a"}}
+    grown = [small[0], args(worker("grows", 3))]
+    for order in (grown, grown[::-1]):
+        second = place_services(order, stock, previous=read_previous(first))
+        assert where(second) == {"calm": {"serve": "a"}, "grows": {"serve": "b"}}
+
+
+def test_a_pool_that_shrank_loses_one_and_keeps_the_other() -> None:
+    both = [args(worker("one", 2)), args(worker("two", 2))]
+    first = place_services(both, inventory(pool("a", 4), pool("b", 9)))
+    second = place_services(
+        both, inventory(pool("a", 2), pool("b", 2)), previous=read_previous(first)
+    )
+    assert where(second) == {"one": {"serve": "a"}, "two": {"serve": "b"}}
+    assert [each.roles[0].origin for each in second.placed if each] == [Origin.KEPT, Origin.MOVED]
+
+
+def test_six_pools_and_twelve_services_take_a_moment() -> None:
+    stock = inventory(*(pool(f"p{index}", 8) for index in range(6)))
+    twelve = [args(pair(f"s{index}", (1, 1 + index % 2), (1 + index % 3, 1, 4))) for index in
+              range(12)]  # fmt: skip
+    start = time.process_time()
+    found = place_services(twelve, stock)
+    assert found.proven
+    assert all(found.placed)
+    assert time.process_time() - start < 5, "measured 0.4 s"
+
+
+def test_the_bound_ends_a_search_and_is_said() -> None:
+    # 47 accelerators are wanted, 40 are there, in pieces that do not go together.
+    stock = inventory(*(pool(f"p{index}", 1, 8) for index in range(5)))
+    crowd = [args(worker(f"s{index}", 1, 1, size)) for index, size in
+             enumerate((5, 5, 5, 3, 6, 6, 7, 5, 5))]  # fmt: skip
+    found = place_services(crowd, stock, max_steps=200)
+    assert not found.proven
+    assert found.steps < 2_000
+    (told,) = found.findings[-1]
+    assert "stopped after 200 combinations" in told.message
+    # What it took all the same holds.
+    for left in found.pools:
+        assert 0 <= left.left <= left.accelerators

@@ -1,0 +1,42 @@
+"""Recorded start-ups as tests read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS
+from fusioninfer_capacity.fit.engines import Accelerator
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
+
+GIB = 2**30
+Log = Mapping[str, Any]
+
+LOGS: list[Log] = yaml.safe_load(
+    (Path(__file__).parent / "fit" / "startup_logs.yaml").read_text(encoding="utf-8")
+)
+_IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
+_PROGRAMS = {
+    "vllm": ["vllm", "serve"],
+    "sglang": ["python3", "-m", "sglang.launch_server", "--model-path"],
+}
+
+
+def command_of(log: Log) -> EngineCommand:
+    """The command line that a log was written by."""
+    image = f"{_IMAGES[log['engine']]}:v{log['version']}"
+    program = [*_PROGRAMS[log["engine"]], log["model"]]
+    container = {"name": "e", "image": image, "command": program, "args": log["arguments"]}
+    return read_command(container)
+
+
+def accelerator_of(log: Log) -> Accelerator:
+    """The accelerator of a log, with the memory that the log states where it does."""
+    found = ACCELERATORS[log["gpu"]]
+    if "total" not in log:
+        return found
+    return Accelerator(found.name, int(log["total"] * GIB), found.large_batches)

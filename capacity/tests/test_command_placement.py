@@ -1,0 +1,245 @@
+"""`--inventory`: services placed, explained as text and JSON, rendered; refused with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from told import without_rules
+
+from capacity.tests.placing import LABEL, pair, pool, where, worker
+from fusioninfer_capacity import place
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.loading import load
+
+POOLS = [
+    pool("a", 4, taints=[{"key": "nvidia.com/gpu", "value": "x", "effect": "NoSchedule"}], cost=2),
+    pool("b", 4, 4, inUse=[2]),
+]
+SERVICES = [pair("chat", (1, 2, 8), (2, 1, 4)), worker("lone", placement={"pools": ["a"]})]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pools.yaml").write_text(yaml.safe_dump({"poolLabel": LABEL, "pools": POOLS}))
+    Path("all.yaml").write_text(yaml.safe_dump_all(SERVICES))
+    for service in SERVICES:
+        Path(f"{service['metadata']['name']}.yaml").write_text(yaml.safe_dump(service))
+    Path("large.yaml").write_text(yaml.safe_dump(worker("large", 3)))
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    return status, *capsys.readouterr()
+
+
+def placed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    status, out, _ = ran(capsys, "plan", *arguments, "--inventory", "pools.yaml", "--output=json")
+    assert status == 0
+    return json.loads(out)
+
+
+def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+    chat, lone = placed(capsys, "all.yaml")
+    pools = [
+        {"name": "a", "nodes": 4, "accelerators": 32, "inUse": 0, "placed": 24, "left": 8,
+         "wholeNodes": 1, "certain": True},
+        {"name": "b", "nodes": 4, "accelerators": 16, "inUse": 2, "placed": 8, "left": 6,
+         "wholeNodes": 1, "certain": True},
+    ]  # fmt: skip
+    new: dict[str, Any] = {"deviceClasses": [], "origin": "chosen", "previous": None}
+    assert chat["placement"] == {
+        "status": "Placed",
+        "roles": [
+            {"name": "prefill", "pool": "a", "replicas": 1, "wanted": 1, "accelerators": 16, **new},
+            {"name": "decode", "pool": "b", "replicas": 2, "wanted": 2, "accelerators": 8, **new},
+        ],
+        "terms": [
+            {"name": "riskyPools", "value": 0},
+            {"name": "cost", "value": "32"},
+            {"name": "pools", "value": 2},
+            {"name": "strandedAccelerators", "value": 0},
+            {"name": "wholeNodeAccelerators", "value": 20},
+            {"name": "order", "value": "1, 2"},
+        ],
+        "rejected": [
+            {"pools": {"prefill": "a", "decode": "a"},
+             "reason": "pools that fit only if packed well: 1, against 0"},
+        ],
+        "impossible": {
+            "prefill": {"b": ["nodes have 4 accelerators, a pod needs 8"]},
+            "decode": {},
+        },
+        "nearest": None,
+        "pools": pools,
+        "proven": True,
+    }  # fmt: skip
+    assert lone["placement"]["roles"][0]["pool"] == "a"
+    assert lone["placement"]["pools"] == pools
+    # The demand is carried out: nothing warns that it has no effect.
+    assert not any("placement" in each["path"] for each in lone["findings"])
+
+
+def test_without_an_inventory_the_json_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ran(capsys, "plan", "all.yaml", "--output=json")
+    assert status == 0
+    assert not any("placement" in each for each in json.loads(out))
+
+
+def test_the_text_says_which_pool_why_and_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ran(capsys, "plan", "all.yaml", "--inventory", "pools.yaml")
+    assert status == 0
+    assert (
+        """
+Placement  Placed
+  prefill  on a  16 GPUs, chosen
+  decode   on b  8 GPUs, chosen
+  because: pools that fit only if packed well 0, price 32, pools used 2, accelerators stranded 0, \
+accelerators left on whole nodes 20
+  not: prefill on b               nodes have 4 accelerators, a pod needs 8
+  not: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
+"""
+        in out
+    )
+    assert out.endswith("""
+POOL  NODES  GPUS  IN USE  PLACED  LEFT  WHOLE NODES LEFT
+a         4    32       0      24     8                 1
+b         4    16       2       8     6                 1
+""")
+
+
+def test_plans_are_not_made_again_to_place_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("fusioninfer_capacity.placement.placing.plan_service")
+    assert len(placed(capsys, "all.yaml")) == 2
+
+
+def test_several_files_are_placed_together(capsys: pytest.CaptureFixture[str]) -> None:
+    both = placed(capsys, "chat.yaml", "lone.yaml")
+    assert [each["service"] for each in both] == ["chat", "lone"]
+    assert both == placed(capsys, "all.yaml")
+
+
+def test_rendered_objects_carry_what_was_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ran(capsys, "render", "chat.yaml", "lone.yaml", "--inventory", "pools.yaml")
+    assert status == 0
+    found = {}
+    for each in yaml.safe_load_all(out):
+        if each["kind"] == "LeaderWorkerSet":
+            template = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+            found[each["metadata"]["name"]] = (
+                template["nodeSelector"][LABEL],
+                len(template.get("tolerations", [])),
+            )
+    assert found == {
+        "chat-prefill-0": ("a", 1),
+        "chat-decode-0": ("b", 0),
+        "chat-decode-1": ("b", 0),
+        "lone-serve-0": ("a", 1),
+    }
+    # It is what `place` gives to a program.
+    services = place(load("all.yaml"), "pools.yaml")
+    assert where(services)["chat"] == {"prefill": "a", "decode": "b"}
+
+
+def test_a_service_without_a_place_is_explained_and_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lacks = "lacks 2 more nodes of a (16 accelerators)"
+    told = f"nearest is serve on a, which {lacks} beside the other services\n"
+    sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
+    status, out, err = ran(capsys, "plan", *sources)
+    assert status == 2
+    assert without_rules(err).endswith(f"large.yaml: placement: has no place; {told}")
+    assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
+    status, out, _ = ran(capsys, "plan", *sources, "--output=json")
+    assert status == 2
+    chat, large, _ = json.loads(out)
+    assert chat["placement"]["status"] == "Placed"
+    assert large["placement"]["nearest"] == {
+        "pools": {"serve": "a"},
+        "missing": [{"pool": "a", "nodes": 2, "accelerators": 16}],
+    }
+    for command in ("render", "check"):
+        status, out, err = ran(capsys, command, *sources)
+        assert (status, out) == (2, "")
+        assert told in without_rules(err)
+
+
+def test_a_check_with_an_inventory_has_nothing_to_say_about_demands_that_are_met(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, _, err = ran(capsys, "check", "--strict", "lone.yaml")
+    assert status == 2
+    assert "roles[0].placement: has no effect by itself" in err
+    assert ran(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
+
+
+def test_no_demand_is_called_without_effect_beside_an_inventory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    large = worker("large", 9, placement={"pools": ["a"]})
+    large["spec"]["placement"] = {"colocate": "topology.kubernetes.io/zone"}
+    Path("large.yaml").write_text(yaml.safe_dump(large))
+    assert "no effect by itself" in ran(capsys, "check", "large.yaml")[2]
+    for command in ("plan", "render", "check"):
+        for pools in ("pools.yaml", "none.yaml"):
+            status, out, err = ran(capsys, command, "large.yaml", "--inventory", pools)
+            assert status == 2
+            assert "no effect by itself" not in out + err
+
+
+def test_what_runs_stays_where_the_earlier_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pools.yaml").write_text(yaml.safe_dump({"poolLabel": LABEL, "pools": [
+        pool("x", 2), pool("y", 2)]}))  # fmt: skip
+    Path("lone.yaml").write_text(yaml.safe_dump(worker("lone", 2)))
+    first = placed(capsys, "lone.yaml")
+    Path("placed.json").write_text(json.dumps(first))
+    Path("front.yaml").write_text(yaml.safe_dump(worker("front", 2)))
+    moved = placed(capsys, "front.yaml", "lone.yaml")
+    assert moved[1]["placement"]["roles"][0]["pool"] == "y"
+    kept = placed(capsys, "front.yaml", "lone.yaml", "--previous", "placed.json")
+    assert kept[1]["placement"]["roles"][0] == {
+        **first[0]["placement"]["roles"][0], "origin": "kept", "previous": "x"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("chat.yaml", "--inventory", "none.yaml"),
+         "none.yaml: cannot be read: No such file or directory"),
+        (("chat.yaml", "--inventory", "chat.yaml"), "chat.yaml: kind: must be NodePoolInventory"),
+        (("chat.yaml", "--inventory", "odd.yaml"), "odd.yaml: pools[0].resource: "),
+        (("chat.yaml", "--inventory", "pools.yaml", "--previous", "pools.yaml"),
+         "pools.yaml: not JSON"),
+        (("chat.yaml", "--inventory", "pools.yaml", "--previous", "none.json"),
+         "none.json: cannot be read"),
+        (("chat.yaml", "--previous", "pools.yaml"), "pools.yaml: has no effect without"),
+        (("chat.yaml", "chat.yaml", "--inventory", "pools.yaml"), "chat.yaml: "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["plan", "render", "check"])
+def test_bad_files_are_refused_in_one_line_each(
+    capsys: pytest.CaptureFixture[str], command: str, arguments: tuple[str, ...], told: str
+) -> None:
+    odd = {"poolLabel": LABEL, "pools": [pool("a", 1, resource="example.com/x")]}
+    Path("odd.yaml").write_text(yaml.safe_dump(odd))
+    status, out, err = ran(capsys, command, *arguments)
+    assert status == 2
+    assert out == ""
+    assert any(line.startswith(told) for line in without_rules(err).splitlines())
+    assert "Traceback" not in err
+
+
+def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    project = Path(__file__).parent.parent.parent / "examples" / "qwen-monolithic"
+    told = f"{project}: is a Pulumi project: its program places services itself, with place(...)\n"
+    status, out, err = ran(capsys, "plan", str(project), "--inventory", "pools.yaml")
+    assert (status, out) == (2, "")
+    assert without_rules(err).endswith(told)

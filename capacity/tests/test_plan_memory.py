@@ -1,0 +1,142 @@
+"""The memory of roles in `plan`, `diff` and with an inventory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from capacity.tests.placing import LABEL, pool
+from fusioninfer_pulumi.cli.main import main
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+def service(*arguments: str, product: str | None = "NVIDIA-H100-80GB-HBM3") -> dict[str, Any]:
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "Qwen/Qwen3-32B", *arguments],
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    spec: dict[str, Any] = {"containers": [container]}
+    if product is not None:
+        spec["nodeSelector"] = {PRODUCT: product}
+    role = {"name": "chat", "componentType": "worker", "template": {"spec": spec}}
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "qwen"},
+        "spec": {"roles": [role]},
+    }
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(name: str, value: Any) -> str:
+    Path(name).write_text(yaml.safe_dump(value))
+    return name
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    return status, *capsys.readouterr()
+
+
+FITS = service("--max-model-len", "16000")
+
+
+def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ran(capsys, "plan", written("a.yaml", FITS))
+    assert status == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert [
+        "ROLE",
+        "GPU",
+        "USABLE",
+        "WEIGHTS",
+        "OVERHEAD",
+        "KV",
+        "CACHE",
+        "TOKENS",
+        "REQUESTS",
+    ] in lines
+    row = next(line for line in lines if line[:2] == ["chat", "H100"])
+    assert row[2:] == ["71.3", "61.0", "5.9", "4.4", "17830", "1.1", "x", "16000"]
+
+
+def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ran(capsys, "plan", written("a.yaml", FITS), "--output", "json")
+    assert status == 0
+    ((role,),) = [each["roles"] for each in json.loads(out)]
+    memory = role["memory"]
+    assert memory["accelerator"] == "H100"
+    assert memory["usable"] == memory["weights"] + memory["overhead"] + memory["kvCache"]
+    assert (memory["tokens"], memory["length"], memory["requests"]) == (17830, 16000, 1.11)
+
+
+def test_without_an_accelerator_plans_are_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    path = written("a.yaml", service(product=None))
+    _, out, _ = ran(capsys, "plan", path, "--output", "json")
+    assert "memory" not in json.loads(out)[0]["roles"][0]
+    assert "WEIGHTS" not in ran(capsys, "plan", path)[1]
+
+
+def test_services_that_tell_no_accelerator_do_not_pay_for_it() -> None:
+    path = written("a.yaml", service(product=None))
+    program = (
+        "import sys; from fusioninfer_pulumi.cli.main import main; "
+        f"main(['plan', '{path}']); "
+        "sys.exit(any(name.startswith('fusioninfer_capacity.fit') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+def test_check_refuses_what_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = ran(capsys, "check", written("a.yaml", service()))
+    assert status == 2
+    assert "[cache-too-small]" in err
+
+
+def test_diff_tells_what_becomes_of_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    old = written("old.yaml", FITS)
+    larger = written("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
+    status, out, _ = ran(capsys, "diff", old, larger)
+    assert status == 1
+    assert "chat: KV cache of a replica 17830 -> " in out
+    status, out, _ = ran(capsys, "diff", old, larger, "--output", "json")
+    assert any("KV cache of a replica" in note for note in json.loads(out)["notes"])
+    scaled = service("--max-model-len", "16000")
+    scaled["spec"]["roles"][0]["replicas"] = 3
+    _, out, _ = ran(capsys, "diff", old, written("new.yaml", scaled))
+    assert "KV cache" not in out
+
+
+def test_a_placed_role_has_the_accelerators_of_its_pool(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pools = [
+        pool("small", 2, cost=1, device={"attributes": {"model": "L4"}}),
+        pool("large", 2, cost=2, labels={PRODUCT: "NVIDIA-H200"}),
+    ]
+    inventory = written("pools.yaml", {"poolLabel": LABEL, "pools": pools})
+    anywhere = service("--max-model-len", "16000", product=None)
+    placed = written("a.yaml", anywhere)
+    status, _, err = ran(capsys, "check", placed, "--inventory", inventory)
+    assert status == 2
+    assert "[weights-exceed-memory]" in err
+    anywhere["spec"]["roles"][0]["placement"] = {"pools": ["large"]}
+    status, out, _ = ran(
+        capsys, "plan", written("a.yaml", anywhere), "--inventory", inventory, "--output", "json"
+    )
+    assert status == 0
+    assert json.loads(out)[0]["roles"][0]["memory"]["accelerator"] == "H200"

@@ -1,0 +1,139 @@
+"""What the package of the entry point `fusioninfer.capacity` adds: memory, sizes and placement.
+
+Loaded only for roles whose accelerators are known, and for the commands and names that need it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.extras import install_command, plugins
+from fusioninfer_pulumi.findings import Finding, Rule
+from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
+
+if TYPE_CHECKING:
+    # For type checkers alone: the package is found by its entry point.
+    from fusioninfer_capacity import (
+        Placement as Placement,  # noqa: PLC0414  # a public name
+    )
+    from fusioninfer_capacity import (
+        place as place,  # noqa: PLC0414  # likewise
+    )
+    from fusioninfer_capacity import (
+        read_inventory as read_inventory,  # noqa: PLC0414  # likewise
+    )
+    from fusioninfer_capacity import (
+        read_placement as read_placement,  # noqa: PLC0414  # likewise
+    )
+
+GROUP = "fusioninfer.capacity"
+#: Public names of `fusioninfer_pulumi` that the package provides.
+NAMES = ("Placement", "place", "read_inventory", "read_placement")
+#: The end of a sentence about what needs the package.
+MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
+
+CAPACITY_MISSING = Rule(
+    "capacity-missing",
+    "error",
+    "The package that places services is installed.",
+    remedy="Install it as the message says.",
+)
+MEMORY_NOT_CHECKED = Rule(
+    "memory-not-checked",
+    "info",
+    "The memory that the model needs was checked.",
+    remedy="Set what the message says is missing.",
+)
+
+
+class Placed(Protocol):
+    """Where services are placed."""
+
+    @property
+    def services(self) -> Sequence[InferenceServiceArgs]:
+        """The services on their pools, in the order in which they were given."""
+        ...
+
+    @property
+    def findings(self) -> Mapping[int, Sequence[Finding]]:
+        """Findings by the index of the service that they concern; -1 for all."""
+        ...
+
+    def to_json(self, index: int) -> Mapping[str, Any] | None:
+        """Where one service is placed; None for one that cannot be planned."""
+        ...
+
+    def tables(self, index: int) -> Iterable[Any]:
+        """The same for people, as rich prints it."""
+        ...
+
+    def pools_table(self) -> Any:
+        """What is left in the pools, for people."""
+        ...
+
+
+class CapacityPackage(Protocol):
+    """What the entry point names: one object with these methods and attributes."""
+
+    def check(
+        self, plan: ServicePlan, args: InferenceServiceArgs
+    ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
+        """The memory of roles by their names, as far as it is known, and what is wrong with it."""
+        ...
+
+    def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
+        """What is wrong with an inventory that its models accept."""
+        ...
+
+    def read_previous(self, source: str | None) -> Any:
+        """An earlier placement: the JSON of `plan --inventory` or `place`, at a path.
+
+        Raises:
+            InvalidServiceError: It is something else.
+            OSError: It cannot be read.
+        """
+        ...
+
+    def place_services(
+        self,
+        services: Sequence[InferenceServiceArgs],
+        inventory: InventoryArgs,
+        *,
+        previous: Any,
+        plans: Sequence[ServicePlan],
+    ) -> Placed:
+        """Chooses a node pool for each role of several services."""
+        ...
+
+    def size_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the arguments of the command `size`."""
+        ...
+
+    def size(self, options: argparse.Namespace) -> int:
+        """Runs the command `size`; its exit status."""
+        ...
+
+    @property
+    def place(self) -> Callable[..., Any]:
+        """The public function of this name; likewise the other public names."""
+        ...
+
+
+@cache
+def capacity() -> CapacityPackage | None:
+    """The installed package, None without one; of several the first by name."""
+    return next((package for _, package in plugins(GROUP)), None)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    package = capacity()
+    if package is None:
+        raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")
+    return getattr(package, name)

@@ -1,0 +1,133 @@
+"""What the package `capacity` uses of the core. How to write another one: docs/capacity.md."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintArgs, TaintEffect
+from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.placement import ServicePlacementArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.rules import NOT_JSON, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Placed
+from fusioninfer_pulumi.engines.command import ENGINES, read_command
+from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
+from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.extras import install_command
+from fusioninfer_pulumi.findings import (
+    LIFT,
+    Finding,
+    InvalidServiceError,
+    Location,
+    Rule,
+    Severity,
+    error,
+    errors,
+    info,
+    shown,
+    warning,
+)
+from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output, output_paths
+from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests, takes_pods
+from fusioninfer_pulumi.loading import load, load_inventory
+from fusioninfer_pulumi.loading.load import Inventory, file_text
+from fusioninfer_pulumi.loading.validate import examine_mapping
+from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
+from fusioninfer_pulumi.pods.pod import Pod
+from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
+from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
+from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
+from fusioninfer_pulumi.topology.role import RolePlan
+
+__all__ = [
+    "ENGINES",
+    "LIFT",
+    "MEMORY_NOT_CHECKED",
+    "NIXL",
+    "NOT_JSON",
+    "OUTPUT_NOT_ALLOWED",
+    "SHARED_MEMORY",
+    "UNKNOWN",
+    "CapacityPackage",
+    "EngineCommand",
+    "Finding",
+    "GangForm",
+    "InferenceServiceArgs",
+    "InvalidServiceError",
+    "Inventory",
+    "InventoryArgs",
+    "KubernetesApi",
+    "Location",
+    "ModelArgs",
+    "NodePool",
+    "NodePoolArgs",
+    "Placed",
+    "Pod",
+    "RoleArgs",
+    "RoleDemand",
+    "RoleMemory",
+    "RolePlan",
+    "Rule",
+    "ServicePlacementArgs",
+    "ServicePlan",
+    "Severity",
+    "TaintArgs",
+    "TaintEffect",
+    "UnreadableError",
+    "accelerators",
+    "capacity",
+    "claim_requests",
+    "claim_template",
+    "error",
+    "errors",
+    "examine_mapping",
+    "file_text",
+    "info",
+    "install_command",
+    "integer",
+    "is_accelerator",
+    "is_output",
+    "labels",
+    "load",
+    "load_inventory",
+    "minima_of",
+    "output_paths",
+    "plan_service",
+    "pod_requests",
+    "print_service",
+    "quantity",
+    "read_command",
+    "read_source",
+    "required_replicas",
+    "shown",
+    "takes_pods",
+    "warning",
+    "working",
+]
+
+
+def print_service(manifest: Mapping[str, Any], output: str) -> None:
+    """Prints a manifest as `yaml`, or as a Pulumi program (`python`)."""
+    # Imported here: a check of memory prints nothing.
+    from fusioninfer_pulumi.cli.output import print_objects  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.cli.python_program import python_program  # noqa: PLC0415  # see above
+
+    if output == "yaml":
+        print_objects([dict(manifest)], "yaml")
+    else:
+        sys.stdout.write(python_program(load(manifest)))
+
+
+def working(text: str) -> AbstractContextManager[None]:
+    """Shows on a terminal what takes its time."""
+    from fusioninfer_pulumi.cli import output  # noqa: PLC0415  # as above
+
+    return output.working(text)

@@ -1,0 +1,102 @@
+"""Credentials in plain text: which variables, arguments and texts hold one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+# Names of model hubs and clouds, and the endings that names of credentials have by habit.
+_NAME = (
+    r"(?:(?:HF|HUGGING_?FACE(?:_?HUB)?|GITHUB)(?:_HUB)?(?:_API)?_TOKEN"
+    r"|MODELSCOPE_SDK_TOKEN|AWS_SESSION_TOKEN|AZURE_STORAGE_(?:KEY|SAS_TOKEN|CONNECTION_STRING)"
+    r"|(?:\w+_)?(?:API|AUTH|ACCESS|BEARER)_TOKEN"
+    r"|(?:\w+_)?(?:API|SECRET|SECRET_ACCESS|PRIVATE)_KEY"
+    r"|(?:\w+_)?(?:PASSWORD|PASSWD|CLIENT_SECRET))"
+)
+_VARIABLE = re.compile(_NAME, re.IGNORECASE)
+# What credentials look like, wherever they stand: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
+_LOOK = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
+    r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_FLAGS = r"--(?:api-key|admin-api-key|hf-token)"
+_FLAG = re.compile(rf"(?P<flag>{_FLAGS})(=(?P<value>.*))?", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(-----END \1-----|\Z)", re.DOTALL)
+# `--api-key VALUE` and `HF_TOKEN=VALUE` in the text of a script.
+_IN_TEXT = re.compile(
+    rf"(?P<before>{_FLAGS}(?:=|\s+)|\b(?i:{_NAME})=)"
+    r"""(?P<value>'[^'$]+'|"[^"$]+"|[^\s'"$;&|]+)"""
+)
+
+
+def is_credential(name: str, value: Any) -> bool:
+    """Whether a variable holds a credential; what refers to another variable does not."""
+    return _is_literal(value) and bool(_VARIABLE.fullmatch(name) or _LOOK.search(value))
+
+
+def credential_arguments(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """The index of each argument that is a credential, or its flag, and what to call it."""
+    for index, word in enumerate(words):
+        name = _called(word, words[index + 1] if index + 1 < len(words) else None)
+        # A value after a flag is reported at the flag.
+        behind = index > 0 and _called(words[index - 1], word) is not None
+        if name is not None and not behind:
+            yield index, name
+
+
+def _called(word: Any, following: Any) -> str | None:
+    if not isinstance(word, str):
+        return None
+    match = _FLAG.fullmatch(word)
+    if match is None:
+        return "one of its words" if _LOOK.search(word) else None
+    value = following if match["value"] is None else match["value"]
+    return match["flag"] if _is_literal(value) else None
+
+
+def _is_literal(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "$" not in value
+
+
+def without_credentials(value: Any, mask: Callable[[str], str]) -> Any:
+    """A copy of a manifest, or a part of it, with a mask in place of each credential."""
+    if isinstance(value, str):
+        return _without_in_text(value, mask)
+    if isinstance(value, (list, tuple)):
+        return [without_credentials(item, mask) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    copy = {key: without_credentials(item, mask) for key, item in value.items()}
+    if value.get("kind") == "Secret":
+        for key in ("data", "stringData"):
+            if isinstance(value.get(key), Mapping):
+                copy[key] = {name: mask(str(item)) for name, item in value[key].items()}
+    if is_credential(str(value.get("name")), value.get("value")):
+        copy["value"] = mask(value["value"])
+    for key in ("command", "args"):
+        if isinstance(value.get(key), (list, tuple)):
+            copy[key] = _arguments_without(value[key], copy[key], mask)
+    return copy
+
+
+def _arguments_without(
+    words: Sequence[Any], masked: Sequence[Any], mask: Callable[[str], str]
+) -> list[Any]:
+    copy = list(masked)
+    for index, word in enumerate(words):
+        match = _FLAG.fullmatch(word) if isinstance(word, str) else None
+        if match is None:
+            continue
+        if match["value"] is None:
+            if index + 1 < len(words) and _is_literal(words[index + 1]):
+                copy[index + 1] = mask(words[index + 1])
+        elif _is_literal(match["value"]):
+            copy[index] = f"{match['flag']}={mask(match['value'])}"
+    return copy
+
+
+def _without_in_text(text: str, mask: Callable[[str], str]) -> str:
+    text = _PEM.sub(lambda match: mask(match[0]), text)
+    text = _IN_TEXT.sub(lambda match: match["before"] + mask(match["value"]), text)
+    return _LOOK.sub(lambda match: mask(match[0]), text)
