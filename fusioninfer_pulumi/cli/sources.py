@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.registered import with_known_names
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
@@ -474,7 +475,7 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
     source.objects = [recorded.manifest for recorded in recording.resources]
     providers = recording.providers or [""] * len(recording.plans)
     for number, (plan, provider) in enumerate(
-        zip(recording.plans, providers, strict=True), start=1
+        zip(with_known_names(recording.plans, source.objects), providers, strict=True), start=1
     ):
         origin = Origin(path, number)
         findings = tuple((origin, finding) for finding in plan.findings)
