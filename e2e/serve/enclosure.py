@@ -25,15 +25,12 @@ from e2e.harness.processes import LOOPBACK
 from e2e.serve import prerequisites
 
 MARK = "FUSIONINFER_E2E_ENCLOSURE"
-"""Set inside: the name of the run, which its control groups have, too."""
+"""Set inside: the name of the run."""
 
 SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
 CGROUPS = Path("/sys/fs/cgroup")
-CPU_SHARES = 4096
-"""Four processes' worth."""
-
 CHUNK = 65536
 
 
@@ -70,8 +67,8 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
         with _forwarded(process):
             return process.wait()
     finally:
-        for group in _groups(name):
-            remove_group(group)
+        for group in _groups(Path(directory)):
+            _remove_group(group)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -96,11 +93,6 @@ def is_inside() -> bool:
     return MARK in os.environ
 
 
-def name() -> str:
-    """The name of this run."""
-    return os.environ[MARK]
-
-
 def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
     """Bring up the loopback device with more addresses and networks, and forward packets."""
     _ip("link", "set", "lo", "up")
@@ -109,11 +101,6 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
     for network in routes:
         # Service addresses are replaced on the way out, once there is a way at all.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
-    if (CGROUPS / "cpu" / "cpu.shares").is_file():
-        # Otherwise all pods together get as much of a busy processor as one process.
-        group = CGROUPS / "cpu" / name()
-        group.mkdir()
-        (group / "cpu.shares").write_text(str(CPU_SHARES), encoding="ascii")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
 
@@ -122,12 +109,14 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def _groups(name: str) -> list[Path]:
-    """The run's control groups: one, or one for each controller of the first version."""
-    return [path for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")) if path.is_dir()]
+def _groups(directory: Path) -> list[Path]:
+    """Control groups of the containers that ran to the end, as containerd names them."""
+    tasks = directory.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*")
+    names = [f"k8s.io/{task.name}" for task in tasks]
+    return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
 
 
-def remove_group(group: Path) -> None:
+def _remove_group(group: Path) -> None:
     """Remove a control group and those in it; all of their processes have ended."""
     for folder, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):

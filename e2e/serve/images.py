@@ -21,7 +21,7 @@ from typing import Any
 
 from e2e.catalog import program
 from e2e.harness.resources import Object
-from e2e.serve.engine import Environment, Vllm, vllm
+from e2e.serve.engine import Environment, Models, Vllm, vllm
 
 PAUSE = "registry.k8s.io/pause:3.10"
 
@@ -156,15 +156,15 @@ def _engine(engine: Vllm) -> Image:
             for name, start in STARTERS.items()
         },
         # A model's name is looked for as a folder first.
-        links={f"models/{name}": str(engine.model) for name in MODELS}
-        | {"models/adapter": str(engine.adapter)},
+        links={f"models/{name}": str(Models().model) for name in MODELS}
+        | {"models/adapter": str(Models().adapter)},
         folder="/models",
     )
 
 
 def mounted(environments: Iterable[Environment]) -> list[Path]:
     """Folders of this machine that every container sees at the same place."""
-    folders = [Path("/usr")]
+    folders = [Path("/usr"), Models().directory]
     for environment in environments:
         folders += [environment.directory, environment.base]
     folders += [program(f"epp-{minor}", "epp").parent for minor in ("1.2", "1.5")]

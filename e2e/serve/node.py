@@ -224,7 +224,6 @@ def _kubelet(directory: Path, socket: Path, health: int) -> Mapping[str, Any]:
         "podLogsDir": str(directory / "pod-logs"),
         "volumePluginDir": str(directory / "volume-plugins"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{enclosure.name()}",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,

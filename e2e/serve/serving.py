@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
-from e2e.serve import enclosure
 from e2e.serve.engine import vllm
 from e2e.serve.node import ADDRESS, Node, describe, logs, prepare_network, stuck
 
@@ -77,16 +75,3 @@ def serving() -> Iterator[Serving]:
     directory = Path(os.environ["TMPDIR"]) / "node"
     with Cluster({LWS, VOLCANO, KUBE_SCHEDULER}, address=ADDRESS) as cluster:
         yield Serving(cluster, Node(cluster, directory, [vllm()]))
-
-
-def wait_deleted(serving: Serving, names: Iterable[str], namespace: str, timeout: float) -> None:
-    """Wait until pods of these names are gone."""
-    gone = set(names)
-    deadline = time.monotonic() + timeout
-    while left := gone & {p["metadata"]["name"] for p in serving.cluster.pods(namespace)}:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{sorted(left)} are still there")
-        time.sleep(0.2)
-
-
-__all__ = ["Serving", "enclosure", "serving", "wait_deleted"]

@@ -1,4 +1,4 @@
-"""Prompts are computed on a prefill pod, and their KV cache comes to the decode pod by NIXL."""
+"""Serves: prompts are computed on a prefill pod, their KV cache comes to the decode pod by NIXL."""
 
 from __future__ import annotations
 
@@ -55,5 +55,6 @@ def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
     assert tokens("external_kv_transfer") == [prompt]
     assert tokens("local_compute") == [0]
     for pod in running.pods(namespace):
-        assert "deprecated" not in logs(running.node, namespace, pod["metadata"]["name"], 1000)
+        told = logs(running.node, namespace, pod["metadata"]["name"], 1000)
+        assert "kv_both" not in told
     running.cluster.delete_namespace(namespace)

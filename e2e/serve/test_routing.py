@@ -1,4 +1,4 @@
-"""Replicas behind a real Envoy and a real endpoint picker serve tokens."""
+"""Serves: replicas behind a real Envoy and a real endpoint picker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.requests import Load, complete, figures
 from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
-from e2e.serve.serving import Serving, wait_deleted
+from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
 
@@ -115,7 +115,6 @@ def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
         load.wait(30)
         before = len(load.answers)
         routed.running.cluster.delete("v1/Pod", name, routed.namespace)
-        wait_deleted(routed.running, [], routed.namespace, 1)
         routed.running.wait_ready(routed.namespace, 2, LEADERS)
         load.wait(30)
     print(f"before: {figures(load.answers[:before])}\nafter: {figures(load.answers[before:])}")

@@ -21,20 +21,21 @@ LINE = (
     "the quick brown fox jumps over the lazy dog; 0123456789 times, said the user to the assistant"
 )
 CONTEXT = 4096
+SPACE, NEWLINE = "\u0120", "\u010a"
+"""As tokenizers on bytes write them."""
+
 CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
 
 
 def main(model: Path, adapter: Path) -> None:
     """Write the model and the adapter into two folders."""
-    made = _model(model)
-    _tokenizer(model)
-    _adapter(adapter, made)
+    _adapter(adapter, _model(model, _tokenizer(model)))
 
 
-def _model(folder: Path) -> Any:
+def _model(folder: Path, words: int) -> Any:
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=512,
+        vocab_size=words,
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=2,
@@ -52,13 +53,16 @@ def _model(folder: Path) -> Any:
     return model
 
 
-def _tokenizer(folder: Path) -> None:
+def _tokenizer(folder: Path) -> int:
+    """Write the tokenizer; return how many tokens it knows. All but the first are text in ASCII."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=512, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
+        vocab_size=160,
+        special_tokens=["<end>"],
+        initial_alphabet=[*map(chr, range(33, 127)), SPACE, NEWLINE],
+        show_progress=False,
     )
     tokenizer.train_from_iterator([LINE], trainer)
     fast = PreTrainedTokenizerFast(
@@ -66,6 +70,7 @@ def _tokenizer(folder: Path) -> None:
     )
     fast.chat_template = CHAT
     fast.save_pretrained(folder)
+    return len(fast)
 
 
 def _adapter(folder: Path, model: Any) -> None:

@@ -153,8 +153,8 @@ class KvTransferArgs(SpecModel):
     """vLLM's KV connector, by default `NixlConnector`."""
 
     role: Annotated[KvRole, Field(strict=False)] | None = None
-    """vLLM's `kv_role`. By default `kv_producer` or `kv_consumer` with NIXL from vLLM 0.23.0 on, else
-    `kv_both`."""
+    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    `kv_producer` or `kv_consumer`."""
 
     extra_config: dict[str, Any] | None = None
     """vLLM's `kv_connector_extra_config`."""
