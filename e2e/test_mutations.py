@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.sources import Source, plan_all
 from fusioninfer_pulumi.findings import Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import read_all
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 
 MUTANTS, MUTANTS_LONG = 500, 20_000
 #: Rules of warnings about what depends on the cluster, and why they are no errors.

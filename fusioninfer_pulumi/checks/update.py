@@ -9,10 +9,10 @@ from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.rollout.running import StackLws
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy

@@ -10,8 +10,8 @@ from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import ReplicaPlan, RolePlan
 from fusioninfer_pulumi.topology.service import entry_roles
 

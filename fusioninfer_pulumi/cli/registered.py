@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.sources import PlannedDocument, Source
@@ -84,7 +84,7 @@ def _of_service(service: str, objects: Objects) -> Iterator[Mapping[str, Any]]:
 
 def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
     """Objects of one service: those that a program registered, else those of its plan."""
-    from fusioninfer_pulumi.objects import render
+    from fusioninfer_pulumi.plan.objects import render
 
     plan = document.plan
     assert plan is not None, "the caller asked"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusioninfer_pulumi.checks.between_services import Shares
+from fusioninfer_pulumi.checks.stages import with_collisions
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.registered import with_known_names
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
@@ -27,10 +29,8 @@ from fusioninfer_pulumi.loading.file_set import (
 from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
-from fusioninfer_pulumi.planning import with_collisions
-from fusioninfer_pulumi.routing.between_services import Shares
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -56,6 +56,8 @@ FILE_TOO_LARGE = Rule(
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
+#: Commands that say nothing about a program's other objects.
+_ABOUT_SERVICES = ("check", "plan")
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Source:
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
         if self.objects is None:
-            from fusioninfer_pulumi.objects import render
+            from fusioninfer_pulumi.plan.objects import render
 
             plans = [document.plan for document in self.documents if not document.refused]
             self.objects = [item for plan in plans if plan is not None for item in render(plan)]
@@ -457,7 +459,7 @@ def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
 
 def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
-    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program
+    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program, without_service
 
     source = Source(path, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
@@ -473,12 +475,13 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
-    providers = recording.providers or [""] * len(recording.plans)
-    for number, (plan, provider) in enumerate(
-        zip(with_known_names(recording.plans, source.objects), providers, strict=True), start=1
-    ):
-        origin = Origin(path, number)
+    plans = with_known_names(recording.plans, source.objects)
+    for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
+        file = str(Path(path, service.file)) if service.file else path
+        origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in plan.findings)
-        source.documents.append(PlannedDocument(origin, plan, findings, provider=provider))
+        source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
+    if not recording.services and options.command in _ABOUT_SERVICES:
+        source.add(path, without_service(recording))
     source.add(path, *recording.findings)
     return source

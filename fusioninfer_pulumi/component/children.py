@@ -25,8 +25,8 @@ from fusioninfer_pulumi.component.run_mode import renders_yaml
 from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]

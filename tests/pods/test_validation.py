@@ -82,17 +82,6 @@ def test_findings_stand_where_the_user_wrote() -> None:
     ]
 
 
-def test_findings_about_a_role_that_is_refused_otherwise_are_told_too() -> None:
-    wrong = container(resources={"limits": {"cpus": "1"}}, imagePullPolicy=7)
-    assert problems(service(role(template=template(wrong)))) == [
-        f"{POD}.containers[0].imagePullPolicy: must be a string, got 7; quote it in YAML",
-        (
-            f'{POD}.containers[0].resources.limits.cpus: "cpus" is no resource of a container; did '
-            "you mean cpu?"
-        ),
-    ]
-
-
 def test_findings_about_the_picker_stand_in_its_overrides() -> None:
     router = role(
         "router", "router", template=None, httproute={"parentRefs": [{"name": "g"}]},

@@ -43,7 +43,7 @@ from fusioninfer_pulumi.cli.diff.restarts import (
 )
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.kube.resources import accelerators
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 AcceleratorsOf = Callable[[Mapping[str, Any]], int]
 

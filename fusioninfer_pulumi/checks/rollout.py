@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rollout import (
     Layout,
     RoleOrder,
@@ -12,11 +11,9 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
     WaitLevel,
 )
-from fusioninfer_pulumi.api.topology import is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.pods.health import startup_seconds
-from fusioninfer_pulumi.pods.pod import PAIRED
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.order import required_ordinals
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -131,12 +128,6 @@ LOWEST_ORDINALS_NEEDS_PER_REPLICA = Rule(
     "`LowestOrdinals` belongs to `layout: PerReplica`.",
     remedy="Change one of them.",
     source="LeaderWorkerSet 0.9, measured",
-)
-REPLICAS_ASSUMED = Rule(
-    "replicas-assumed",
-    "info",
-    "The replicas of prefill and decode are stated.",
-    remedy="Set `replicas`.",
 )
 MAX_UNAVAILABLE_ZERO = Rule(
     "max-unavailable-zero",
@@ -354,24 +345,6 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     yield from dict.fromkeys(found)
 
 
-def assumed_replicas_findings(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
-    """Says which share of prefill or decode is assumed because its replicas are not written.
-
-    Modelplane refuses such a service: the best ratio depends on prompts and answers, and no
-    default is right.
-    """
-    if not is_prefill_decode(roles):
-        return
-    for index, role in enumerate(roles):
-        if role.component_type in PAIRED and "replicas" not in role.model_fields_set:
-            yield info(
-                REPLICAS_ASSUMED,
-                ("roles", index, "replicas"),
-                f"is not stated: {role.replicas} is assumed, and with it the ratio of prefill to "
-                "decode",
-            )
-
-
 def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     surge = explicit(plan.rollout, role, "max_surge")
@@ -453,3 +426,8 @@ def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
             "never runs; lower replicas before an update, or use layout: PerReplica",
         )
+
+
+Check = Callable[[Topology], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (startup_findings, rollout_findings, rollout_layout_findings)

@@ -7,13 +7,13 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.operations.operations import operations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
 from fusioninfer_pulumi.routing.router import router_objects
 from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import Part, kind_schema
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
 from fusioninfer_pulumi.topology.service import serving_service

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fusioninfer_pulumi.api.role import SubdomainPolicy
+from fusioninfer_pulumi.checks.names import groups_of
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.name_checks import groups_of
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 NAME_COLLISION = Rule(

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import SplitArgs
+from fusioninfer_pulumi.checks.gateways import attachment_findings
+from fusioninfer_pulumi.checks.route_rules import normalised_matches
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
-from fusioninfer_pulumi.routing.attachment import attachment_findings, hosts_overlap
+from fusioninfer_pulumi.routing.attachment import hosts_overlap
 from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
-from fusioninfer_pulumi.routing.route_rules import normalised_matches
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Location, path_text
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.schemas.check import object_findings
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.leader_worker_set import KIND
 
 _LEADER = ("spec", "leaderWorkerTemplate", "leaderTemplate")

@@ -10,9 +10,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rules import LISTENER_WITHOUT_CERTIFICATE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
-from fusioninfer_pulumi.routing.gateway import GatewayPlan
-from fusioninfer_pulumi.routing.gateways import Implementation
-from fusioninfer_pulumi.routing.route import RoutePlan
+from fusioninfer_pulumi.routing.router import RouterParts
 
 BACKEND_WEIGHTS_ZERO = Rule(
     "backend-weights-zero",
@@ -51,8 +49,9 @@ _EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
 _ENDING_TLS = frozenset({"HTTPS", "TLS"})
 
 
-def rule_findings(at: Location, route: RoutePlan | None) -> Iterator[Finding]:
+def rule_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks the rules of a service's own route; `at` is the location of the router role."""
+    at, route = parts.at, parts.route
     earlier: list[Mapping[str, Any]] = []
     for index, rule in enumerate(route.rules if route is not None else ()):
         field = (*at, "httproute", "rules", index)
@@ -116,10 +115,9 @@ def _malformed(pattern: str) -> str | None:
     return None
 
 
-def listener_findings(
-    at: Location, gateway: GatewayPlan | None, implementation: Implementation
-) -> Iterator[Finding]:
+def listener_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks the listeners of a service's own Gateway; `at` is the location of the router role."""
+    at, gateway, implementation = parts.at, parts.gateway, parts.implementation
     if gateway is None:
         return
     field = (*at, "gateway", "listeners")
