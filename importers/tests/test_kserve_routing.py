@@ -310,6 +310,7 @@ def test_without_a_scheduler_requests_are_spread_by_load() -> None:
         )
         for line in said(document)
     )
+    assert problems(llm(router={})) == []
     # Prefill and decode are paired by a configuration of ours.
     pair = llm(router={"route": {}}, prefill={"template": pod()})
     assert "endpointPickerConfig" not in router(pair)

@@ -130,6 +130,7 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     if router.get("scheduler") is not None:
         convert_scheduler(builder, target, spec, related.maps)
         return
+    builder.report.consume(*(() if router.content else (router.at,)))
     at = router.at / "scheduler"
     builder.default((*target, "endpointPicker", "image"), IMAGE, at)
     if spec.get("prefill") is None:
