@@ -136,7 +136,7 @@ def test_json(
     found = json.loads(told("json", tmp_path, monkeypatch, capsys))
     places = [(each["rule"], each["file"], each["line"], each["path"]) for each in found]
     assert ("out-of-range", "bad.yaml", 9, "roles[0].replicas") in places
-    assert ("invalid-label-key", "bad.yaml", 15, "metadata.labels") in places
+    assert ("invalid-format", "bad.yaml", 15, "metadata.labels") in places
 
 
 def test_github(
@@ -244,6 +244,19 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(all_rules())
+
+
+def test_a_former_rule_says_what_became_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rules", "duplicate-role-name"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("duplicate-role-name is part of duplicate-name now\n")
+    assert all_rules()["duplicate-name"].remedy in shown
+    assert main(["rules", "sysctl-twice"]) == 0
+    assert "API server" in capsys.readouterr().out
+    main(["check", written(tmp_path, WARNED), "--ignore", "route-without-rules"])
+    assert "route-without-rules is part of document-unused now" in capsys.readouterr().err
 
 
 def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

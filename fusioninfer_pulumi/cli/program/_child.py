@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.program._recording import ProgramError, refused
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED
 from fusioninfer_pulumi.findings import error
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -69,7 +69,7 @@ def call(
     if answer is None:
         ended = process.exitcode
         if ended == -signal.SIGKILL:
-            raise refused(PROGRAM_NOT_ENDED, f"the program did not end within {limit:g} s")
+            raise refused(PROGRAM_ENDED, f"the program did not end within {limit:g} s")
         how = "it crashed, or called os._exit" if ended else "it called os._exit"
         raise refused(PROGRAM_ENDED, f"the program ended its process with status {ended}: {how}")
     if isinstance(answer, ProgramError):
@@ -106,7 +106,7 @@ def _main(
 
     def give_up() -> None:
         text = f"the program did not end within {limit:g} s; it waits here (--timeout allows more):"
-        found = error(PROGRAM_NOT_ENDED, (), text)
+        found = error(PROGRAM_ENDED, (), text)
         _send(sender, ProgramError(found, frames=frames(list(_waiting()))))
         os._exit(1)
 
