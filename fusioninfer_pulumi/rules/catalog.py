@@ -62,7 +62,7 @@ def areas() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def former_ids() -> Mapping[str, str]:
-    """Ids that were given up: the rule that each is part of now, `server` if the API server judges."""
+    """The rules that former ids are part of now; `server` where the API server judges."""
     by_rule: dict[str, list[str]] = _parsed(_CORE_EXAMPLES / "_former.yaml")
     return {former: rule for rule, ids in by_rule.items() for former in ids}
 
