@@ -18,12 +18,19 @@ from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
 from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
 from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
-from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, shown, similar
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+NOTHING_TO_CONVERT = Rule(
+    "nothing-to-convert",
+    "error",
+    "`convert` reads manifests of services.",
+    remedy="Give it manifests of the kinds that the message names.",
+)
 
 
 def render(options: argparse.Namespace) -> int:
@@ -108,9 +115,11 @@ def convert(options: argparse.Namespace) -> int:
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
-            source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
+            source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
         # What cannot be built is no service of ours either.
         source.rendered()
+        if not source.planned and not source.has(Severity.ERROR):
+            source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
     if _refused(options, sources):
         return 2
     (source,) = sources
@@ -121,6 +130,15 @@ def convert(options: argparse.Namespace) -> int:
         return 0
     print_objects([dict(document.manifest) for document in source.planned], options.output)
     return 0
+
+
+def _converted_kinds() -> str:
+    """What `convert` says where nothing becomes a service."""
+    from fusioninfer_pulumi.api.service import KIND
+    from fusioninfer_pulumi.loading.importer import importers
+
+    kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
+    return f"no service in it; these kinds become one: {', '.join([KIND, *kinds])}"
 
 
 def place(options: argparse.Namespace) -> int:

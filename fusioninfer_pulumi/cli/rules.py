@@ -8,6 +8,7 @@ OPTION_OUT_OF_PLACE = Rule(
     "An option stands beside the input that it belongs to.",
     remedy="Remove it, or give the other input.",
 )
+
 UNREADABLE_REVISION = Rule(
     "unreadable-revision",
     ("error", "warning"),

@@ -2,6 +2,20 @@
 
 from fusioninfer_pulumi.findings import Rule
 
+FIELD_REQUIRED = Rule(
+    "field-required",
+    "error",
+    "A required field is present, and not empty.",
+    remedy="Add the field, or fill it.",
+)
+
+UNKNOWN_KEY = Rule(
+    "unknown-key",
+    "error",
+    "A mapping has no key that is not a field.",
+    remedy="Correct the spelling, or remove the key.",
+)
+
 CLUSTER_MUST_HAVE = Rule(
     "cluster-must-have",
     "info",
@@ -26,12 +40,6 @@ FIELD_OUT_OF_PLACE = Rule(
     "error",
     "A field stands beside the settings, and in the kind of role, that it belongs to.",
     remedy="Remove the field, or change what the message names.",
-)
-FIELD_REQUIRED = Rule(
-    "field-required",
-    "error",
-    "A required field is present, and not empty.",
-    remedy="Add the field, or fill it.",
 )
 FIELD_WITHOUT_EFFECT = Rule(
     "field-without-effect",
@@ -93,12 +101,6 @@ STATED_TWICE = Rule(
     "error",
     "A setting stands in one place: in its field, in the arguments, or in the pod template.",
     remedy="Keep the one that is meant.",
-)
-UNKNOWN_KEY = Rule(
-    "unknown-key",
-    "error",
-    "A mapping has no key that is not a field.",
-    remedy="Correct the spelling, or remove the key.",
 )
 UNKNOWN_VALUE = Rule(
     "unknown-value",

@@ -10,6 +10,8 @@ from samples import rendered
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm
 from importers.tests.reads import converted, problems, said, spec, warned
 
+KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
+
 
 def router(*documents: Manifest) -> Manifest:
     (found,) = (each for each in spec(*documents)["roles"] if each["componentType"] == "router")
@@ -18,7 +20,7 @@ def router(*documents: Manifest) -> Manifest:
 
 def test_a_managed_route_has_kserves_paths() -> None:
     made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
-    assert made["gateway"] == {}
+    assert made["gateway"] == {"refs": [KSERVE_GATEWAY]}
     first, *_, last = made["httproute"]["rules"]
     assert first["matches"] == [
         {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
@@ -133,9 +135,14 @@ def test_backends_that_nobody_makes_are_warned_of(ref: Manifest) -> None:
     ) in warned(*documents)
 
 
-def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:
-    made = router(llm(router={"route": {}, "scheduler": {}}))
-    assert made["gateway"] == {"refs": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]}
+@pytest.mark.parametrize("gateway", [{}, {"gateway": {}}, {"gateway": None}])
+def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest) -> None:
+    document = llm(router={"route": {}, "scheduler": {}, **gateway})
+    assert router(document)["gateway"] == {"refs": [KSERVE_GATEWAY]}
+    assert "Gateway" not in {made["kind"] for made in rendered(*converted(document))}
+    assert (
+        "f: info: router.gateway: names none: the route attaches to kserve/kserve-ingress-gateway"
+    ) in said(document)
 
 
 @pytest.mark.parametrize("form", ["mapping", "text"])

@@ -14,17 +14,24 @@ PROGRAM_MESSAGE = Rule(
     "The program logs neither warnings nor errors.",
     remedy="See the message.",
 )
-PROJECT_FILE_INVALID = Rule(
-    "project-file-invalid",
-    "error",
-    "The files of a Pulumi project are there and valid, and its program is one in Python.",
-    remedy="Correct the file as the message says.",
-)
 UNKNOWN_WITHOUT_PULUMI = Rule(
     "unknown-without-pulumi",
     "warning",
     "Everything that the program's objects depend on is known without the Pulumi engine.",
     remedy="Use `pulumi preview`, or pass the value as config.",
+)
+
+PROGRAM_WITHOUT_SERVICE = Rule(
+    "program-without-service",
+    "warning",
+    "A program that is checked or planned makes an InferenceService.",
+    remedy="Make one, or check another project; a program that calls `sys.exit` ends there.",
+)
+PROJECT_FILE_INVALID = Rule(
+    "project-file-invalid",
+    "error",
+    "The files of a Pulumi project are there and valid, and its program is one in Python.",
+    remedy="Correct the file as the message says.",
 )
 
 PROGRAM_FAILED = Rule(

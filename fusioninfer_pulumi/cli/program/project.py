@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program._recording import SECRET, refused
 from fusioninfer_pulumi.cli.program._rules import (
     PROJECT_FILE_INVALID,
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
 )
+from fusioninfer_pulumi.cli.program.recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -194,10 +194,13 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
     if len(found) == 1:
         name, path = next(iter(found.items()))
         return name, path, []
-    if found and _DEFAULT_STACK not in found:
-        text = f"no stack chosen, run without stack config (stacks: {names})"
-        return _DEFAULT_STACK, None, [warning(STACK_NOT_CHOSEN, (), text)]
-    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), []
+    if not found:
+        return _DEFAULT_STACK, None, []
+    if _DEFAULT_STACK in found:
+        text = f"no stack chosen, run as {_DEFAULT_STACK} (stacks: {names}); --stack chooses"
+    else:
+        text = f"no stack chosen, run without stack config (stacks: {names}); --stack chooses"
+    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
 
 
 def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:

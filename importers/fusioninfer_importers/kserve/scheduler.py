@@ -251,7 +251,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
     }
     kept: list[Node] = []
     config: Node | None = None
-    for flag, value, nodes in _pairs(args):
+    for flag, value, nodes in pairs(args):
         if flag in _CONFIG_FLAGS and value is not None:
             builder.report.consume(*(node.at for node in nodes))
             config = value
@@ -266,7 +266,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
     return kept, config
 
 
-def _pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
+def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
     """Each flag with its value, `--flag value` or `--flag=value`; other arguments have none."""
     items = args.items
     index = 0
