@@ -89,6 +89,26 @@ e2e-full: e2e-tools  ## The same with the long random runs
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
 	$(BIN)/python -m e2e.cluster --nodes 10x8
 
+SERVE_TOOLS := etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
+
+.PHONY: serve-tools
+serve-tools: $(STAMP)  ## Build and install what real pods need (root, containerd, uv; Go; 7 GB)
+	$(BIN)/python -m e2e.serve.prerequisites
+	$(BIN)/python -m e2e.build_tools --only $(SERVE_TOOLS)
+	$(BIN)/python -m e2e.serve.engine
+
+.PHONY: serve
+serve: serve-tools  ## Serve tokens from real pods on this machine (as root), until Ctrl-C
+	$(BIN)/python -m e2e.serve
+
+.PHONY: e2e-serve
+e2e-serve: serve-tools  ## Prove what needs real engines (as root)
+	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve
+
+.PHONY: e2e-serve-core
+e2e-serve-core: serve-tools  ## The part of it that CI runs
+	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve -m 'not long' --durations=10
+
 .PHONY: bench
 bench: $(STAMP)  ## Measure the component, planning and start-up
 	$(BIN)/python -m benchmarks

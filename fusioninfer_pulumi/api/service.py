@@ -27,7 +27,7 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedLabelMap,
 )
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import Finding, error, errors
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
@@ -131,7 +131,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
     @model_validator(mode="after")
     def _rules(self) -> InferenceServiceArgs:
-        raise_findings(type(self).__name__, service_findings(self))
+        raise_findings(type(self).__name__, errors(service_findings(self)))
         return self
 
 

@@ -587,7 +587,8 @@ class KvTransferArgsDict(TypedDict, total=False):
     """vLLM's KV connector, by default `NixlConnector`."""
 
     role: KvRole | Literal["kv_both", "kv_producer", "kv_consumer"] | None
-    """vLLM's `kv_role`, by default `kv_both`."""
+    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    `kv_producer` or `kv_consumer`."""
 
     extra_config: Mapping[str, Any] | None
     """vLLM's `kv_connector_extra_config`."""
