@@ -249,9 +249,9 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_former_rule_says_what_became_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["rules", "duplicate-role-name"]) == 0
+    assert main(["rules", "duplicate-name"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("duplicate-role-name is part of duplicate-name now\n")
+    assert shown.startswith("duplicate-name is part of duplicate-name now\n")
     assert all_rules()["duplicate-name"].remedy in shown
     assert main(["rules", "sysctl-twice"]) == 0
     assert "API server" in capsys.readouterr().out
