@@ -2,12 +2,6 @@
 
 from fusioninfer_pulumi.findings import Rule
 
-FLAG_UNKNOWN = Rule(
-    "flag-unknown",
-    ("error", "warning"),
-    "The release of the picker or sidecar takes the flag.",
-    remedy="Correct or remove it.",
-)
 PICKER_CONFIG_DOUBTFUL = Rule(
     "picker-config-doubtful",
     "warning",
@@ -20,15 +14,29 @@ PICKER_CONFIG_INVALID = Rule(
     "The endpoint picker starts with its configuration.",
     remedy="Correct it as the message says: the picker ends on it.",
 )
+PICKER_FEATURE_UNSTABLE = Rule(
+    "picker-feature-unstable",
+    ("info", "warning"),
+    "An endpoint picker's plugins and gates are neither experimental nor about to go.",
+    remedy="Use what the message names.",
+)
+
+FLAG_UNKNOWN = Rule(
+    "flag-unknown",
+    ("error", "warning"),
+    "The release of the picker or sidecar takes the flag.",
+    remedy="Correct or remove it.",
+)
 PICKER_FAMILY_UNKNOWN = Rule(
     "picker-family-unknown",
     ("error", "warning"),
     "The release of the picker's image is known, or `family` says a known one.",
     remedy="Use a known image, or set `family`.",
 )
-PICKER_FEATURE_UNSTABLE = Rule(
-    "picker-feature-unstable",
-    ("info", "warning"),
-    "An endpoint picker's plugins and gates are neither experimental nor about to go.",
-    remedy="Use what the message names.",
+SCORERS_WITHOUT_LOAD = Rule(
+    "scorers-without-load",
+    "warning",
+    "A router that scores by prefix or adapter scores by load, too.",
+    remedy="Add `kv-cache` and `queue` to `scorers`, or leave `scorers` out.",
+    source="measured with the pickers 1.2.1, 1.5.0 and llm-d 0.10.0 (docs/routing.md)",
 )

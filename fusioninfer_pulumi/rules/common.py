@@ -8,6 +8,25 @@ FIELD_REQUIRED = Rule(
     "A required field is present, and not empty.",
     remedy="Add the field, or fill it.",
 )
+OUT_OF_RANGE = Rule(
+    "out-of-range",
+    ("error", "warning"),
+    "A number is within the bounds that its field has, or that other fields set.",
+    remedy="Choose a number within the bounds.",
+)
+RELEASE_WITHOUT_FEATURE = Rule(
+    "release-without-feature",
+    ("error", "warning", "info"),
+    "The release of the image has what is asked of it.",
+    remedy="Use a newer image, or leave the feature out.",
+)
+UNKNOWN_VALUE = Rule(
+    "unknown-value",
+    "error",
+    "A value is one of those that its field allows.",
+    remedy="Choose one of the listed values.",
+)
+
 
 UNKNOWN_KEY = Rule(
     "unknown-key",
@@ -65,12 +84,6 @@ NAME_TOO_LONG = Rule(
     "Names of objects are not too long.",
     remedy="Shorten the name of the service.",
 )
-OUT_OF_RANGE = Rule(
-    "out-of-range",
-    ("error", "warning"),
-    "A number is within the bounds that its field has, or that other fields set.",
-    remedy="Choose a number within the bounds.",
-)
 OUTPUT_NOT_ALLOWED = Rule(
     "output-not-allowed",
     "error",
@@ -84,12 +97,6 @@ PARALLELISM_NOT_DIVISIBLE = Rule(
     "Sizes that have to divide each other do: ranks and nodes, parallel sizes, subgroups.",
     remedy="Change one of the sizes.",
 )
-RELEASE_WITHOUT_FEATURE = Rule(
-    "release-without-feature",
-    ("error", "warning", "info"),
-    "The release of the image has what is asked of it.",
-    remedy="Use a newer image, or leave the feature out.",
-)
 SET_BY_LIBRARY = Rule(
     "set-by-library",
     "error",
@@ -101,12 +108,6 @@ STATED_TWICE = Rule(
     "error",
     "A setting stands in one place: in its field, in the arguments, or in the pod template.",
     remedy="Keep the one that is meant.",
-)
-UNKNOWN_VALUE = Rule(
-    "unknown-value",
-    "error",
-    "A value is one of those that its field allows.",
-    remedy="Choose one of the listed values.",
 )
 WRONG_TYPE = Rule(
     "wrong-type",
