@@ -256,6 +256,17 @@ def test_the_page_of_rules_is_current() -> None:
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page()
 
 
+def test_sarif_of_an_argument_that_is_no_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Its rule was missing in a registry: SARIF, which describes each rule, ended in a traceback.
+    engine = container(gpus=1, args=["--model", "m", "--max-num-seqs", "many"])
+    manifest = service(role(template=template(engine)))
+    assert main(["check", written(tmp_path, manifest), "--output", "sarif"]) == 2
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert "argument-value-invalid" in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
