@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ draw_service: Any = importlib.import_module("drawn_services").draw_service
 
 RELEASES = [VLLM]
 DRAWN = 300
+VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 GOLDENS = ROOT / "tests" / "fixtures" / "golden"
 
 
@@ -45,8 +47,17 @@ def arguments(objects: Any, release: str) -> set[tuple[str, ...]]:
         command = read_command(container)
         is_vllm = command.engine is not None and command.engine.name == "vllm"
         if is_vllm and command.readable and command.image.version == version(release):
-            found.add(command.arguments)
+            found.add(tuple(expanded(command.arguments)))
     return found
+
+
+def expanded(words: Sequence[str]) -> Iterator[str]:
+    """Arguments as the engine sees them: with values of variables, and without files."""
+    skipped = False
+    for word in words:
+        if not skipped and word != "--config":
+            yield VARIABLE.sub("1", word)
+        skipped = word == "--config"
 
 
 def version(release: str) -> tuple[int, ...]:
@@ -91,7 +102,7 @@ def refused(engine: Vllm, lines: list[tuple[str, ...]]) -> list[str]:
     """What the engine says of those that it does not take."""
     program = Path(__file__).with_name("parse_arguments.py")
     told = subprocess.run(
-        [str(engine.python), str(program)],
+        [str(engine.python), "-P", str(program)],
         input=json.dumps(lines), capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     errors = json.loads(told.splitlines()[-1])

@@ -9,8 +9,8 @@ import pytest
 from e2e.serve.counters import BY_SOURCE, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
+from e2e.serve.load import complete
 from e2e.serve.node import logs
-from e2e.serve.requests import complete
 from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
