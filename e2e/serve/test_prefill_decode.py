@@ -30,7 +30,7 @@ ENGINE_PORT = 8001
     "a prefill/decode service answers through Envoy, llm-d's endpoint picker and sidecar: the "
     "decode engine computes no token of the prompt, all come from the prefill pod by NIXL, and "
     "neither engine warns of its role",
-    needs=f"{NEED}, llm-d's programs on PATH",
+    needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
     namespace = running.cluster.new_namespace()

@@ -26,7 +26,7 @@ pytestmark = [
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""
 
-NEEDS = f"{NEED}, the Pulumi engine on PATH"
+NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
 
 class Stack:
