@@ -17,48 +17,14 @@ import yaml
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKeys
-from fusioninfer_pulumi.endpoint_pickers.rules import (
-    SCORER_WEIGHT_NOT_POSITIVE,
-    SCORER_WEIGHT_NOT_WHOLE,
-)
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown
+from fusioninfer_pulumi.endpoint_pickers.rules import SCORERS_WITHOUT_LOAD
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube import labels
-
-SCORER_UNKNOWN = Rule(
-    "scorer-unknown",
-    "error",
-    "A scorer is known.",
-    remedy="Correct the spelling.",
-)
-SCORER_UNSUPPORTED = Rule(
-    "scorer-unsupported",
-    "error",
-    "The picker's release has the scorer.",
-    remedy="Remove it, or use another release.",
-)
-STRATEGY_SCORER_MISSING = Rule(
-    "strategy-scorer-missing",
-    "error",
-    "The strategy's own scorer is among `scorers`.",
-    remedy="Add it, or choose another strategy.",
-)
-DISAGGREGATION_UNSUPPORTED = Rule(
-    "disaggregation-unsupported",
-    "error",
-    "The picker can pair prefill with decode.",
-    remedy="Use an image that can.",
-)
-GROUP_PAIRING_UNSUPPORTED = Rule(
-    "group-pairing-unsupported",
-    "error",
-    "The picker can keep pairs within a serving group.",
-    remedy="Use an image that can.",
-)
-DISAGGREGATION_THRESHOLD_UNSUPPORTED = Rule(
-    "disaggregation-threshold-unsupported",
-    "error",
-    "The picker's release has a threshold for disaggregation.",
-    remedy="Remove `threshold`, or use another release.",
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+    RELEASE_WITHOUT_FEATURE,
+    UNKNOWN_VALUE,
 )
 
 Plugins = list[dict[str, Any]]
@@ -84,8 +50,7 @@ class EppRequest:
     """What an endpoint picker shall do.
 
     Attributes:
-        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's own scorer
-            alone.
+        scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
             when it is not known.
         threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
@@ -123,32 +88,29 @@ SCORERS = {
 }
 
 
-@dataclass(frozen=True)
-class _Alone:
-    """What a strategy scores by: the router document gives this scorer alone a weight.
+#: Scorers by which load counts: without one of them a picker sends all requests that share a prefix
+#: or an adapter to one pod, however busy it is.
+LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
+# Upstream's own default weighs the prefix 3, and both kinds of load 2 (llm-d v0.10.0 defaults.go,
+# GAIE v1.2.1 epp-config.yaml).
+_AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
-    A lone scorer's weight changes nothing, but leaving it out crashes v1.2.1.
-    """
+#: What each strategy scores by: its own scorer first, then load. v1.2.1 crashes on a lone scorer
+#: without a weight.
+_STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
+    Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
+    Strategy.QUEUE_SIZE: {"queue": 100},
+    Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+}
 
-    scorer: str
-    summary: str
-    weight: int = 100
-
-
-_STRATEGIES = {
-    Strategy.PREFIX_CACHE: _Alone(
-        "prefix-cache", "requests with the longest shared prefix go to the same pod"
-    ),
-    Strategy.KV_CACHE_UTILIZATION: _Alone(
-        "kv-cache", "each request goes to the pod with the most free KV cache"
-    ),
-    Strategy.QUEUE_SIZE: _Alone(
-        "queue", "each request goes to the pod with the fewest waiting requests"
-    ),
-    Strategy.LORA_AFFINITY: _Alone(
-        "lora", "each request goes to a pod that has its LoRA adapter loaded"
-    ),
-    Strategy.PD_DISAGGREGATION: _Alone("prefix-cache", "the longest shared prefix", weight=50),
+#: What a lone scorer means, for the plan.
+_ALONE = {
+    "prefix-cache": "requests with the longest shared prefix go to the same pod",
+    "kv-cache": "each request goes to the pod with the most free KV cache",
+    "queue": "each request goes to the pod with the fewest waiting requests",
+    "lora": "each request goes to a pod that has its LoRA adapter loaded",
 }
 
 _PICKER = "max-score-picker"
@@ -252,16 +214,23 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     return found
 
 
+def without_load(scorers: str) -> str:
+    """What happens with these scorers alone, with the figures of docs/routing.md."""
+    return (
+        f"without kv-cache or queue beside {scorers} the picker does not see load: one of three "
+        "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
+        "37 % with load (docs/routing.md)"
+    )
+
+
 def strategy_summary(request: EppRequest) -> str:
     """One sentence about where requests go, of a request that `check_strategy` accepts."""
-    alone = _STRATEGIES[request.strategy].summary
-    total = " + ".join(
-        f"{request.scorers[name]:g} x {scorer.summary}"
-        for name, scorer in SCORERS.items()
-        if request.scorers is not None and name in request.scorers
-    )
+    scorers = _scorers(request)
+    total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
-        return f"each request goes to the pod with the highest score: {total}" if total else alone
+        if len(scorers) == 1:
+            return _ALONE[next(iter(scorers))]
+        return f"each request goes to the pod with the highest score: {total}"
     when = "every prompt is computed by"
     if request.threshold:
         when = (
@@ -273,19 +242,21 @@ def strategy_summary(request: EppRequest) -> str:
         where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
     return (
         f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
-        f"both are chosen by {f'score: {total}' if total else alone}"
+        f"both are chosen by score: {total}"
     )
+
+
+def _scorers(request: EppRequest) -> dict[str, float]:
+    """Weights by scorer name, in the order of `SCORERS`."""
+    weights = _STRATEGIES[request.strategy] if request.scorers is None else request.scorers
+    return {name: weights[name] for name in SCORERS if name in weights}
 
 
 def _weights(request: EppRequest) -> dict[str, int | float]:
     """Weights by plugin type, in the order of `SCORERS`."""
-    if request.scorers is None:
-        alone = _STRATEGIES[request.strategy]
-        return {SCORERS[alone.scorer].plugin: alone.weight}
-    scorers = {name: request.scorers[name] for name in SCORERS if name in request.scorers}
     return {
         SCORERS[name].plugin: int(weight) if weight == int(weight) else weight
-        for name, weight in scorers.items()
+        for name, weight in _scorers(request).items()
     }
 
 
@@ -372,24 +343,26 @@ def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
         at = ("scorers", name)
         if name not in SCORERS:
             message = f"no such scorer; {family.name} has {', '.join(able)}"
-            yield error(SCORER_UNKNOWN, at, message)
+            yield error(UNKNOWN_VALUE, at, message)
         elif name not in able:
             message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
             if name == "load":
                 message += " (queue reads the same metric, the requests that wait)"
-            yield error(SCORER_UNSUPPORTED, at, message)
+            yield error(RELEASE_WITHOUT_FEATURE, at, message)
         elif not (math.isfinite(weight) and weight > 0):
-            yield error(SCORER_WEIGHT_NOT_POSITIVE, at, f"must be a number above 0, got {weight}")
+            yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
-            yield error(SCORER_WEIGHT_NOT_WHOLE, at, message)
-    own = _STRATEGIES[request.strategy].scorer
-    if own not in request.scorers:
+            yield error(OUT_OF_RANGE, at, message)
+    scorer = next(iter(_STRATEGIES[request.strategy]))
+    if scorer not in request.scorers:
         message = (
-            f"strategy {request.strategy.value} scores by {own}, which is not among "
+            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
             f"{shown(list(request.scorers))}: add it, or choose another strategy"
         )
-        yield error(STRATEGY_SCORER_MISSING, ("scorers",), message)
+        yield error(FIELD_REQUIRED, ("scorers",), message)
+    if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
+        yield warning(SCORERS_WITHOUT_LOAD, ("scorers",), without_load(", ".join(request.scorers)))
 
 
 def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
@@ -404,14 +377,14 @@ def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Fi
             f"{request.strategy.value} needs plugins that no {family.name} image has; "
             f"images that have them: {images(lambda each: each.supports_pd)}"
         )
-        yield error(DISAGGREGATION_UNSUPPORTED, ("strategy",), message)
+        yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
     if not pairs(family):
         message = (
             f"{family.name} cannot keep prefill and decode of a request in one group; images that "
             f"can: {images(pairs)}"
         )
-        yield error(GROUP_PAIRING_UNSUPPORTED, ("endpointPicker", "image"), message)
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
     if request.threshold and not family.pd_threshold:
         # Its decider reads what only the prepareDataPlugins feature gate prepares, and without
         # the gate never disaggregates (llm-d-inference-scheduler v0.7.1
@@ -420,4 +393,4 @@ def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Fi
             f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
             f"prompt; images that can decide by length: {images(lambda each: each.pd_threshold)}"
         )
-        yield error(DISAGGREGATION_THRESHOLD_UNSUPPORTED, ("endpointPicker", "threshold"), message)
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "threshold"), message)
