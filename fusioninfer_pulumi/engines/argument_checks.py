@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
-from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.flags import parsed_json, split_joined_flags
 from fusioninfer_pulumi.engines.variables import resolved
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
 
@@ -462,7 +461,7 @@ def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
-        json.loads(text)
+        parsed_json(text)
 
 
 def _size(text: str) -> int:

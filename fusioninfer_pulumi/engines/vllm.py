@@ -7,7 +7,6 @@ Nothing was run on accelerators. What is not written here is not known and not c
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from fusioninfer_pulumi.engines.flags import (
     integer,
     json_text,
     last_values,
+    parsed_json,
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.launch import (
@@ -916,7 +916,7 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     settings: dict[str, Any] = {}
     if text is not None:
         try:
-            parsed = json.loads(text)
+            parsed = parsed_json(text)
         except ValueError:
             return text
         if not isinstance(parsed, dict):
@@ -940,7 +940,7 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = value.count("=") == 1
         else:
             try:
-                held = json.loads(value)
+                held = parsed_json(value)
             except ValueError:
                 held = None
             taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
