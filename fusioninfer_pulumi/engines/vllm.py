@@ -455,6 +455,14 @@ class Vllm(Engine):
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
+    def checks_shared_memory(self, command: EngineCommand) -> bool:
+        # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
+        # always a process of its own.
+        version, name = command.image.version, command.image.name or ""
+        processors = command.value("--device") == "cpu" or "cpu" in name
+        apart = command.value("--distributed-executor-backend") == "mp"
+        return version is not None and version >= (0, 32) and (processors or apart)
+
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
         if not command.has(_ENABLE_LORA):

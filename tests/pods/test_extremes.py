@@ -10,10 +10,9 @@ from samples import container, pod, problems
 
 def test_a_resource_whose_name_is_a_number() -> None:
     given = {**container(), "resources": {"limits": {"1": "all"}}}
-    assert problems(pod(given)) == [
-        "roles[0].template.spec.containers[0].resources.limits.1: must be a Kubernetes quantity "
-        'such as 8, 500m or 16Gi, got "all"'
-    ]
+    (told,) = problems(pod(given))
+    assert told.partition(": ")[0] == "roles[0].template.spec.containers[0].resources.limits.1"
+    assert told.endswith('got "all"')
 
 
 @pytest.mark.parametrize("text", ['{"a":' * 1_000 + "1" + "}" * 1_000, "[" * 100_000])
