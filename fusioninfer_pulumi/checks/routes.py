@@ -12,6 +12,7 @@ from fusioninfer_pulumi.checks.gateways import (
     gateway_findings,
     route_attachment_findings,
 )
+from fusioninfer_pulumi.checks.route_paths import route_path_findings
 from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
@@ -395,6 +396,7 @@ CHECKS: tuple[Check, ...] = (
     gateway_findings,
     route_findings,
     rule_findings,
+    route_path_findings,
     listener_findings,
     external_route_findings,
     several_pools_findings,

@@ -260,3 +260,27 @@ def test_one_rank_in_a_process_of_its_own_needs_shared_memory(
     volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
     mounted = {**held, "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}]}
     assert said(pod(mounted, volumes=volumes), SHARED) == []
+
+
+PREFIX = "route-prefix-not-served"
+REWRITE = {
+    "type": "URLRewrite",
+    "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
+}
+
+
+def prefixed(path: str, *args: str, **rule: Any) -> Manifest:
+    """A service behind a router whose route matches a path."""
+    matches = [{"path": {"type": "PathPrefix", "value": path}}]
+    route = {"rules": [{"matches": matches, **rule}]}
+    return routed(serving("a", "--model", "m", *args), httproute=route)
+
+
+def test_a_prefix_is_rewritten_or_served() -> None:
+    at = "roles[0].httproute.rules[0].matches[0].path.value"
+    assert said(prefixed("/chat"), PREFIX) == [("warning", at)]
+    assert said(prefixed("/chat/v1"), PREFIX) == [("warning", at)]
+    assert said(prefixed("/"), PREFIX) == []
+    assert said(prefixed("/v1/chat/completions"), PREFIX) == []
+    assert said(prefixed("/chat", "--root-path", "/chat"), PREFIX) == []
+    assert said(prefixed("/chat", filters=[REWRITE]), PREFIX) == []
