@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Of what `plan` needs, without development tools.
+RUNTIME := $(VENV)/.runtime
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # The packages beside the core.
 PACKAGES := -e ./importers -e ./capacity
 # More workers than that wait for each other: each one collects all tests.
@@ -16,15 +19,22 @@ help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(STAMP): pyproject.toml importers/pyproject.toml capacity/pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]' $(PACKAGES)
+	@echo "Installing the package and its development tools into $(VENV): a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e '.[dev,docs,e2e]' $(PACKAGES)
+	@touch $@ $(RUNTIME)
+
+$(RUNTIME): pyproject.toml importers/pyproject.toml capacity/pyproject.toml constraints.txt
+	@echo "Installing the package into $(VENV): half a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e . $(PACKAGES)
 	@touch $@
 
 .PHONY: setup
 setup: $(STAMP)  ## Install the package and its development tools into .venv
 
 .PHONY: demo
-demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
+demo: $(RUNTIME)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
 	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
 
 # Workers, and the processes that tests start, share what was compiled once.

@@ -218,12 +218,16 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import full, table
+    from fusioninfer_pulumi.cli.rule_texts import chosen, full, rule_json, table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     color = has_colour(sys.stdout)
     if options.rule is None:
-        sys.stdout.write(table(all_rules().values(), color=color))
+        listed = list(chosen(options.search, options.severity))
+        if options.output == "json":
+            print_json([rule_json(rule) for rule in listed])
+        else:
+            sys.stdout.write(table(listed, color=color))
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
@@ -231,7 +235,10 @@ def rules(options: argparse.Namespace) -> int:
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
-    sys.stdout.write(full(rule, color=color))
+    if options.output == "json":
+        print_json(rule_json(rule))
+    else:
+        sys.stdout.write(full(rule, color=color))
     return 0
 
 

@@ -1022,8 +1022,8 @@ class RoleArgsDict(TypedDict, total=False):
     `pd-disaggregation` where prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
-    `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""

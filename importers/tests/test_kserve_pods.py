@@ -444,3 +444,22 @@ def test_a_name_of_the_users_own_is_served_alone() -> None:
     model = {"uri": "hf://a/b", "name": "m"}
     (role,) = spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
     assert container(role)["args"] == ["--served-model-name=m"]
+
+
+def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
+    alone = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+    ranks = llm(template=pod(), worker=pod(), parallelism=RANKS)
+    for document in (pair(), ranks):
+        assert alone.items() <= spec(document).items()
+        assert "PodGroup" not in {made["kind"] for made in rendered(*converted(document))}
+        assert any(
+            line.startswith("f: info: template.schedulerName: not set: pods are placed one by one")
+            for line in said(document)
+        )
+    volcano = {"schedulerName": "volcano"}
+    for document in (pair(**volcano), llm(template=pod(), worker={**pod(), **volcano},
+                                          parallelism=RANKS)):  # fmt: skip
+        assert "schedulingStrategy" not in spec(document)
+        assert "PodGroup" in {made["kind"] for made in rendered(*converted(document))}
+    # A single pod is no gang anyway.
+    assert "schedulingStrategy" not in spec(llm())

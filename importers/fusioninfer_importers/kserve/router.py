@@ -9,10 +9,17 @@ from typing import Any
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
-from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
+from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler, spread_config
 from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+from fusioninfer_pulumi.plugins.importers import (
+    FAMILIES,
+    Family,
+    Location,
+    Rule,
+    epp_config_text,
+    names,
+)
 
 EXTERNAL_ROUTE_BACKEND = Rule(
     "external-route-backend",
@@ -120,16 +127,20 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
         builder.report.unsupported(ingress.at, "name a Gateway in router.gateway.refs")
     _route(builder, target, router, related)
     _gateway(builder, target, router)
-    scheduler = router.get("scheduler")
-    if scheduler is None:
-        builder.report.chosen(
-            router.at,
-            "no scheduler: a route of ours leads to an endpoint picker all the same, which "
-            "balances the requests",
-        )
-        builder.default((*target, "endpointPicker", "image"), IMAGE, router.at)
+    if router.get("scheduler") is not None:
+        convert_scheduler(builder, target, spec, related.maps)
         return
-    convert_scheduler(builder, target, spec, related.maps)
+    builder.report.consume(*(() if router.content else (router.at,)))
+    at = router.at / "scheduler"
+    builder.default((*target, "endpointPicker", "image"), IMAGE, at)
+    if spec.get("prefill") is None:
+        config = epp_config_text(spread_config(FAMILIES[Family.LLM_D_0_10]))
+        builder.default((*target, "endpointPickerConfig"), config, at)
+    builder.report.chosen(
+        at,
+        "not set: KServe spreads requests over a Service, here an endpoint picker does, by the "
+        "queues and the KV-cache use of the pods",
+    )
 
 
 def _route(builder: ServiceBuilder, target: Location, router: Node, related: Related) -> None:
@@ -185,7 +196,7 @@ def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
         return
     if gateway is None and (router.get("route") is None or router.get("route", "http") is not None):
         return
-    at = router.at / "gateway"
+    at = router.at / "gateway" if gateway is None else gateway.at
     builder.default((*target, "gateway", "refs"), [GATEWAY], at)
     builder.report.consume(at)
     builder.report.chosen(at, "names none: the route attaches to kserve/kserve-ingress-gateway")

@@ -210,9 +210,9 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     copy_metadata(builder, builder.main)
     pairs = spec.prefill is not None
     builder.set_origin(("spec", "roles"), at)
-    workers = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
-    several = pairs or any((part.topology.pipeline or 1) > 1 for part in workers)
-    _gang(builder, [part.template for part in workers], at / "workers", several=several)
+    parts = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
+    several = pairs or any((part.topology.pipeline or 1) > 1 for part in parts)
+    _gang(builder, [part.template for part in parts], at / "workers", several=several)
     if spec.prefill is not None:
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
