@@ -536,8 +536,8 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
     scaled = problems(llm(scaling={"maxReplicas": 3, "keda": {"triggers": [cpu]}}))
     assert (
         "f: scaling.keda.triggers[0]: cannot be carried over: replicas follow queries of "
-        "Prometheus here, not a trigger of type cpu; give type prometheus with metadata.serverAddress and "
-        "metadata.query"
+        "Prometheus here, not a trigger of type cpu; give type prometheus with "
+        "metadata.serverAddress and metadata.query"
     ) in scaled
     grouped = problems(llm(router={"route": {"group": "g", "weight": 10}, "scheduler": {}}))
     # Pools with weights are made here, but not from a group.
