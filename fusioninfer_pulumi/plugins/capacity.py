@@ -17,6 +17,7 @@ from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Pla
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.engines.parallelism import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,
@@ -69,6 +70,7 @@ __all__ = [
     "ModelArgs",
     "NodePool",
     "NodePoolArgs",
+    "Parallelism",
     "Placed",
     "Pod",
     "RoleArgs",

@@ -18,11 +18,13 @@ from fusioninfer_capacity.fit.architecture import (
 from fusioninfer_capacity.fit.engines import Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_capacity.fit.shapes import shape_findings
 from fusioninfer_pulumi.plugins.capacity import (
     MEMORY_NOT_CHECKED,
     EngineCommand,
     Finding,
     InferenceServiceArgs,
+    Location,
     ModelArgs,
     NodePoolArgs,
     Pod,
@@ -70,26 +72,52 @@ def planned_memory(
 
 
 def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
-    at = ("roles", role.position)
+    at, place = ("roles", role.position), role.pods.leader.command_path
+    command = role.pods.command
     stated = role.args.accelerator
     accelerator = _accelerator(role.args, role.pods.leader)
-    if accelerator is None:
-        if stated is None:
-            return None, []
+    findings: list[Finding] = []
+    if accelerator is None and stated is not None:
         message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message)]
-    command = role.pods.command
+        findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
     if command.engine is None:
-        return None, []
+        return None, findings
     try:
         architecture = _architecture(command, model)
-        own = fit(command, architecture, accelerator, role.nodes)
-    except Unclear as reason:
-        return None, [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
     except _Unreadable as reason:
-        return None, [error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
-    place = role.pods.leader.command_path
-    return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
+        return None, [*findings, error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
+    except Unclear as reason:
+        return None, [*findings, *_unchecked(at, accelerator, reason)]
+    refused = list(
+        shape_findings(place, command, architecture, _variables(role.pods.leader.container))
+    )
+    findings += refused
+    if accelerator is None:
+        return None, findings
+    try:
+        fitted = fit(command, architecture, accelerator, role.nodes)
+    except Unclear as reason:
+        return None, [*findings, *([] if refused else _unchecked(at, accelerator, reason))]
+    findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
+    return fitted, findings
+
+
+def _unchecked(at: Location, accelerator: Accelerator | None, reason: Unclear) -> list[Finding]:
+    """Says so where somebody expects a check."""
+    if accelerator is None:
+        return []
+    return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
+
+
+def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The variables of a container; None where other objects have some of them."""
+    if container.get("envFrom"):
+        return None
+    return {
+        str(variable.get("name")): variable.get("value")
+        for variable in _listed(container.get("env"))
+        if isinstance(variable, Mapping)
+    }
 
 
 class _Unreadable(Exception):  # noqa: N818  # becomes a finding

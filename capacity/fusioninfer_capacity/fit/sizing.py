@@ -65,7 +65,7 @@ def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
     if nodes > 1:
         found += [engine.size_flags["pipeline"][0], str(nodes)]
     if wish.length is not None:
-        found += [sized.length_flag, str(wish.length)]
+        found += [engine.length_flag, str(wish.length)]
     return found
 
 
