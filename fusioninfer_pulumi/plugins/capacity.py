@@ -30,6 +30,7 @@ from fusioninfer_pulumi.findings import (
     errors,
     info,
     shown,
+    similar,
     warning,
 )
 from fusioninfer_pulumi.kube import labels, quantity
@@ -39,6 +40,11 @@ from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output, output_paths
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests, takes_pods
 from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.loading.load import Inventory, file_text
+from fusioninfer_pulumi.loading.model_config import (
+    ModelConfigError,
+    model_config_finding,
+    read_model_config,
+)
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
@@ -68,6 +74,7 @@ __all__ = [
     "KubernetesApi",
     "Location",
     "ModelArgs",
+    "ModelConfigError",
     "NodePool",
     "NodePoolArgs",
     "Parallelism",
@@ -101,15 +108,18 @@ __all__ = [
     "load",
     "load_inventory",
     "minima_of",
+    "model_config_finding",
     "output_paths",
     "plan_service",
     "pod_requests",
     "print_service",
     "quantity",
     "read_command",
+    "read_model_config",
     "read_source",
     "required_replicas",
     "shown",
+    "similar",
     "takes_pods",
     "warning",
     "working",

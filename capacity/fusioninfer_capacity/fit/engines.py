@@ -353,7 +353,7 @@ class SizedEngine:
 
     longer_variable: str
     small_cache: tuple[str, str]
-    expert_argument: Callable[[int], str]
+    expert_argument: Callable[[int], tuple[str, ...]]
     proposal: Proposal
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
@@ -362,7 +362,7 @@ SIZED: Mapping[str, SizedEngine] = {
     "vllm": SizedEngine(
         longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         small_cache=("--kv-cache-dtype", "fp8"),
-        expert_argument=lambda _: "--enable-expert-parallel",
+        expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=Proposal(
             image="vllm/vllm-openai:v0.21.0",
             program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
@@ -374,7 +374,7 @@ SIZED: Mapping[str, SizedEngine] = {
     "sglang": SizedEngine(
         longer_variable="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
-        expert_argument=lambda ranks: f"--ep-size {ranks}",
+        expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=Proposal(
             image="lmsysorg/sglang:v0.5.9",
             program=("python3", "-m", "sglang.launch_server"),

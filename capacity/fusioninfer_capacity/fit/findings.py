@@ -101,8 +101,12 @@ def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: in
         flag = engine.size_flags["tensor"][0]
         own = sizes.tensor if sizes is not None else 1
         for ways in (size for size in _WAYS if own < size <= _NODE * nodes):
-            if _fits(_with(command, flag, str(ways)), model, found, nodes):
-                fitting.append(f"{flag} {ways}")
+            splits = [(flag, str(ways))]
+            if model.expert_width:
+                splits.append((flag, str(ways), *sized.expert_argument(ways)))
+            fits = [words for words in splits if _fits(_with(command, *words), model, found, nodes)]
+            if fits:
+                fitting.append(" ".join(fits[0]))
                 break
     return f"; {' or '.join(fitting)} fits" if fitting else "; take more or larger accelerators"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
@@ -26,15 +24,17 @@ from fusioninfer_pulumi.plugins.capacity import (
     InferenceServiceArgs,
     Location,
     ModelArgs,
+    ModelConfigError,
     NodePoolArgs,
     Pod,
     RoleArgs,
     RolePlan,
     Rule,
     ServicePlan,
-    error,
     info,
+    model_config_finding,
     quantity,
+    read_model_config,
     read_source,
     shown,
     warning,
@@ -45,12 +45,6 @@ ACCELERATOR_NOT_KNOWN = Rule(
     "warning",
     "The memory of the accelerator is known.",
     remedy="Use a name that the message lists.",
-)
-MODEL_CONFIG_UNREADABLE = Rule(
-    "model-config-unreadable",
-    "error",
-    "The model's config can be read.",
-    remedy="Give its `config.json`.",
 )
 
 
@@ -84,8 +78,8 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         return None, findings
     try:
         architecture = _architecture(command, model)
-    except _Unreadable as reason:
-        return None, [*findings, error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
+    except ModelConfigError as problem:
+        return None, [*findings, model_config_finding(problem)]
     except Unclear as reason:
         return None, [*findings, *_unchecked(at, accelerator, reason)]
     refused = list(
@@ -120,15 +114,12 @@ def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     }
 
 
-class _Unreadable(Exception):  # noqa: N818  # becomes a finding
-    """Why the file of `model.config` cannot be read."""
-
-
 def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architecture:
     """That of `model.config`, else of the model that the command line names."""
     try:
         if model is not None and model.config is not None:
-            return read_config(_config(model.config))
+            config = model.config
+            return read_config(read_model_config(config) if isinstance(config, str) else config)
         name = command.model or ""
         source = read_source(model.uri) if model is not None else None
         if source is not None and source.scheme == "hf":
@@ -136,25 +127,13 @@ def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architectu
         known = known_architecture(name)
     except UnknownArchitectureError as reason:
         raise Unclear(str(reason)) from None
+    except ModelConfigError:
+        raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
         raise Unclear("model.config is not understood") from None
     if known is None:
         raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
     return known
-
-
-def _config(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if not isinstance(value, str):
-        return value
-    try:
-        read = json.loads(Path(value).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise _Unreadable(f"{value} cannot be read: {problem.strerror or problem}") from None
-    except ValueError as problem:
-        raise _Unreadable(f"{value} is no JSON: {problem}") from None
-    if not isinstance(read, dict):
-        raise _Unreadable(f"{value} holds no JSON object")
-    return read
 
 
 # Accelerators.

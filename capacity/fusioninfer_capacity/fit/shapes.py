@@ -139,7 +139,8 @@ def _block_problems(
     engine = command.engine
     assert engine is not None, "asked for above"
     if wrong.expert:
-        remedy += f", or spread experts with {SIZED[engine.name].expert_argument(sizes.tensor)}"
+        words = " ".join(SIZED[engine.name].expert_argument(sizes.tensor))
+        remedy += f", or spread experts with {words}"
     known = command.image.version is not None
     before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 refuses it: "
     text = (
