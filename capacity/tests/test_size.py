@@ -182,13 +182,13 @@ Estimate for vLLM 0.21.0, 0.92 of the memory, 8192 tokens and 1024 sequences in 
 GiB of each GPU; tokens and requests of each replica.
 
 LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
-TP2        2     30.5      38.4   314907   7.7 x 40960
-TP4        4     15.3      53.7   879763  21.5 x 40960
-TP8        8      7.6      61.3  2009476  49.1 x 40960
+TP2        2     30.5      38.4   314640   7.7 x 40960
+TP4        4     15.3      53.7   879231  21.5 x 40960
+TP8        8      7.6      61.3  2008413  49.0 x 40960
 
 Qwen/Qwen3-32B-FP8 fits with TP1
-not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 5.4 GiB are left; \
---max-model-len 22016 or --kv-cache-dtype fp8 fits
+not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 8.6 GiB are left; \
+--max-model-len 35328 or --kv-cache-dtype fp8 fits
 """
     )
 
