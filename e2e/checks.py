@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.harness import Object
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")

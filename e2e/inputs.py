@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from e2e.harness import Object
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_services
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
 from fusioninfer_pulumi.component.diagnosis.read import read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATIENCE = 120
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity, NodePool
 from fusioninfer_pulumi.topology.topology import capacity_on
 

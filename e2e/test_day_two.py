@@ -15,7 +15,7 @@ from e2e.harness import Cluster, Object
 from e2e.inputs import ROOT
 from fusioninfer_pulumi.component.prerequisites._check import check, needs
 from fusioninfer_pulumi.component.prerequisites._read import read_cluster
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 TEXT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 MANIFESTS: list[Object] = [

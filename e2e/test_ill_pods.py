@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e import objects
+from e2e import inputs, objects
 from e2e.dry_runs import derived_objects
 from e2e.harness import ApiError, Cluster, Object
+from fusioninfer_pulumi.checks.server import server_findings
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from tests import refused_pods
 from tests.ill_pods import CONTAINERS, NEVER_PLACED, PODS, TAKEN
 
@@ -75,12 +77,15 @@ def made_of(cluster: Cluster, room: str, template: Object) -> None:
         cluster.create(each, dry_run=True)
 
 
-RULES = [pytest.param(template, id=f"{rule} {at}") for rule, template, at in refused_pods.REFUSED]
+RULES = [
+    *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in refused_pods.REFUSED),
+    *(pytest.param(template, id=at) for template, at in refused_pods.REFUSED_BY_SERVER),
+]
 
 
 @pytest.mark.proves(
-    f"{len(RULES)} pod templates, of each rule about pods that no schema says, are refused by the "
-    "API server as StatefulSet or Pod"
+    f"{len(RULES)} pod templates that fit their schema and are refused offline, or by "
+    "`check --server` alone, are refused by the API server as StatefulSet or Pod"
 )
 @pytest.mark.parametrize("template", RULES)
 def test_each_rule_about_pods_is_one_of_the_servers(
@@ -95,3 +100,21 @@ def test_each_rule_about_pods_is_one_of_the_servers(
 @pytest.mark.parametrize("template", refused_pods.TAKEN)
 def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
     made_of(cluster, room, template)
+
+
+@pytest.mark.proves(
+    f"`check --server` reports {len(refused_pods.REFUSED_BY_SERVER)} pod templates that are "
+    "accepted offline"
+)
+@pytest.mark.parametrize(("template", "at"), refused_pods.REFUSED_BY_SERVER)
+def test_check_with_the_server_reports_what_it_accepts_offline(
+    cluster: Cluster, room: str, template: Object, at: str
+) -> None:
+    del at
+    role = {"name": "worker", "componentType": "worker", "template": copy.deepcopy(template)}
+    service = inputs.service("ill", role)
+    service["metadata"]["namespace"] = room
+    plan = inputs.plan_of(service)
+    (found,) = server_findings(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
+    refused = [each for each in found if each.rule == "api-server-refuses"]
+    assert any(each.path.startswith("roles[0]") for each in refused), found

@@ -10,9 +10,9 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.test_manifests import assert_accepted, room
 from fusioninfer_pulumi import loads
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
 from importers.tests import kthena_samples as samples
 
 __all__ = ["room"]

@@ -9,10 +9,10 @@ from e2e.devices import devices
 from e2e.harness import Cluster, Object
 from e2e.test_manifests import assert_accepted, room
 from e2e.volumes import bound_claim
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import read_all
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
 from importers.tests.modelplane_samples import (
     cache,
     cached,

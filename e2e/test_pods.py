@@ -9,7 +9,7 @@ import yaml
 
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 STORY_4 = "fusioninfer-story-4-disaggregated-multinode"
 STORIES = {

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.kube.client import UnreadableError
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 ROOT = Path(__file__).parent.parent
 STORIES = ROOT / "tests" / "fixtures" / "inputs"

@@ -17,9 +17,11 @@ from e2e.harness import ApiError, Cluster
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.check import object_findings
 from tests.gateway_rules import (
-    EXPERIMENTAL,
+    EXPERIMENTAL_BY_SERVER,
     GATEWAYS,
+    GATEWAYS_BY_SERVER,
     ROUTES,
+    ROUTES_BY_SERVER,
     TAKEN_EXPERIMENTAL,
     TAKEN_GATEWAYS,
     TAKEN_ROUTES,
@@ -49,11 +51,11 @@ def refusal(cluster: Cluster, kind: str, spec: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
-        *(("HTTPRoute", spec) for spec, *_ in ROUTES),
-        *(("Gateway", spec) for spec, *_ in GATEWAYS),
+        *(("HTTPRoute", spec) for spec, *_ in (*ROUTES, *ROUTES_BY_SERVER)),
+        *(("Gateway", spec) for spec, *_ in (*GATEWAYS, *GATEWAYS_BY_SERVER)),
     ],
 )
-def test_what_our_rules_refuse_the_api_server_refuses(
+def test_the_api_server_refuses_what_rules_and_documents_say(
     cluster: Cluster, kind: str, spec: dict[str, Any]
 ) -> None:
     assert refusal(cluster, kind, spec) is not None
@@ -87,8 +89,8 @@ def experimental() -> Iterator[Cluster]:
         yield started
 
 
-@pytest.mark.parametrize("spec", [spec for spec, *_ in EXPERIMENTAL])
-def test_what_our_rules_refuse_of_experimental_fields(
+@pytest.mark.parametrize("spec", [spec for spec, *_ in EXPERIMENTAL_BY_SERVER])
+def test_the_api_server_refuses_wrong_experimental_fields(
     experimental: Cluster, spec: dict[str, Any]
 ) -> None:
     assert refusal(experimental, "HTTPRoute", spec) is not None

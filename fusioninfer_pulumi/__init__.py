@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import place as place
     from fusioninfer_pulumi.capacity import read_inventory as read_inventory
     from fusioninfer_pulumi.capacity import read_placement as read_placement
+    from fusioninfer_pulumi.checks.stages import plan_service as plan_service
+    from fusioninfer_pulumi.checks.stages import plan_services as plan_services
     from fusioninfer_pulumi.component import Gateway as Gateway
     from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
     from fusioninfer_pulumi.component import InferencePool as InferencePool
@@ -30,10 +32,8 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.loading import load as load
     from fusioninfer_pulumi.loading import load_inventory as load_inventory
     from fusioninfer_pulumi.loading import loads as loads
-    from fusioninfer_pulumi.objects import render as render
-    from fusioninfer_pulumi.planning import plan_service as plan_service
-    from fusioninfer_pulumi.planning import plan_services as plan_services
-    from fusioninfer_pulumi.service_plan import ServicePlan as ServicePlan
+    from fusioninfer_pulumi.plan.objects import render as render
+    from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
 
 __version__ = "0.2.0"
 
@@ -51,10 +51,10 @@ _PACKAGES = {
     ),
     "component.prerequisites": ("ServingPrerequisites", "ServingPrerequisitesArgs"),
     "findings": ("Finding", "InvalidServiceError", "Severity"),
-    "objects": ("render",),
+    "plan.objects": ("render",),
     "loading": ("load", "load_inventory", "loads"),
-    "planning": ("plan_service", "plan_services"),
-    "service_plan": ("ServicePlan",),
+    "checks.stages": ("plan_service", "plan_services"),
+    "plan.service_plan": ("ServicePlan",),
 }
 
 

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.extras import install_command, plugins
 from fusioninfer_pulumi.findings import Finding, Rule
-from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
+from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 
 if TYPE_CHECKING:
     # For type checkers alone: the package is found by its entry point.

@@ -51,8 +51,6 @@ NEVER_PLACED: list[Case] = [
 
 #: Fields of the serving container, the location of the error in it, and the message.
 CONTAINERS: list[Case] = [
-    ({"restartPolicy": "always"}, "restartPolicy",
-     'must be one of Always, Never, OnFailure, got "always"'),
     ({"imagePullPolicy": "Sometimes"}, "imagePullPolicy",
      'must be one of Always, Never, IfNotPresent, got "Sometimes"'),
     ({"env": [{"name": ""}]}, "env[0].name", "is required"),

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from samples import nodes, plan_of, role, service
 
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 STRATEGIES = ("Rolling", "AllAtOnce", "Recreate")
 LEVELS = ("None", "Scheduled", "Available", "Serving")

@@ -14,9 +14,8 @@ from fusioninfer_pulumi.engines.command import ENGINES
 #: The packages in their order: each imports only itself and those before it.
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
-    "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "service_plan",
-    "capacity", "name_collisions", "objects", "object_checks", "checks", "planning", "loading",
-    "component", "provider", "cli", "plugins", "__init__",
+    "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "plan", "capacity",
+    "checks", "loading", "component", "provider", "cli", "plugins", "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}

@@ -10,8 +10,8 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
 from fusioninfer_pulumi.cli.plan_text import plan_svg
 from fusioninfer_pulumi.cli.program import run_program
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 ROOT = Path(__file__).resolve().parent.parent

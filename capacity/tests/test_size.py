@@ -22,10 +22,10 @@ from fusioninfer_capacity.fit.sizing import Wish, engine_command, layouts
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_capacity.proposals import Place, Proposal
 from fusioninfer_capacity.proposals import room as room_of
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory, loads
-from fusioninfer_pulumi.planning import plan_service
 
 MODELS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "meta-llama/Llama-3.3-70B-Instruct",
           "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b")  # fmt: skip

@@ -10,7 +10,6 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.gateway_rules import (
     gateway_rule_findings,
-    parent_findings,
     route_rule_findings,
 )
 from fusioninfer_pulumi.api.types import (
@@ -279,8 +278,6 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
                     "belongs to a Gateway that is created here, and refs name existing ones; "
                     "give one or the other",
                 )
-        parents = [ref.model_dump(by_alias=True) for ref in gateway.refs]
-        yield from parent_findings((*at, "refs"), parents)
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fusioninfer_pulumi.checks.objects import user_field
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -25,9 +26,8 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube import outputs
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.dry_run import Answer, Trial, dry_runs
-from fusioninfer_pulumi.object_checks import user_field
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
 
 Object = dict[str, Any]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import (
@@ -16,15 +14,15 @@ from fusioninfer_pulumi.cli.output import (
     print_objects,
     terminal_width,
 )
+from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
 from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROJECT_NOT_CONVERTIBLE = Rule(
     "project-not-convertible",
@@ -83,7 +81,7 @@ def plan(options: argparse.Namespace) -> int:
             [capacity_on(item, options.nodes)]
             if options.nodes
             else capacity_for_gpus(item, options.gpus),
-            _objects(source, document),
+            objects_of(source, document),
         )
         for source, document in documents
         if (item := document.plan) is not None
@@ -356,38 +354,3 @@ def _shown(options: argparse.Namespace, document: PlannedDocument) -> ServicePla
         if all_shown or finding.severity is not Severity.INFO
     )
     return replace(document.plan, findings=findings)
-
-
-def _objects(source: Source, document: PlannedDocument) -> list[Mapping[str, Any]]:
-    """Objects of one service: those that a program registered, else those of its plan."""
-    from fusioninfer_pulumi.objects import render as render_plan  # of another render
-
-    plan = document.plan
-    assert plan is not None, "the caller asked"
-    rendered: list[Mapping[str, Any]] = [] if document.refused else list(render_plan(plan))
-    if source.objects is None:
-        return rendered
-    registered: list[Mapping[str, Any]] = [
-        item
-        for item in source.objects
-        if ((item.get("metadata") or {}).get("labels") or {}).get(labels.SERVICE) == plan.service
-    ]
-    same_name = [other for other in source.plans if other.service == plan.service]
-    if len(same_name) == 1:
-        return registered
-    # One of another namespace has other objects. One of another cluster has the same again.
-    before = [other.namespace for other in takewhile(lambda other: other is not plan, same_name)]
-    wanted, turn = {_identity(item) for item in rendered}, before.count(plan.namespace)
-    objects: list[Mapping[str, Any]] = []
-    times: Counter[tuple[str, str, str]] = Counter()
-    for item in registered:
-        key = _identity(item)
-        if key in wanted and times[key] == turn:
-            objects.append(item)
-        times[key] += 1
-    return objects
-
-
-def _identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = item["metadata"]
-    return str(item["kind"]), str(metadata.get("namespace")), str(metadata.get("name"))

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.findings import Location, Origin
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from fusioninfer_pulumi.loading.yaml import nodes
 
 
 class TextLines:
@@ -40,10 +39,7 @@ class TextLines:
 
     @cached_property
     def _documents(self) -> list[Any]:
-        try:
-            return list(yaml.compose_all(self._text, Loader=_LOADER))
-        except (yaml.YAMLError, RecursionError):
-            return []
+        return nodes(self._text)
 
 
 def _line(node: Any) -> int:

@@ -9,8 +9,9 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import ReplicaPlan, RolePlan
 from fusioninfer_pulumi.topology.service import entry_roles
 
@@ -28,13 +29,17 @@ def mermaid(*plans: ServicePlan, providers: Sequence[str] = ()) -> str:
     """
     # A chart has one namespace of boxes, and what is drawn twice is one box.
     marks = [f"s{number}_" for number in range(len(plans))] if len(plans) > 1 else [""]
-    titles = [f"{plan.service} in {plain(plan.namespace)}" for plan in plans]
+    titles = [_title(plan) for plan in plans]
     times = Counter(titles)
     drawn: list[str] = []
     for number, (plan, title, mark) in enumerate(zip(plans, titles, marks, strict=False)):
         provider = providers[number] if number < len(providers) and times[title] > 1 else ""
         drawn += _lines(plan, f"{title}, provider {provider}" if provider else title, mark)
     return "".join(f"{line}\n" for line in ("flowchart LR", *(f"  {each}" for each in drawn)))
+
+
+def _title(plan: ServicePlan) -> str:
+    return plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
 
 
 def _lines(plan: ServicePlan, title: str, mark: str) -> Iterator[str]:
@@ -149,4 +154,6 @@ def _count(number: int, word: str) -> str:
 
 def _text(text: object) -> str:
     """Text inside of a Mermaid label."""
-    return one_line(str(text)).replace('"', "#quot;").replace("<", "#lt;")
+    # A browser would take `<unknown>` for a tag, and drop it.
+    escaped = one_line(str(text)).replace(UNKNOWN, UNKNOWN.strip("<>")).replace("#", "#35;")
+    return escaped.replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

@@ -36,7 +36,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.planning import PLACEMENT_NOT_APPLIED
+    from fusioninfer_pulumi.checks.service import PLACEMENT_NOT_APPLIED
 
     loaded = [document.loaded for document in source.documents if document.loaded is not None]
     if not loaded:

@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.cli.report import finding_json
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 

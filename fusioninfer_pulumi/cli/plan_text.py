@@ -20,10 +20,10 @@ from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.service import endpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -202,4 +203,5 @@ def _result(each: Located, index: int) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     path = Path(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    # The bytes of the name: it may be no UTF-8.
+    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))

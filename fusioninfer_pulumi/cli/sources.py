@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusioninfer_pulumi.checks.between_services import Shares
+from fusioninfer_pulumi.checks.stages import with_collisions
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.registered import with_known_names
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
 from fusioninfer_pulumi.loading.file_set import (
@@ -26,10 +29,8 @@ from fusioninfer_pulumi.loading.file_set import (
 from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.rules import NOT_UTF_8
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
-from fusioninfer_pulumi.planning import with_collisions
-from fusioninfer_pulumi.routing.between_services import Shares
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -224,7 +225,7 @@ class Source:
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
         if self.objects is None:
-            from fusioninfer_pulumi.objects import render
+            from fusioninfer_pulumi.plan.objects import render
 
             plans = [document.plan for document in self.documents if not document.refused]
             self.objects = [item for plan in plans if plan is not None for item in render(plan)]
@@ -474,7 +475,7 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
     source.objects = [recorded.manifest for recorded in recording.resources]
     providers = recording.providers or [""] * len(recording.plans)
     for number, (plan, provider) in enumerate(
-        zip(recording.plans, providers, strict=True), start=1
+        zip(with_known_names(recording.plans, source.objects), providers, strict=True), start=1
     ):
         origin = Origin(path, number)
         findings = tuple((origin, finding) for finding in plan.findings)

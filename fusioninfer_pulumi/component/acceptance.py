@@ -8,8 +8,8 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.readiness import condition_statuses
 from fusioninfer_pulumi.component.status import gang_blocked
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]
 Live = Mapping[str, Mapping[str, Any]]

@@ -22,12 +22,11 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import renders_yaml
-from fusioninfer_pulumi.component.state import Observed, observed_of
+from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of
 from fusioninfer_pulumi.component.update import Update
-from fusioninfer_pulumi.component.update_checks import current_sub_group_policies
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
@@ -96,7 +95,7 @@ class Children:
         self._name, self._plan, self._child_options = name, plan, child_options
         self._yaml_only = renders_yaml(component)
         self._steps = {step.name: step for step in update_order(plan)}
-        self._sub_group_policies = current_sub_group_policies(name, plan)
+        self._sub_group_policies = _sub_group_policies(name, plan)
         self._update: Update | None = None
         self._seen = pulumi.Output.from_input(Observed())
         if reads_cluster() and self._yaml_only is not True:
@@ -213,3 +212,12 @@ def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
     """Whether an object belongs to the same serving group as another, or to none."""
     group = other["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group is None or group == manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
+
+
+def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
+    """`subGroupPolicy` of existing LeaderWorkerSets, by name: those cannot change in place."""
+    return {
+        lws_name: lws.template.sub_groups
+        for lws_name, lws in (stack_lws_of(name, plan) or {}).items()
+        if lws.template is not None and lws.template.sub_groups
+    }

@@ -17,7 +17,7 @@ import pulumi
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.run_mode import has_engine
 from fusioninfer_pulumi.kube import durations
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"
 

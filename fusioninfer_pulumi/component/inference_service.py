@@ -11,6 +11,8 @@ import pulumi
 
 from fusioninfer_pulumi import findings
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
@@ -34,17 +36,15 @@ from fusioninfer_pulumi.component.resources import (
 )
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.component.server_check import check_on_server
-from fusioninfer_pulumi.component.state import OBSERVED
+from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
-from fusioninfer_pulumi.component.update_checks import layout_switch_findings, update_findings
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
 from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.service import endpoint
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ class InferenceService(pulumi.ComponentResource):
         collisions = name_collision_findings(self.plan, opts)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        raise_errors(layout_switch_findings(name, self.plan), name)
-        raise_errors(update_findings(name, self.plan, manifests), name)
+        raise_errors(layout_switch_findings(name, self.plan, stack_lws()), name)
+        existing = stack_lws_of(name, self.plan)
+        raise_errors(update_findings(self.plan, manifests, existing), name)
         super().__init__(TOKEN, name, None, opts)
         collected = collect_plans.get()
         if collected is not None:

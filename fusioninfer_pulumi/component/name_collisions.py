@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
+from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
+from fusioninfer_pulumi.checks.name_collisions import Owners
 from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.name_collisions import Owners
-from fusioninfer_pulumi.routing.between_services import Gateways, Routes, Shares
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 @dataclass

@@ -10,8 +10,8 @@ import pulumi
 from fusioninfer_pulumi.api.rollout import RolloutStrategy, WaitLevel
 from fusioninfer_pulumi.component.resources import LeaderWorkerSet
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import LwsStep
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 Manifest = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.component.diagnosis.explain import waiting_reason
 from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
 from fusioninfer_pulumi.component.status import ready_replicas
 from fusioninfer_pulumi.kube.client import UnreadableError
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Between two reads of pods.
 _PODS_SECONDS = 10.0

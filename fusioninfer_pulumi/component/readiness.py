@@ -14,8 +14,8 @@ from typing import Any, Literal, TypedDict
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.component.status import ready_replicas
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 LiveObject = Mapping[str, Any]

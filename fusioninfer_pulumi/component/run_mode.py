@@ -10,7 +10,7 @@ import pulumi
 from pulumi.runtime import settings
 from pulumi.runtime.mocks import MockMonitor
 
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
 #: The plan collector: components append their plans while it holds a list.

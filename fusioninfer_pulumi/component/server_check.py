@@ -14,7 +14,7 @@ from fusioninfer_pulumi.rules.ignoring import ignored_by, without_ignored
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fusioninfer_pulumi.service_plan import ServicePlan
+    from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: How long a preview waits for all answers of a service.
 _SECONDS = 10.0

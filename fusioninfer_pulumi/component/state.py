@@ -13,13 +13,12 @@ import pulumi
 from pulumi.runtime import rpc, settings
 from pulumi.runtime.proto import resource_pb2
 
-from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.running import layout_of
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
@@ -30,53 +29,6 @@ OBSERVED = "observed"
 #: Makes the provider take over objects that the state does not have.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
-
-
-@dataclass(frozen=True)
-class StackTemplate:
-    """The pod template of a LeaderWorkerSet in the stack's state.
-
-    Attributes:
-        gang: PodGroup that its pods name, empty without one.
-    """
-
-    sub_groups: Mapping[str, Any]
-    gang: str
-    nodes: int
-    replicas: int
-
-
-@dataclass(frozen=True)
-class StackLws:
-    """A LeaderWorkerSet in the stack's state.
-
-    Attributes:
-        name: Its Kubernetes name, empty where it is not known yet.
-        layout: The layout that its labels show, None where they show none: it is not ours.
-        template: What runs in it, None where that is not known.
-        version: Its uid and generation, which change with its spec.
-    """
-
-    logical: str
-    name: str
-    namespace: str
-    service: str
-    layout: Layout | None
-    revision: str
-    template: StackTemplate | None
-    version: Version = ("", 0)
-
-    @property
-    def component(self) -> str:
-        """Logical name of its component, empty where its own name does not follow from one."""
-        suffix = self.name[len(self.service) :]
-        ours = self.service and suffix and self.name.startswith(f"{self.service}-")
-        return self.logical[: -len(suffix)] if ours and self.logical.endswith(suffix) else ""
-
-    def is_at(self, name: str, namespace: Any) -> bool:
-        """Whether it has a Kubernetes name and a namespace, as far as both are known."""
-        elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
-        return self.name == name and not elsewhere
 
 
 @dataclass(frozen=True)

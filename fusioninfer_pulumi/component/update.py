@@ -31,6 +31,7 @@ from fusioninfer_pulumi.component.state import (
 from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
@@ -49,7 +50,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     pause,
     step,
 )
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 
 class Update:

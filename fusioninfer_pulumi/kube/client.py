@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ class KubernetesApi:
             # Messages of YAML errors quote the line, which may hold a credential.
             reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
             raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
+        if not configuration.verify_ssl:
+            _warn_once()
         return self.client.ApiClient(configuration)
 
     def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -164,6 +167,16 @@ class KubernetesApi:
             return
         finally:
             watching.stop()
+
+
+def _warn_once() -> None:
+    """Lets `insecure-skip-tls-verify` warn once, not with each of an update's many requests.
+
+    A filter of the user's own stays.
+    """
+    category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
+    if not any(entry[2] is category for entry in warnings.filters):
+        warnings.simplefilter("once", category)
 
 
 def items(listed: Any) -> list[Any]:

@@ -48,6 +48,11 @@ def is_accelerator(resource: str) -> bool:
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
+def is_extended(name: str) -> bool:
+    """Whether a resource is a device: fully qualified, and none of Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
 def meant_accelerator(resource: str) -> str | None:
     """Returns the accelerator that a resource name is probably meant to be, None without one.
 

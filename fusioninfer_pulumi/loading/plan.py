@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading.validate import Document
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 def plan_document(

@@ -217,6 +217,15 @@ def _documents(text: str) -> Iterator[Any]:
             loader.dispose()
 
 
+def nodes(text: str) -> list[yaml.Node]:
+    """The documents of a text as nodes, which know their lines; none of a text that is no YAML."""
+    try:
+        _measure(text)
+        return list(yaml.compose_all(text, Loader=_Base))
+    except (yaml.YAMLError, RecursionError, UnreadableError):
+        return []
+
+
 def _measure(text: str) -> None:
     """Refuses a text that is absurd by itself, before anything is built from it.
 

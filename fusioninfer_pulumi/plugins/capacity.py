@@ -14,6 +14,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rules import NOT_JSON, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Placed
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
@@ -46,10 +47,9 @@ from fusioninfer_pulumi.loading.model_config import (
     read_model_config,
 )
 from fusioninfer_pulumi.loading.validate import examine_mapping
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan

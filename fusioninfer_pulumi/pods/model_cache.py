@@ -20,15 +20,13 @@ from fusioninfer_pulumi.api.model import (
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import serving
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.checks import variable_findings
 from fusioninfer_pulumi.pods.model import ModelFiles, cache_claim, fetch_container, model_files
 from fusioninfer_pulumi.pods.rules import NAME_TOO_LONG
-from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
 
 IMAGE_VOLUME_FEATURE_GATE = Rule(
     "image-volume-feature-gate",
@@ -128,38 +126,14 @@ def model_plan(service: str, args: InferenceServiceArgs) -> tuple[ModelPlan | No
     if model is None or files is None:
         return None, []
     findings = list(_findings(service, model, files, args))
-    findings += variable_findings(("model", "fetcher"), model.fetcher.env)
     cache = model.cache
     if cache is None:
         return ModelPlan(), findings
     claim = cache_claim(service, cache)
     warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
-    if warm_up is not None:
-        findings += _pod_findings(warm_up)
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up), findings
     return ModelPlan(claim, cache.storage, warm_up), findings
-
-
-#: Fields of a Job's pod by those that users write.
-_JOB_FIELDS: Mapping[str, Location] = {
-    "nodeSelector": ("model", "cache", "job", "nodeSelector"),
-    "tolerations": ("model", "cache", "job", "tolerations"),
-    "serviceAccountName": ("model", "cache", "job", "serviceAccountName"),
-    "imagePullSecrets": ("model", "imagePullSecrets"),
-    "containers": ("model", "fetcher"),
-}
-
-
-def _pod_findings(warm_up: WarmUpPlan) -> Iterator[Finding]:
-    """What the API server refuses of the Job's pod, at the fields that users write."""
-    for each in template_findings(_job_spec(warm_up)["template"], Owner.JOB):
-        field, rest = str(each.location[1]), each.location[2:]
-        if field in _JOB_FIELDS:
-            below = rest[1:] if field == "containers" else rest
-            yield each.at(*_JOB_FIELDS[field], *below)
-        else:
-            yield each.at("model", "cache")
 
 
 def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
@@ -265,7 +239,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
             "spec": spec,
         }
     if model.warm_up is not None:
-        spec = _job_spec(model.warm_up)
+        spec = job_spec(model.warm_up)
         text = json.dumps(with_placeholders(spec), sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
         yield {
@@ -276,7 +250,8 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
 
 
-def _job_spec(warm_up: WarmUpPlan) -> Manifest:
+def job_spec(warm_up: WarmUpPlan) -> Manifest:
+    """The spec of the Job."""
     job = warm_up.cache.job
     pod: Manifest = {
         "restartPolicy": "Never",  # so that the log of a failed attempt stays

@@ -14,29 +14,9 @@ ENGINE_UNKNOWN = Rule(
     "The program of a container is known.",
     remedy="Write its command, as the message shows.",
 )
-INVALID_SECURITY_PROFILE = Rule(
-    "invalid-security-profile",
-    "error",
-    "A security profile has a valid name.",
-    remedy="Correct it.",
-    source="Kubernetes API validation",
-)
 NAME_TOO_LONG = Rule(
     "name-too-long",
     "error",
     "Names of objects are not too long.",
     remedy="Shorten the name of the service.",
-)
-NEGATIVE_QUANTITY = Rule(
-    "negative-quantity",
-    "error",
-    "An amount is not negative.",
-    remedy="Write 0 or more.",
-)
-VOLUME_MISSING = Rule(
-    "volume-missing",
-    "error",
-    "A mount names a volume of the pod.",
-    remedy="Add the volume, or correct the name.",
-    source="Kubernetes API validation",
 )

@@ -2,72 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Rule, error, info
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateway import GROUP
 from fusioninfer_pulumi.routing.route import ParentPlan
 
-GATEWAY_LISTENERS_UNKNOWN = Rule(
-    "gateway-listeners-unknown",
-    "info",
-    "A Gateway of another namespace allows routes of this one.",
-    remedy="Check its `allowedRoutes.namespaces`, or give `gateway.refs[].listeners`.",
-    source="https://gateway-api.sigs.k8s.io/guides/multiple-ns/",
-)
-LISTENER_NOT_FOUND = Rule(
-    "listener-not-found",
-    "error",
-    "The Gateway has the listener that the route names.",
-    remedy="Correct `sectionName` or `port`.",
-)
-LISTENERS_REFUSE_ROUTE = Rule(
-    "listeners-refuse-route",
-    "error",
-    "A listener of the Gateway takes the route.",
-    remedy="Change the listener's host name, namespaces or kinds, or the route.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-
 _HTTP = ("HTTP", "HTTPS")
-
-
-def attachment_findings(
-    namespace: Any, hostnames: Sequence[Any], parents: Sequence[ParentPlan]
-) -> Iterator[Finding]:
-    """Checks each Gateway that a route of the given namespace and host names attaches to.
-
-    An error where no listener allows the route. An `info` where the listeners are not known and
-    the Gateway is in another namespace, whose routes listeners do not allow by default.
-    """
-    for parent in parents:
-        if parent.listeners is None:
-            if _crosses_namespaces(parent, namespace):
-                yield info(
-                    GATEWAY_LISTENERS_UNKNOWN,
-                    parent.at,
-                    f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
-                    f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
-                    "default they do not; with gateway.refs[].listeners this is checked",
-                )
-            continue
-        listeners = referenced_listeners(parent)
-        if not listeners:
-            yield error(LISTENER_NOT_FOUND, parent.at, _no_listener(parent))
-            continue
-        refusals = [_refusal(parent, listener, namespace, hostnames) for listener in listeners]
-        if all(refusals):
-            reasons = "; ".join(
-                f"{listener['name']}: {reason}"
-                for listener, reason in zip(listeners, refusals, strict=True)
-            )
-            yield error(
-                LISTENERS_REFUSE_ROUTE,
-                parent.at,
-                f"no listener of Gateway {parent.name} takes the route: {reasons}",
-            )
 
 
 def referenced_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
@@ -83,7 +25,7 @@ def allows_route(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> bool:
     """Whether a listener allows the route, as far as is known."""
-    return _refusal(parent, listener, namespace, hostnames) is None
+    return refusal(parent, listener, namespace, hostnames) is None
 
 
 def hosts_overlap(one: Any, other: Any) -> bool:
@@ -98,7 +40,7 @@ def hosts_overlap(one: Any, other: Any) -> bool:
     return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
 
 
-def _refusal(
+def refusal(
     parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
 ) -> str | None:
     """Why a listener does not allow the route, None if it does."""
@@ -111,7 +53,7 @@ def _refusal(
     ):
         return "allowedRoutes.kinds has no HTTPRoute"
     source = (allowed.get("namespaces") or {}).get("from", "Same")
-    if source == "Same" and _crosses_namespaces(parent, namespace):
+    if source == "Same" and crosses_namespaces(parent, namespace):
         return (
             f"it allows routes of its own namespace {parent.namespace} only, and the route is in "
             f"{namespace} (allowedRoutes.namespaces.from)"
@@ -122,20 +64,7 @@ def _refusal(
     return None
 
 
-def _crosses_namespaces(parent: ParentPlan, namespace: Any) -> bool:
+def crosses_namespaces(parent: ParentPlan, namespace: Any) -> bool:
     """Whether a Gateway is surely in another namespace than the route."""
     known = not is_output(parent.namespace) and not is_output(namespace)
     return known and parent.namespace != namespace
-
-
-def _no_listener(parent: ParentPlan) -> str:
-    wanted = [
-        text
-        for text in (
-            f"sectionName {parent.section}" if parent.section is not None else "",
-            f"port {parent.port}" if parent.port is not None else "",
-        )
-        if text
-    ]
-    has = ", ".join(f"{each['name']} {each['port']}" for each in parent.listeners or ())
-    return f"Gateway {parent.name} has no listener of {' and '.join(wanted)}; it has {has}"

@@ -42,10 +42,7 @@ from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pods.checks import credential_findings
 from fusioninfer_pulumi.pods.tracing import tracing_env
-from fusioninfer_pulumi.pods.validation.template import Owner, template_findings
-from fusioninfer_pulumi.pods.validation.written import generated_label, written_location
 from fusioninfer_pulumi.routing.rules import NAMESPACE_OUTPUT_IN_NAME
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -163,9 +160,6 @@ def epp_plan(
         for each in check_args(epp_args.args or (), family)
     ]
     findings += _advice(at, args, epp_args, family, namespace)
-    template = epp_args.template or {}
-    field = (*at, "endpointPicker", "template")
-    findings += credential_findings(field, template)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -190,22 +184,7 @@ def epp_plan(
         if tracing is not None and tracing.picker
         else (),
     )
-    findings += _pod_findings((*at, "endpointPicker"), plan)
     return plan, findings
-
-
-def _pod_findings(at: Location, epp: EppPlan) -> Iterator[Finding]:
-    """Checks the finished pod template; findings stand at what the user wrote of it."""
-    written = epp.args.template or {}
-    finished = overlaid(_pod_template(epp), written)
-    for each in template_findings(finished, Owner.DEPLOYMENT):
-        if generated_label(written, each.location):
-            continue
-        location = written_location(finished, written, each.location)
-        if len(location) < len(each.location) and "resources" in each.location:
-            yield each.at(*at, *each.location[each.location.index("resources") :])
-        else:
-            yield each.at(*at, "template", *location)
 
 
 def _config(
@@ -334,12 +313,13 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
             "replicas": epp.replicas,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": epp.pod_labels},
-            "template": overlaid(_pod_template(epp), epp.args.template or {}),
+            "template": overlaid(pod_template(epp), epp.args.template or {}),
         },
     }
 
 
-def _pod_template(epp: EppPlan) -> Manifest:
+def pod_template(epp: EppPlan) -> Manifest:
+    """The picker's pods without what the user wrote of them."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:

@@ -7,21 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.gateway import GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.route import RoutePlan
-from fusioninfer_pulumi.routing.rules import NAMESPACE_OUTPUT_IN_NAME
-
-REFERENCE_GRANT_MISSING = Rule(
-    "reference-grant-missing",
-    "warning",
-    "A route that leads to another namespace has a ReferenceGrant there.",
-    remedy="Set `referenceGrants: true`, or create it.",
-    source="https://gateway-api.sigs.k8s.io/api-types/referencegrant/",
-)
 
 
 @dataclass(frozen=True)
@@ -109,37 +100,6 @@ def _grant(
         to_kind=str(ref.get("kind", default_kind)),
         to_name=str(ref["name"]),
     )
-
-
-def grant_findings(
-    namespace: Any, needed: Sequence[GrantPlan], *, created: bool
-) -> Iterator[Finding]:
-    """One warning for each grant that is not created, one error for each that has no name."""
-    for grant in needed:
-        if grant.from_namespace is not namespace:
-            if not created:
-                yield warning(
-                    REFERENCE_GRANT_MISSING,
-                    grant.at,
-                    f"routes of namespace {grant.from_namespace} may not lead to {grant.to_kind} "
-                    f"{grant.to_name} without a ReferenceGrant beside it; referenceGrants: true "
-                    "creates it",
-                )
-        elif created and is_output(namespace):
-            yield error(
-                NAMESPACE_OUTPUT_IN_NAME,
-                grant.at,
-                "the ReferenceGrant's name is made of the service's namespace, which must be a "
-                "plain value for that, got a pulumi Output",
-            )
-        elif not created:
-            yield warning(
-                REFERENCE_GRANT_MISSING,
-                grant.at,
-                f"{grant.to_kind} {grant.to_name} is in namespace {grant.namespace}: that needs a "
-                f"ReferenceGrant there, from {grant.from_kind} in the service's namespace; "
-                "referenceGrants: true creates it",
-            )
 
 
 def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:

@@ -6,43 +6,18 @@ limited, and neither is RDMA, which no NetworkPolicy sees.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.kv_transfer import events_port
-from fusioninfer_pulumi.pods.validation.metadata import label_selector
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role import RolePlan
-
-IP_BLOCK_BESIDE_SELECTOR = Rule(
-    "ip-block-beside-selector",
-    "error",
-    "A peer of a network policy is an IP block or a selector.",
-    remedy="Make two peers of them.",
-    source="Kubernetes API validation",
-)
-IP_BLOCK_NOT_WITHIN = Rule(
-    "ip-block-not-within",
-    "error",
-    "An exception lies within its IP block.",
-    remedy="Correct it.",
-    source="Kubernetes API validation",
-)
-INVALID_NETWORK = Rule(
-    "invalid-network",
-    "error",
-    "An IP block is a network in CIDR notation.",
-    remedy="Write, for example, `10.0.0.0/8`.",
-    source="Kubernetes API validation",
-)
 
 
 def network_policies(
@@ -112,66 +87,3 @@ def _pods(selected: Mapping[str, str]) -> Manifest:
 
 def _role_labels(meta: ServiceMeta, role: RolePlan) -> dict[str, str]:
     return {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}
-
-
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
-    """Checks the peers (`pkg/apis/networking/validation`, `ValidateNetworkPolicyPeer`)."""
-    for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
-        for index, peer in enumerate(peers):
-            yield from _peer((*at, field, index), peer)
-
-
-def _peer(at: Location, peer: Mapping[str, Any]) -> Iterator[Finding]:
-    selectors = [key for key in ("podSelector", "namespaceSelector") if peer.get(key) is not None]
-    for key in selectors:
-        yield from label_selector((*at, key), peer[key])
-    block = peer.get("ipBlock")
-    if block is not None and selectors:
-        message = f"excludes {selectors[0]}; write two peers"
-        yield error(IP_BLOCK_BESIDE_SELECTOR, (*at, "ipBlock"), message)
-    if isinstance(block, Mapping):
-        yield from _block((*at, "ipBlock"), block)
-
-
-def _block(at: Location, block: Mapping[str, Any]) -> Iterator[Finding]:
-    whole, found = _network((*at, "cidr"), block.get("cidr"))
-    yield from found
-    excepted = block.get("except")
-    for index, part in enumerate(excepted if isinstance(excepted, list) else ()):
-        here = (*at, "except", index)
-        inner, found = _network(here, part)
-        yield from found
-        if whole is not None and inner is not None and not _inside(inner, whole):
-            message = f"must be a part of cidr ({block['cidr']}), got {shown(part)}"
-            yield error(IP_BLOCK_NOT_WITHIN, here, message)
-
-
-def _network(at: Location, value: Any) -> tuple[_Network | None, list[Finding]]:
-    if not isinstance(value, str):
-        return None, []  # the schema's to say
-    try:
-        return ipaddress.ip_network(_without_zeros(value), strict=False), []
-    except ValueError:
-        message = f"must be a network such as 10.0.0.0/8, got {shown(value)}"
-        return None, [error(INVALID_NETWORK, at, message)]
-
-
-def _without_zeros(value: str) -> str:
-    """A network without leading zeros, which the API server takes and Python does not."""
-    address, _, length = value.partition("/")
-    if not length.isdecimal():
-        raise ValueError(value)
-    if "." in address and ":" not in address:
-        address = ".".join(part.lstrip("0") or "0" for part in address.split("."))
-    return f"{address}/{int(length)}"
-
-
-def _inside(inner: _Network, whole: _Network) -> bool:
-    return (
-        inner.version == whole.version
-        and inner.network_address in whole
-        and inner.prefixlen > whole.prefixlen
-    )

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
-from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
+from fusioninfer_pulumi.api.topology import serving
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.topology.role import RolePlan
-
-ROLE_WITHOUT_REQUESTS = Rule(
-    "role-without-requests",
-    "warning",
-    "Every serving role gets requests.",
-    remedy="Choose a strategy that uses it, or remove the role.",
-)
-POOL_PORTS_DIFFER = Rule(
-    "pool-ports-differ",
-    "error",
-    "The pods of a pool serve on one port.",
-    remedy="Give the roles one port.",
-)
-POOL_PODS_SERVE_HTTPS = Rule(
-    "pool-pods-serve-https",
-    "warning",
-    "The pods of a pool serve plain HTTP.",
-    remedy="End TLS at the Gateway.",
-)
-DISAGGREGATION_ROLE_MISSING = Rule(
-    "disaggregation-role-missing",
-    "error",
-    "`pd-disaggregation` has a prefiller and a decoder.",
-    remedy="Add the role, or choose another strategy.",
-)
 
 _LEADER = "0"
 
@@ -99,70 +72,6 @@ def pool_plan(
         protect=pool.protect,
         retain=pool.retain_on_delete,
     )
-
-
-def pool_findings(
-    at: Location,
-    declared: Sequence[RoleArgs],
-    intent: EppIntent,
-    served: Sequence[RolePlan],
-) -> Iterator[Finding]:
-    """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
-    field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
-    names_served = {role.name for role in served}
-    left_out = [role for role in serving(declared) if role.name not in names_served]
-    if intent.strategy is Strategy.PD_DISAGGREGATION:
-        yield from _disaggregation_findings(field, declared)
-    elif left_out:
-        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left_out)
-        to = ", ".join(role.name for role in served)
-        yield warning(
-            ROLE_WITHOUT_REQUESTS,
-            field,
-            f"requests go to {to} only, {idle} gets none: "
-            + (
-                f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-                if is_prefill_decode(declared)
-                else "a prefill pod answers with one token only"
-            ),
-        )
-    if len({role.serving.port for role in served}) > 1:
-        ports = ", ".join(f"{role.name} {role.serving.port}" for role in served)
-        yield error(
-            POOL_PORTS_DIFFER,
-            at,
-            f"the pods of a pool serve on one port, the roles on different ones ({ports}); give "
-            "them one port",
-        )
-    for role in served:
-        if role.serving.command.serves_https:
-            yield warning(
-                POOL_PODS_SERVE_HTTPS,
-                ("roles", role.position),
-                "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
-                "TLS at the Gateway",
-            )
-
-
-def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in serving(declared)}
-    missing = [
-        kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
-    ]
-    workers = [role.name for role in declared if role.component_type is ComponentType.WORKER]
-    if missing:
-        yield error(
-            DISAGGREGATION_ROLE_MISSING,
-            field,
-            f"{Strategy.PD_DISAGGREGATION.value} needs a prefiller and a decoder; there is no "
-            f"{' and no '.join(missing)}",
-        )
-    elif workers:
-        yield warning(
-            ROLE_WITHOUT_REQUESTS,
-            field,
-            f"requests go to prefillers and decoders only, {', '.join(workers)} (worker) gets none",
-        )
 
 
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:

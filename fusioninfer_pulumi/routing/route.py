@@ -2,94 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.gateway_rules import backend_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayRefArgs, HttpRouteArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
-from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
+from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.pool import pool_reference
-
-ROUTE_MISSING = Rule(
-    "route-missing",
-    "warning",
-    "A service with a router has a route.",
-    remedy="Add `httproute`, `gateway.refs` or `gateway: {}`.",
-)
-ROUTE_WITHOUT_GATEWAY = Rule(
-    "route-without-gateway",
-    "warning",
-    "A route has a Gateway.",
-    remedy="Set `parentRefs`, `gateway.refs` or `gateway: {}`.",
-)
-BACKEND_KIND_CORRECTED = Rule(
-    "backend-kind-corrected",
-    "info",
-    "A backend of the service's pool has kind InferencePool.",
-    remedy="Write `kind: InferencePool`.",
-)
-ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
-    "route-timeouts-unsupported",
-    "warning",
-    "The gateway takes timeouts in routes.",
-    remedy="Remove them.",
-)
-ROUTED_BY_ITSELF = Rule(
-    "routed-by-itself",
-    "error",
-    "`routedBy` names another service.",
-    remedy="Remove it, or name the other service.",
-)
-EXTERNAL_ROUTE = Rule(
-    "external-route",
-    "info",
-    "The route of a service is its own.",
-    remedy="Nothing: another service's route leads here.",
-)
-SPLIT_TO_ITSELF = Rule(
-    "split-to-itself",
-    "error",
-    "A share goes to another service.",
-    remedy="Remove it.",
-)
-SPLIT_WITHOUT_EFFECT = Rule(
-    "split-without-effect",
-    "error",
-    "`split` belongs to rules without `backendRefs`.",
-    remedy="Write weights into `backendRefs`.",
-)
-SEVERAL_POOLS_UNSUPPORTED = Rule(
-    "several-pools-unsupported",
-    ("error", "warning"),
-    "The gateway takes several pools in a rule.",
-    remedy="Give the other service a route of its own.",
-)
-SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
-    "several-pools-gateway-unknown",
-    "warning",
-    "What the gateway makes of several pools is known.",
-    remedy="Set `gateway.implementation`.",
-)
-SEVERAL_POOLS_ONE_PICKER = Rule(
-    "several-pools-one-picker",
-    "warning",
-    "The gateway asks the picker of each pool.",
-    remedy="Use a gateway that does, or routes by header.",
-    source="istio#61594",
-)
-SEVERAL_POOLS_UNTESTED = Rule(
-    "several-pools-untested",
-    "warning",
-    "What the gateway makes of several pools was tested.",
-    remedy="Test it.",
-)
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
@@ -302,143 +227,6 @@ def _means_pool(ref: Mapping[str, Any]) -> bool:
     if ref.get("kind", "Service") == "Service":
         return not ref.get("group")
     return ref["kind"] == names.POOL_KIND and ref.get("group", "") in _OLD_GROUPS
-
-
-def route_findings(
-    at: Location, args: RoleArgs, route: RoutePlan | None, implementation: Implementation
-) -> Iterator[Finding]:
-    """Checks the route for parents and timeouts, and says which backends are corrected.
-
-    `at` is the location of the router role, as in all checks of routes.
-    """
-    field = (*at, "httproute")
-    if route is None:
-        if args.httproute is None or args.httproute.external_field is None:
-            yield warning(
-                ROUTE_MISSING,
-                field,
-                "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
-                "finds the pool; give httproute, gateway.refs or gateway: {}",
-            )
-        return
-    if not route.parent_refs and not route.use_default_gateways:
-        yield warning(
-            ROUTE_WITHOUT_GATEWAY,
-            (*field, "parentRefs"),
-            "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
-        )
-    for index, rule in enumerate(route.rules):
-        for number, ref in enumerate(rule.backends):
-            place = (*field, "rules", index, "backendRefs", number)
-            if number not in rule.corrected:
-                yield from backend_findings(place, ref)
-                continue
-            yield info(
-                BACKEND_KIND_CORRECTED,
-                place,
-                f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
-                f"the service's {names.POOL_KIND}, to which it is corrected",
-            )
-        if rule.written.get("timeouts") and not implementation.route_timeouts:
-            yield warning(
-                ROUTE_TIMEOUTS_UNSUPPORTED,
-                (*field, "rules", index, "timeouts"),
-                f"{implementation.name} takes no timeouts in routes; remove them",
-            )
-
-
-def external_route_findings(service: str, at: Location, args: RoleArgs) -> Iterator[Finding]:
-    """Says which external route has to lead to the pool, where `routedBy` or `refs` names one."""
-    route = args.httproute
-    if route is None or route.external_field is None:
-        return
-    field = (*at, "httproute", route.external_field)
-    if route.routed_by == service:
-        yield error(
-            ROUTED_BY_ITSELF,
-            field,
-            "is this service, and no route is made then; remove it, or name the one whose route "
-            "leads here",
-        )
-    elif route.routed_by is not None:
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            f"no route is made: requests come once {route.routed_by} names this service "
-            "in its httproute.split, or in backendRefs",
-        )
-    else:
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            "no route is made, and what these say is not read: requests come once their "
-            f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
-            f"{names.POOL_GROUP}",
-        )
-
-
-def several_pools_findings(
-    at: Location, route: RoutePlan, implementation: Implementation
-) -> Iterator[Finding]:
-    """Checks `split`, and every rule that leads to several pools against the implementation."""
-    if route.split:
-        split = (*at, "httproute", "split")
-        (own, _), *others = route.split
-        for index, (pool, _) in enumerate(others):
-            if pool == own:
-                yield error(
-                    SPLIT_TO_ITSELF,
-                    (*split, index, "service"),
-                    "is this service, which gets the rest anyway",
-                )
-        if not route.splits:
-            yield error(
-                SPLIT_WITHOUT_EFFECT,
-                split,
-                "has no effect: every rule has backendRefs of its own; write weights there",
-            )
-        if implementation.several_pools is SeveralPools.NO:
-            yield error(
-                SEVERAL_POOLS_UNSUPPORTED,
-                split,
-                f"{implementation.name} takes one InferencePool in a rule; give the other service "
-                "a route of its own, by a header or a host name",
-            )
-        elif route.splits:
-            yield from _several_pools(split, implementation)
-    for index, rule in enumerate(route.rules):
-        if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
-            field = (*at, "httproute", "rules", index, "backendRefs")
-            yield from _several_pools(field, implementation)
-
-
-def _several_pools(at: Location, implementation: Implementation) -> Iterator[Finding]:
-    """At most one warning about a rule that leads to several pools."""
-    name, treatment = implementation.name, implementation.several_pools
-    if treatment is SeveralPools.UNKNOWN:
-        yield warning(
-            SEVERAL_POOLS_GATEWAY_UNKNOWN,
-            at,
-            "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
-            "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-            "to 1.1 takes one pool in a rule; gateway.implementation says which gateway it is",
-        )
-    elif treatment is SeveralPools.NO:
-        yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")
-    elif treatment is SeveralPools.ONE_EPP:
-        yield warning(
-            SEVERAL_POOLS_ONE_PICKER,
-            at,
-            f"lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker "
-            "of one pool for all of the rule's requests, and where that pool has no ready pod all "
-            "of them fail (istio#61594)",
-        )
-    elif treatment is SeveralPools.UNTESTED:
-        yield warning(
-            SEVERAL_POOLS_UNTESTED,
-            at,
-            f"lead to several InferencePools: what becomes of that is not known of {name}",
-        )
 
 
 def http_route(meta: ServiceMeta, route: RoutePlan, pool: str) -> Manifest:

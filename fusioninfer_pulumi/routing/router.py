@@ -10,11 +10,10 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
-from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_intent
+from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
-from fusioninfer_pulumi.routing.attachment import attachment_findings
 from fusioninfer_pulumi.routing.epp import (
     EppPlan,
     config_map,
@@ -28,8 +27,6 @@ from fusioninfer_pulumi.routing.epp import (
 )
 from fusioninfer_pulumi.routing.gateway import (
     GatewayPlan,
-    failure_mode_findings,
-    gateway_findings,
     gateway_object,
     gateway_plan,
     implementation_of,
@@ -37,38 +34,25 @@ from fusioninfer_pulumi.routing.gateway import (
 from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.grants import (
     GrantPlan,
-    grant_findings,
     needed_grants,
     reference_grants,
 )
-from fusioninfer_pulumi.routing.network_policy import network_policies, policy_findings
+from fusioninfer_pulumi.routing.network_policy import network_policies
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
-    pool_findings,
     pool_plan,
     pooled_types,
 )
 from fusioninfer_pulumi.routing.route import (
     ParentPlan,
     RoutePlan,
-    external_route_findings,
     http_route,
     parent_plans,
-    route_findings,
     route_plan,
-    several_pools_findings,
 )
-from fusioninfer_pulumi.routing.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
-
-LABEL_VALUE_TOO_LONG = Rule(
-    "label-value-too-long",
-    "error",
-    "Names that become label values are not too long.",
-    remedy="Shorten the name of the service.",
-)
 
 
 @dataclass(frozen=True)
@@ -114,78 +98,104 @@ class RouterPlan:
         return self.route is not None or (route is not None and route.external_field is not None)
 
 
-def router_plan(
+@dataclass(frozen=True)
+class RouterParts:
+    """What a router role is made of, also where no plan can be made of it.
+
+    Attributes:
+        declared: All roles of the service.
+        served: The roles whose pods are in the pool.
+        gateway: The Gateway that belongs to the service, None where there is none.
+        parents: Gateways that the route attaches to.
+        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
+        grants: ReferenceGrants that are needed.
+    """
+
+    service: str
+    namespace: Any
+    position: int
+    groups: int | None
+    declared: tuple[RoleArgs, ...]
+    intent: EppIntent
+    served: tuple[RolePlan, ...]
+    gateway: GatewayPlan | None
+    parents: tuple[ParentPlan, ...]
+    route: RoutePlan | None
+    implementation: Implementation
+    grants: tuple[GrantPlan, ...]
+
+    @property
+    def args(self) -> RoleArgs:
+        """The router role."""
+        return self.declared[self.position]
+
+    @property
+    def at(self) -> Location:
+        """Location of the router role."""
+        return ("roles", self.position)
+
+
+def router_parts(
     service: str,
     namespace: Any,
     position: int,
     declared: Sequence[RoleArgs],
     roles: Sequence[RolePlan],
-    *,
     groups: int | None = None,
-    tracing: TracingArgs | None = None,
-) -> tuple[RouterPlan | None, list[Finding]]:
-    """Plans the router role at `position` of the declared roles, with findings.
-
-    `roles` are the plans of those that run pods. The plan is None when the endpoint picker or the
-    pool cannot be planned.
-    """
+) -> RouterParts:
+    """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
     intent = epp_intent(args, declared)
     types = pooled_types(declared, intent)
-    served = [role for role in roles if role.component_type in types]
-    epp, findings = epp_plan(service, namespace, at, args, intent, served, groups, tracing)
-    findings += pool_findings(at, declared, intent, served)
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
-    parents = parent_plans(at, namespace, args, gateway)
     route = route_plan(service, namespace, args, gateway, implementation)
-    needed = tuple(needed_grants(service, namespace, at, args, route, gateway))
-    created = bool(args.reference_grants)
-    findings += failure_mode_findings(at, args)
-    findings += gateway_findings(at, args, gateway, {parent.name for parent in parents})
-    findings += route_findings(at, args, route, implementation)
-    findings += rule_findings(at, route)
-    findings += listener_findings(at, gateway, implementation)
-    findings += external_route_findings(service, at, args)
-    if route is not None:
-        findings += several_pools_findings(at, route, implementation)
-        findings += attachment_findings(namespace, route.hostnames or (), parents)
-    findings += grant_findings(namespace, needed, created=created)
-    findings += _name_findings(service, gateway)
-    if args.network_policy is not None:
-        findings += policy_findings((*at, "networkPolicy"), args.network_policy)
-    if epp is None or not served:
-        return None, findings
-    plan = RouterPlan(
+    return RouterParts(
+        service=service,
+        namespace=namespace,
         position=position,
-        args=args,
-        epp=epp,
-        pool=pool_plan(service, args, declared, intent, served[0].serving.port),
+        groups=groups,
+        declared=tuple(declared),
+        intent=intent,
+        served=tuple(role for role in roles if role.component_type in types),
         gateway=gateway,
-        parents=parents,
+        parents=parent_plans(at, namespace, args, gateway),
         route=route,
         implementation=implementation,
-        grants=needed if created else (),
+        grants=tuple(needed_grants(service, namespace, at, args, route, gateway)),
+    )
+
+
+def router_plan(
+    parts: RouterParts, tracing: TracingArgs | None = None
+) -> tuple[RouterPlan | None, list[Finding]]:
+    """Plans a router role; None, and why, if the endpoint picker or the pool cannot be planned."""
+    args, served = parts.args, parts.served
+    epp, findings = epp_plan(
+        parts.service,
+        parts.namespace,
+        parts.at,
+        args,
+        parts.intent,
+        served,
+        parts.groups,
+        tracing,
+    )
+    if epp is None or not served:
+        return None, findings
+    port = served[0].serving.port
+    plan = RouterPlan(
+        position=parts.position,
+        args=args,
+        epp=epp,
+        pool=pool_plan(parts.service, args, parts.declared, parts.intent, port),
+        gateway=parts.gateway,
+        parents=parts.parents,
+        route=parts.route,
+        implementation=parts.implementation,
+        grants=parts.grants if args.reference_grants else (),
     )
     return plan, findings
-
-
-def _name_findings(service: str, gateway: GatewayPlan | None) -> Iterator[Finding]:
-    """One error about names that become label values, which end at 63 characters."""
-    derived = [("endpoint picker", names.endpoint_picker(service))]
-    if gateway is not None:
-        derived.append(("Gateway", gateway.name))
-    at: Location = ("metadata", "name")
-    for what, name in derived:
-        if len(name) > names.DNS_LABEL_LIMIT:
-            yield error(
-                LABEL_VALUE_TOO_LONG,
-                at,
-                f'the name of the {what} "{name}" has {len(name)} characters, of at most '
-                f"{names.DNS_LABEL_LIMIT}; shorten the service's by "
-                f"{len(name) - names.DNS_LABEL_LIMIT}",
-            )
-            return
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:

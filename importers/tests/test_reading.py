@@ -17,7 +17,7 @@ from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import (
     entry,

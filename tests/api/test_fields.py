@@ -29,12 +29,12 @@ from samples import template as pod
 from strategies import services
 
 from fusioninfer_pulumi.api import InferenceServiceArgs, Launcher, RestartPolicy
+from fusioninfer_pulumi.checks.stages import plan_service, with_collisions
 from fusioninfer_pulumi.findings import LIFT, InvalidServiceError, errors
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import examine
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service, with_collisions
+from fusioninfer_pulumi.plan.objects import render
 
 SERVING = "roles[0].template.spec.containers[0]"
 

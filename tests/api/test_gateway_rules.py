@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from gateway_rules import (
-    EXPERIMENTAL,
+    EXPERIMENTAL_BY_SERVER,
     GATEWAYS,
+    GATEWAYS_BY_SERVER,
     ROUTES,
+    ROUTES_BY_SERVER,
     TAKEN_EXPERIMENTAL,
     TAKEN_GATEWAYS,
     TAKEN_ROUTES,
@@ -23,7 +25,7 @@ from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE
 
 
-@pytest.mark.parametrize(("spec", "rule", "path"), [*ROUTES, *EXPERIMENTAL])
+@pytest.mark.parametrize(("spec", "rule", "path"), ROUTES)
 def test_a_route_that_the_rules_refuse_is_refused(spec: Spec, rule: str, path: str) -> None:
     assert errors(part_findings((), spec, HTTP_ROUTE)) == []
     found = list(route_rule_findings((), spec))
@@ -57,14 +59,17 @@ def test_findings_name_the_field_of_the_router() -> None:
     ]
 
 
-def test_rule_names_differ() -> None:
-    found = list(route_rule_findings((), {"rules": [{"name": "a"}, {"name": "a"}]}))
-    assert [(each.rule, each.path) for each in found] == [("duplicate-rule-name", "rules[1].name")]
+@pytest.mark.parametrize("spec", [spec for spec, _ in (*ROUTES_BY_SERVER, *EXPERIMENTAL_BY_SERVER)])
+def test_the_rest_of_routes_is_left_to_the_server(spec: Spec) -> None:
+    assert errors([*part_findings((), spec, HTTP_ROUTE), *route_rule_findings((), spec)]) == []
+
+
+@pytest.mark.parametrize("spec", [spec for spec, _ in GATEWAYS_BY_SERVER])
+def test_the_rest_of_gateways_is_left_to_the_server(spec: Spec) -> None:
+    assert [*part_findings((), spec, GATEWAY), *gateway_rule_findings((), spec)] == []
 
 
 def test_an_output_is_never_a_finding(output: Any) -> None:
     listener = {"name": "a", "port": 80, "protocol": "HTTP", "hostname": output("a.example.com")}
     other = {**listener, "name": "b", "hostname": output("b.example.com")}
     assert list(gateway_rule_findings((), {"listeners": [listener, other]})) == []
-    parent = {"name": "g", "namespace": output("n")}
-    assert list(route_rule_findings((), {"parentRefs": [parent, parent]})) == []

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.checks.server import (
 )
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.dry_run import Answer
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 Reply = tuple[int, dict[str, Any]]

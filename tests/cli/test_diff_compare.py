@@ -271,3 +271,55 @@ def test_accelerators_are_counted_by_whoever_knows_them() -> None:
     assert (totals.accelerators_before, totals.accelerators_after) == (8, 12)
     ill = lws(template=pods(vllm={"resources": {"limits": {"nvidia.com/gpu": "<unknown>"}}}))
     assert compare([lws()], [ill]).totals[0].accelerators_after == 0
+
+
+SECRET, OTHER = "<secret\0a>", "<secret\0b>"
+
+
+def hidden(where: str, text: str) -> Manifest:
+    """A replica whose pod template, or more, is one secret or unknown value."""
+    manifest = lws()
+    if where == "spec":
+        return {**manifest, "spec": text}
+    template = manifest["spec"]["leaderWorkerTemplate"]
+    changed = text if where == "template" else {**template, "workerTemplate": text}
+    return {**manifest, "spec": {**manifest["spec"], "leaderWorkerTemplate": changed}}
+
+
+def said(difference: Difference) -> str:
+    return to_text(difference, color=False)
+
+
+@pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])
+def test_a_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> None:
+    difference = compare([hidden(where, SECRET)], [hidden(where, OTHER)])
+    assert [effect.restarts for effect in difference.effects] == [("decode-0",)]
+    assert "replicas: 1 of 1 restart" in said(difference)
+    assert "the pod template is secret as a whole" in said(difference)
+    assert not compare([hidden(where, SECRET)], [hidden(where, SECRET)])
+
+
+@pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])
+def test_a_pod_template_that_is_not_known_is_said(where: str) -> None:
+    difference = compare([hidden(where, "<unknown>")], [hidden(where, "<unknown>")])
+    assert difference
+    assert "replicas: restarts not known" in said(difference)
+    assert "LeaderWorkerSet qwen-decode-0: the pod template is known only after" in said(difference)
+
+
+def test_nothing_is_never_said_to_restart_where_it_is_not_known() -> None:
+    changed = hidden("template", "<unknown>")
+    changed["metadata"] = {**changed["metadata"], "annotations": {"a": "b"}}
+    text = said(compare([hidden("template", "<unknown>")], [changed]))
+    assert "restarts not known" in text
+    assert "nothing restarts" not in text
+    assert "none restart" not in text
+    web = {**deployment(), "spec": "<unknown>"}
+    assert "Deployment web: the pod template is known only after" in said(compare([web], [web]))
+    assert "none restart" not in said(compare([web, lws()], [web, lws(replicas=2)]))
+
+
+def test_a_secret_pod_template_of_a_deployment_restarts_it() -> None:
+    old, new = ({**deployment(), "spec": {"template": text}} for text in (SECRET, OTHER))
+    difference = compare([old], [new])
+    assert "restarts" in said(difference)

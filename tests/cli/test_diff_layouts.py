@@ -9,7 +9,7 @@ import pytest
 from samples import Manifest, container, plan_of, rendered, role, service, template
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_text
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 
 PER_ROLE = "PerRole"
 

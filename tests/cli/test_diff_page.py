@@ -11,7 +11,7 @@ from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare, to_html
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 
 
 def page(old: Any, new: Any, *findings: Any) -> str:

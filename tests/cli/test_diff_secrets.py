@@ -99,3 +99,65 @@ def test_marks_tell_values_apart_and_go_without_a_trace() -> None:
     assert len(_KEY) == 32
     held = {one: [other, (f"x{one}y",)], "n": None}
     assert unmarked(held) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
+
+
+TRANSFORMED = """
+from fusioninfer_pulumi import InferenceService
+
+def change(args):
+    spec = args.props.get("spec")
+    {change}
+    return pulumi.ResourceTransformResult(args.props, args.opts)
+
+TOKEN = pulumi.Output.secret("hunter2")
+InferenceService("svc", {{"roles": [{{"name": "w", "componentType": "worker", "template": {{
+    "spec": {{"containers": [{{"name": "vllm", "image": "vllm/vllm-openai:v0.11.0",
+        "args": ["--model", "m", "--max-model-len", "{length}"],
+        "env": [{{"name": "TOKEN", "value": TOKEN}}, {{"name": "OPEN", "value": "open"}}],
+        "resources": {{"limits": {{"nvidia.com/gpu": "1"}}}}}}]}}}}}}]}},
+    pulumi.ResourceOptions(transforms=[change]))
+"""
+LABELLED = """if args.custom:
+        args.props["metadata"]["labels"]["team"] = "x"
+"""
+MOVED = """if args.type_.endswith("LeaderWorkerSet"):
+        spec = spec["value"]  # of the one secret that the spec is
+        (container,) = spec["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+        token = container["env"][0]["value"]
+        container["workingDir"] = "/" + token
+        container["env"].insert(0, {"name": "NEW", "value": "x-" + token})
+        args.props["spec"] = pulumi.Output.secret(spec)
+"""
+
+
+def transformed(root: Path, change: str, length: int) -> str:
+    folder = Folder(root)
+    folder.write("Pulumi.yaml", PROJECT)
+    text = TRANSFORMED.format(change=change, length=length)
+    folder.write("__main__.py", f"{PROGRAM}\n{text}")
+    return str(root)
+
+
+def test_a_secret_hides_nothing_else_of_a_transformed_object(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [transformed(tmp_path / str(length), LABELLED, length) for length in (4096, 8192)]
+    assert main(["diff", *sides, "--output", "json"]) == 1
+    out = capsys.readouterr().out
+    (effect,) = json.loads(out)["effects"]
+    assert (effect["restarts"], effect["reason"]) == (["w-0"], "arguments changed")
+    assert "hunter2" not in out
+    assert main(["render", sides[0]]) == 0
+    out = capsys.readouterr().out
+    assert out.count("<secret>") == 1
+    assert "hunter2" not in out
+    assert "team: x" in out
+
+
+def test_what_a_transform_makes_of_a_secret_is_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", transformed(tmp_path, MOVED, 4096)]) == 0
+    out = capsys.readouterr().out
+    assert "hunter2" not in out
+    assert "--max-model-len" in out

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.loading.load import load
-from fusioninfer_pulumi.planning import plan_service
 
 PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"
 

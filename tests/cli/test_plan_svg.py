@@ -11,7 +11,7 @@ from samples import plan_of, role, service
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.plan_text import plan_svg
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 

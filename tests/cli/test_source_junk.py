@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +45,40 @@ def test_no_structure_ends_in_a_traceback(spec: Any, metadata: Any, given_role: 
     _never_raises(yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
     document = {**service(), "spec": {"roles": [given_role, role()]}}
     _never_raises(yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "surrogatepass"))
+
+
+DEEP = 40_000
+
+
+@pytest.mark.parametrize(
+    "nested",
+    ["[" * DEEP + "]" * DEEP, "{a: " * DEEP + "}" * DEEP, "- " * DEEP + "a", "!!seq [ " * DEEP],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_text_that_is_nested_too_deep_is_refused(nested: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text(f"{yaml.safe_dump(service())}more:\n  {nested}\n")
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", "--output", form]
+    # A process of its own: the C parser ends it without an exception.
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "nested deeper than 100 levels" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
+def test_the_name_of_a_file_may_be_no_utf_8(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"caf\xe9.yaml")
+    (tmp_path / name).write_text(yaml.safe_dump(service(role(replicas=-1))))
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "--output", form, name]) == 2
+    out, err = capsys.readouterr()
+    if form == "sarif":
+        (result,) = json.loads(out)["runs"][0]["results"]
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place == {"uri": "caf%E9.yaml"}
+    assert "caf" in out + err
 
 
 def _never_raises(data: bytes) -> None:

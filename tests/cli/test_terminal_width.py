@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.output import terminal_width, working
 from fusioninfer_pulumi.cli.report import finding_line
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 
 PLACE = "clusters/a folder/with-a-long-name/of-services/deepseek-v3.yaml:12"
 FOUND = warning(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_service
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "status"
 STAGES: dict[str, dict[str, Any]] = {

@@ -14,12 +14,12 @@ from profiles import examples
 from samples import of_kind
 from strategies import is_gang, services, shuffled
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube.names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.yaml import documents
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_form
 
 Manifest = dict[str, Any]

@@ -7,9 +7,9 @@ from typing import Any
 
 from samples import container, nodes, plan_of, prefill_decode, role, service, template
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_services
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 

@@ -8,9 +8,9 @@ import pytest
 from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_service
 from fusioninfer_pulumi.rollout.order import update_order
 
 Manifest = dict[str, Any]

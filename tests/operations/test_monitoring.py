@@ -8,11 +8,11 @@ import pytest
 from routed import V1_5, objects, only, pair, routed
 from samples import container, nodes, problems, rendered, role, said, service, template, warnings
 
+from fusioninfer_pulumi.checks.stages import plan_service, plan_services
 from fusioninfer_pulumi.component.prerequisites._check import check, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, definition
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_service, plan_services
 
 Manifest = dict[str, Any]
 PORT = {"name": "http", "containerPort": 8000}

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import workloads
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import workloads
 
 HERE = Path(__file__).parent
 

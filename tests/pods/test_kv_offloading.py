@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import workloads
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import workloads
 from tests.samples import (
     Manifest,
     nodes,

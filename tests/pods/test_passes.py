@@ -21,14 +21,14 @@ from samples import (
     template,
 )
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build import PASSES
 from fusioninfer_pulumi.pods.context import contexts, written_pods
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 DRAWN = range(150)
 #: Lists of a pod's spec whose items have names.

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from profiles import examples
 from strategies import services
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import workloads
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.objects import workloads
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
 ROUTE = {"parentRefs": [{"name": "gateway"}]}

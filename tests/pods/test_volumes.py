@@ -28,10 +28,6 @@ MISSING = 'the pod has no volume "data": add it to its volumes'
             f"initContainers[0].volumeMounts[0].name: {MISSING}",
         ),
         (
-            pod(container(volumeDevices=[{"name": "data", "devicePath": "/d"}])),
-            f"containers[0].volumeDevices[0].name: {MISSING}",
-        ),
-        (
             pod(volumes=[{"name": "a", "emptyDir": {}, "hostPath": {"path": "/a"}}]),
             "volumes[0]: takes one source, got emptyDir and hostPath; remove one of them",
         ),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
-from fusioninfer_pulumi.rollout.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)

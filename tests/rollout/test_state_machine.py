@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
 from samples import nodes, plan_of, role, service
 
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import (
     Action,
@@ -35,7 +36,6 @@ from fusioninfer_pulumi.rollout.state_machine import (
     Version,
     step,
 )
-from fusioninfer_pulumi.service_plan import ServicePlan
 
 #: Steps in which anything may happen; afterwards the world settles.
 WILD_STEPS = 60

@@ -12,11 +12,11 @@ from routed import ROUTE, routed, router
 from samples import Manifest, container, role, service, template
 from told import without_rules
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Severity, errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 SPLIT = "roles[0].httproute.split[0].service: "
 BY = "roles[0].httproute.routedBy: "

@@ -14,10 +14,10 @@ from profiles import examples
 from routed import pair, routed
 from samples import Manifest, assert_told, can_be_written, problems
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 
 JUNK: tuple[Any, ...] = (

@@ -19,9 +19,9 @@ from routed import ROUTE, routed
 from router_deviations import DEVIATIONS, DOCUMENTS, Objects, text
 from samples import nodes, role
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.objects import render
-from fusioninfer_pulumi.planning import plan_service
+from fusioninfer_pulumi.plan.objects import render
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("router-*.yaml"))

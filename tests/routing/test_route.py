@@ -14,7 +14,7 @@ from samples import Manifest, kinds, plan_of, problems, said, warnings
 
 from fusioninfer_pulumi.cli.mermaid import mermaid
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.objects import render
+from fusioninfer_pulumi.plan.objects import render
 
 POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "svc-pool"}
 NO_LIMIT = {"request": "0s"}

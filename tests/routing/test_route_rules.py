@@ -9,9 +9,9 @@ from gateways import HTTP, HTTPS, managed
 from routed import ROUTE, router
 from samples import Manifest, role, rules, service, template
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
 
 Found = list[str]
 RULES = "roles[0].httproute.rules"

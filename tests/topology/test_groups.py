@@ -18,11 +18,11 @@ from samples import (
     service,
 )
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.plan_output import plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 STORY = {

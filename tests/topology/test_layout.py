@@ -20,9 +20,9 @@ from samples import (
     warnings,
 )
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
 from fusioninfer_pulumi.topology.role import LwsPlan
 from fusioninfer_pulumi.topology.role_rollout import surge_of

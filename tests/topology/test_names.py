@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from samples import nodes, problems, role, service
 
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_services
 
 ROUTER = {"name": "router", "componentType": "router"}
 

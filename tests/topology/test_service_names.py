@@ -8,8 +8,8 @@ import pytest
 from routed import router
 from samples import Manifest, container, role, rules, service, template
 
+from fusioninfer_pulumi.checks.names import _OWNED
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.topology.name_checks import _OWNED
 
 AT = "metadata.name"
 

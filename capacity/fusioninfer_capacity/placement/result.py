@@ -275,7 +275,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         title = str(source)
         try:
             source = json.loads(file_text(Path(source)))
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise InvalidServiceError(
                 [error(NOT_JSON, (), f"not JSON: {problem}")], title
             ) from None

@@ -10,10 +10,10 @@ import pytest
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
 from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from capacity.tests.fit.test_roles import H100, planned
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 def refused(plan: ServicePlan) -> list[Finding]:

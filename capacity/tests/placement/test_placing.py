@@ -25,8 +25,8 @@ from capacity.tests.placing import (
 from fusioninfer_capacity import place
 from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.result import Missing, Origin, PoolLeft, Status
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity
-from fusioninfer_pulumi.planning import plan_service
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SPARE = {"key": "spare", "effect": "NoExecute"}

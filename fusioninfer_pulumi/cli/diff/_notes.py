@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -43,11 +44,14 @@ def notes(
     services: tuple[set[Service], set[Service]],
     refused: Mapping[Service, Sequence[Finding]],
     freed: Iterable[Identity],
+    *,
+    known: bool = True,
 ) -> Iterator[str]:
     """Yields what a change does, service by service; where there are several, each is named.
 
     `services` are those that have an object, before and after; `refused` is what `pulumi up`
-    refuses of each; a partition holds those that are `freed` back no longer.
+    refuses of each; a partition holds those that are `freed` back no longer. Unless all pod
+    templates are `known`, it never says that nothing restarts.
     """
     by_service: dict[Service | None, list[Edit]] = {}
     for edit in edits:
@@ -64,9 +68,9 @@ def notes(
             yield f"service {name} {'added' if is_ else 'removed'} ({count(len(own), 'object')})"
             continue
         found = [f"error: {each}" for each in (refused.get(service, ()) if service else ())]
-        found += _service_notes(own, roles.get(service, ()))
+        found += _service_notes(own, roles.get(service, ()), known=known)
         prefix = f"{name}: " if len(by_service) > 1 else ""
-        yield from (prefix + note for note in found or [_without_effect(own)])
+        yield from (prefix + note for note in found or [_without_effect(own, known=known)])
     names = sorted((key.name for key in freed), key=_by_number)
     if names:
         yield (
@@ -75,12 +79,38 @@ def notes(
         )
 
 
+def unknown_notes(keys: Iterable[Identity]) -> Iterator[str]:
+    """Says of which workloads nothing is known."""
+    for kind, names in _by_kind(keys):
+        yield (
+            f"{kind} {compressed(names)}: the pod template is known only after the update; whether "
+            "pods restart is not known"
+        )
+
+
+def secret_notes(keys: Iterable[Identity]) -> Iterator[str]:
+    """Says of which workloads only that they change is known."""
+    for kind, names in _by_kind(keys):
+        yield (
+            f"{kind} {compressed(names)}: the pod template is secret as a whole; what changes in "
+            "it is not known, and pods may not restart"
+        )
+
+
+def _by_kind(keys: Iterable[Identity]) -> Iterator[tuple[str, list[str]]]:
+    ordered = sorted(keys, key=lambda key: (key.kind, _by_number(key.name)))
+    for kind, same in groupby(ordered, key=lambda key: key.kind):
+        yield kind, [key.name for key in same]
+
+
 def _by_number(name: str) -> tuple[str, int, str]:
     head, _, number = name.rpartition("-")
     return (head, int(number), "") if number.isdecimal() else (name, -1, "")
 
 
-def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterator[str]:
+def _service_notes(
+    edits: Sequence[Edit], roles: Sequence[RoleEffect], *, known: bool
+) -> Iterator[str]:
     replaced: dict[tuple[str, str], list[str]] = {}
     for edit in edits:
         if edit.refused:
@@ -99,7 +129,8 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {_object(edit)}"
-    rest = "" if any(edit.restarts for edit in edits) else ", nothing restarts"
+    quiet = known and not any(edit.restarts for edit in edits)
+    rest = ", nothing restarts" if quiet else ""
     groups: set[tuple[Action, str]] = {
         (edit.change.action, _group(edit))
         for edit in edits
@@ -179,10 +210,10 @@ def _growth(edit: Edit) -> Iterator[str]:
         )
 
 
-def _without_effect(edits: Sequence[Edit]) -> str:
+def _without_effect(edits: Sequence[Edit], *, known: bool) -> str:
     """What to say of changes that restart nothing."""
     text = counts(edit.change for edit in edits)
-    if not all(_is_known(edit.key) for edit in edits):
+    if not known or not all(_is_known(edit.key) for edit in edits):
         return text
     fields = [change for edit in edits for change in edit.change.fields]
     changed = all(edit.change.action == "changed" for edit in edits)

@@ -163,6 +163,8 @@ class Difference:
         notes: Sentences that say what the change does.
         totals: Pods and accelerators of every service that has a changed object.
         engines: Arguments that another release of an engine removes or gives another default.
+        unknown: Workloads on both sides whose pod template is known before the update on neither,
+            or on one: whether their pods restart is not known.
     """
 
     objects: tuple[ObjectChange, ...] = ()
@@ -170,6 +172,7 @@ class Difference:
     notes: tuple[str, ...] = ()
     totals: tuple[ServiceTotals, ...] = ()
     engines: tuple[EngineChange, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.objects or self.notes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
-from fusioninfer_pulumi.cli.diff._notes import notes
+from fusioninfer_pulumi.cli.diff._notes import notes, secret_notes, unknown_notes
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -23,6 +23,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     by_identity,
     canonical,
     count_at,
+    hidden_template,
     refused_field,
     restarts,
     role_of,
@@ -40,8 +41,9 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     turns,
     without_revision,
 )
+from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.kube.resources import accelerators
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 AcceleratorsOf = Callable[[Mapping[str, Any]], int]
 
@@ -90,8 +92,11 @@ def compare(
         {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
     )
     freed = released((old_lws, new_lws), (old_turns, new_turns), edits)
+    unknown, secret = _hidden(olds, news)
+    hidden = [*unknown_notes(unknown), *secret_notes(secret & {edit.key for edit in edits})]
+    names = tuple(key.name for key in unknown)
     if not edits and not freed:
-        return Difference(notes=tuple(kept))
+        return Difference(notes=(*hidden, *kept), unknown=names)
     effects = tuple(role_effects(old_lws, new_lws, edits, new_turns))
     refused = refusals(new_plans, (old_lws, new_lws), edits)
     services = _services(olds), _services(news)
@@ -101,13 +106,28 @@ def compare(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *notes(edits, effects, services, refused, freed),
+            *notes(edits, effects, services, refused, freed, known=not unknown),
+            *hidden,
             *kept,
             *engine_notes(engines, len(affected)),
         ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
         engines=tuple(engines),
+        unknown=names,
     )
+
+
+def _hidden(olds: Objects, news: Objects) -> tuple[list[Identity], set[Identity]]:
+    """Workloads of both sides whose pod template is unknown, and those whose is secret."""
+    unknown: list[Identity] = []
+    secret: set[Identity] = set()
+    for key in (key for key in news if key in olds):
+        stand_ins = {hidden_template(key, objects[key]) for objects in (olds, news)} - {None}
+        if UNKNOWN in stand_ins:
+            unknown.append(key)
+        elif stand_ins:
+            secret.add(key)
+    return unknown, secret
 
 
 def _with_live_replicas(

@@ -182,12 +182,33 @@ def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
     if key.is_lws:
         return not same(_lws_revision(old), _lws_revision(new))
     return key.is_apps_workload and not same(
-        at(old, "spec", "template"), at(new, "spec", "template")
+        _or_stand_in(old, "spec", "template"), _or_stand_in(new, "spec", "template")
     )
 
 
+def hidden_template(key: Identity, manifest: Manifest) -> str | None:
+    """The text in place of a pod template that is secret or unknown; None where it is there."""
+    paths: list[tuple[str, ...]] = []
+    if key.is_lws:
+        paths = [("leaderWorkerTemplate", name) for name in ("leaderTemplate", "workerTemplate")]
+    elif key.is_apps_workload:
+        paths = [("template",)]
+    templates = [_or_stand_in(manifest, "spec", *path) for path in paths]
+    return next((template for template in templates if isinstance(template, str)), None)
+
+
+def _or_stand_in(manifest: Manifest, *keys: str) -> Any:
+    """A nested value, or the text that stands in place of a mapping on the way there."""
+    value: Any = manifest
+    for key in keys:
+        if isinstance(value, str):
+            return value
+        value = at(value, key)
+    return value
+
+
 def _lws_revision(manifest: Manifest) -> list[Any]:
-    template = at(manifest, "spec", "leaderWorkerTemplate")
+    template = _or_stand_in(manifest, "spec", "leaderWorkerTemplate")
     if isinstance(template, Mapping):
         policy = at(template, sub_group_policy.FIELD)
         if isinstance(policy, Mapping):

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.diff.text import (
 )
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.findings import Finding, Origin
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _LONGEST_LINE = 400
 # More replicas than these are counted, not drawn.

@@ -13,6 +13,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.checks.update import layout_findings, policy_findings
 from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
@@ -31,11 +33,10 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rollout.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.rollout.order import LwsStep, update_order
-from fusioninfer_pulumi.rollout.running import layout_findings, layout_of, policy_findings
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.running import layout_of
 from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 

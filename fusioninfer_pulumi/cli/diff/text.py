@@ -163,14 +163,15 @@ def summary(difference: Difference) -> str:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
     parts = []
-    if lws:
+    if lws or difference.unknown:
         restarts, starts, stops = (
             sum(len(getattr(effect, each)) for effect in lws)
             for each in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas_before for effect in lws)
+        none = "restarts not known" if difference.unknown else "none restart"
         parts.append(
-            f"replicas: {restarts} of {before} restart" if restarts else "replicas: none restart"
+            f"replicas: {restarts} of {before} restart" if restarts else f"replicas: {none}"
         )
         parts[0] += f", {starts} start" if starts else ""
         parts[0] += f", {stops} stop" if stops else ""

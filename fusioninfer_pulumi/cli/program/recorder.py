@@ -25,6 +25,7 @@ from pulumi.runtime.mocks import MockMonitor, Mocks
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_stack
 
+from fusioninfer_pulumi.cli.program._marks import marked_as_before, revealed
 from fusioninfer_pulumi.cli.program._recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.cli.program._rules import (
     COMPONENT_NOT_EXPANDED,
@@ -239,7 +240,7 @@ class Recorder(MockMonitor):
         if token.startswith("pulumi-python:dynamic"):
             text = f'{token} "{name}": a dynamic provider runs only in a deployment'
             self.warn(DYNAMIC_PROVIDER_NOT_RUN, text, position)
-        inputs = _plain(properties)
+        inputs = marked_as_before(_plain(properties), _plain(request.object))
         if token == _PROVIDER and "namespace" in inputs:
             text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
             self.warn(
@@ -361,19 +362,8 @@ def _masked(value: Any, secrets: Secrets) -> Any:
 
 def _mask(value: Any, secrets: Secrets) -> Any:
     if secrets is Secrets.SHOWN:
-        return _masked(_revealed(value), secrets)
+        return _masked(revealed(value), secrets)
     return SECRET if value == rpc.UNKNOWN else secrets.mask(value)
-
-
-def _revealed(value: Any) -> Any:
-    """A value without the marks of secrets inside of it."""
-    if isinstance(value, list):
-        return [_revealed(item) for item in value]
-    if isinstance(value, dict):
-        if rpc.is_rpc_secret(value):
-            return _revealed(value["value"])
-        return {key: _revealed(item) for key, item in value.items()}
-    return value
 
 
 def _data(value: Any, secrets: Secrets) -> Any:

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import UnreadableError
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: How long reading may delay the end of an update.
 _READ_SECONDS = 10.0

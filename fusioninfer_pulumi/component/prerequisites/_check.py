@@ -18,6 +18,7 @@ from fusioninfer_pulumi.component.prerequisites._table import (
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import gateway_extras
 from fusioninfer_pulumi.rules.cluster import (
@@ -35,7 +36,6 @@ from fusioninfer_pulumi.rules.cluster import (
     RELEASE_UNKNOWN,
     STATEFULSET_KEEPS_BROKEN_PODS,
 )
-from fusioninfer_pulumi.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 _Row = TypeVar("_Row")

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.component.inference_service import (
     InferenceService,
     log_warnings,
@@ -19,8 +20,7 @@ from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_
 from fusioninfer_pulumi.component.prerequisites._table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_plans
 from fusioninfer_pulumi.kube.client import UnreadableError
-from fusioninfer_pulumi.planning import plan_service
-from fusioninfer_pulumi.service_plan import ServicePlan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Pulumi type token; a change of it would replace every user's component.
 TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password

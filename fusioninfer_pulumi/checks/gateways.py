@@ -1,0 +1,247 @@
+"""Checks of Gateways: their software, and which routes may attach to their listeners."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.route import GatewayArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    info,
+    shown,
+    similar,
+    warning,
+)
+from fusioninfer_pulumi.routing.attachment import (
+    crosses_namespaces,
+    referenced_listeners,
+    refusal,
+)
+from fusioninfer_pulumi.routing.gateway import implementation_of
+from fusioninfer_pulumi.routing.gateways import (
+    IMPLEMENTATIONS,
+    UNKNOWN,
+    EppTls,
+)
+from fusioninfer_pulumi.routing.route import ParentPlan
+from fusioninfer_pulumi.routing.router import RouterParts
+
+GATEWAY_LISTENERS_UNKNOWN = Rule(
+    "gateway-listeners-unknown",
+    "info",
+    "A Gateway of another namespace allows routes of this one.",
+    remedy="Check its `allowedRoutes.namespaces`, or give `gateway.refs[].listeners`.",
+    source="https://gateway-api.sigs.k8s.io/guides/multiple-ns/",
+)
+LISTENER_NOT_FOUND = Rule(
+    "listener-not-found",
+    "error",
+    "The Gateway has the listener that the route names.",
+    remedy="Correct `sectionName` or `port`.",
+)
+LISTENERS_REFUSE_ROUTE = Rule(
+    "listeners-refuse-route",
+    "error",
+    "A listener of the Gateway takes the route.",
+    remedy="Change the listener's host name, namespaces or kinds, or the route.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+
+FAILURE_MODE_UNVERIFIED = Rule(
+    "failure-mode-unverified",
+    "info",
+    "Whether the gateway reads the pool's failure mode is known.",
+    remedy="Test it.",
+)
+FAILURE_MODE_IGNORED = Rule(
+    "failure-mode-ignored",
+    ("info", "warning"),
+    "The gateway reads the pool's failure mode.",
+    remedy="Remove it, or use a gateway that reads it.",
+)
+GATEWAY_CLASS_DEFAULTED = Rule(
+    "gateway-class-defaulted",
+    "info",
+    "The GatewayClass is stated.",
+    remedy="Set `gatewayClassName`.",
+)
+OWN_GATEWAY_UNATTACHED = Rule(
+    "own-gateway-unattached",
+    "warning",
+    "The route attaches to the service's own Gateway.",
+    remedy="Remove `parentRefs`, or name the Gateway.",
+)
+PICKER_TLS_REQUIRED = Rule(
+    "picker-tls-required",
+    ("error", "warning"),
+    "The gateway and the picker agree on TLS.",
+    remedy="Remove `endpointPicker.tls.enabled`, or configure the gateway.",
+)
+GATEWAY_IMPLEMENTATION_MISSING = Rule(
+    "gateway-implementation-missing",
+    "info",
+    "The gateway software is stated, so that its extra objects are made.",
+    remedy="Set `gateway.implementation`.",
+)
+GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
+    "gateway-implementation-unknown",
+    ("info", "warning"),
+    "The gateway software is one that is known.",
+    remedy="Correct `gateway.implementation`.",
+)
+#: Names shorter than this differ from others by two letters: one alone is a slip.
+_SHORT = 5
+
+
+def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
+    """Says where the gateway does not follow `failureMode`."""
+    at, args = parts.at, parts.args
+    explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
+    field = (*at, "endpointPicker", "failureMode")
+    mode = explicit or FailureMode.FAIL_OPEN
+    known = implementation_of(args)
+    if known.honours_failure_mode is None:
+        if explicit is not None:
+            yield info(
+                FAILURE_MODE_UNVERIFIED, field, f"whether {known.name} reads it is not known"
+            )
+    elif not known.honours_failure_mode and mode is not FailureMode.FAIL_CLOSE:
+        say = warning if explicit is not None else info
+        yield say(
+            FAILURE_MODE_IGNORED,
+            field,
+            f"{mode.value} is ignored by {known.name}, which always drops requests while "
+            "the picker does not answer (FailClose)",
+        )
+
+
+def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
+    """Checks the Gateway; `parents` are the names of the Gateways that the route attaches to."""
+    at, args, gateway = parts.at, parts.args, parts.gateway
+    parents = {parent.name for parent in parts.parents}
+    named = args.gateway.implementation if args.gateway is not None else None
+    known = implementation_of(args)
+    if known is UNKNOWN and (args.gateway is not None or args.httproute is not None):
+        yield _unknown_implementation((*at, "gateway", "implementation"), named)
+    if (
+        gateway is not None
+        and known is UNKNOWN
+        and not (args.gateway or GatewayArgs()).gateway_class_name
+    ):
+        yield info(
+            GATEWAY_CLASS_DEFAULTED,
+            (*at, "gateway", "gatewayClassName"),
+            f"is not given: {known.gateway_class}, a usual name for Envoy Gateway's, is taken",
+        )
+    if gateway is not None and gateway.name not in parents:
+        yield warning(
+            OWN_GATEWAY_UNATTACHED,
+            (*at, "httproute", "parentRefs"),
+            f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
+            "remove them, or name it",
+        )
+    tls = (args.endpoint_picker or EndpointPickerArgs()).tls
+    if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
+        always = known.epp_tls is EppTls.ALWAYS
+        say = error if always else warning
+        yield say(
+            PICKER_TLS_REQUIRED,
+            (*at, "endpointPicker", "tls", "enabled"),
+            f"{known.name} speaks TLS to the picker"
+            + ("; remove it" if always else ", unless it is configured otherwise"),
+        )
+
+
+def _unknown_implementation(at: Location, named: str | None) -> Finding:
+    listed = ", ".join(IMPLEMENTATIONS)
+    if named is None:
+        return info(
+            GATEWAY_IMPLEMENTATION_MISSING,
+            at,
+            "is not given: nothing is generated beside the route; name the gateway software "
+            f"where it is one of {listed}",
+        )
+    close = similar(named, IMPLEMENTATIONS)
+    hint = f"did you mean {close}?" if close else f"known: {listed}"
+    say = warning if _is_misspelt(named) else info
+    return say(
+        GATEWAY_IMPLEMENTATION_UNKNOWN,
+        at,
+        f"nothing is known of {shown(named)}, and nothing is generated beside the route; {hint}",
+    )
+
+
+def _is_misspelt(named: str) -> bool:
+    """Whether a name is that of a known implementation but for its case and one or two letters."""
+    return any(
+        _edits(named.lower(), known) <= (1 if len(known) < _SHORT else 2)
+        for known in IMPLEMENTATIONS
+    )
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters that are replaced, added or removed, in the way that difflib finds."""
+    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
+
+
+def route_attachment_findings(parts: RouterParts) -> Iterator[Finding]:
+    """Checks the Gateways that the service's own route attaches to."""
+    if parts.route is not None:
+        hostnames = parts.route.hostnames or ()
+        yield from attachment_findings(parts.namespace, hostnames, parts.parents)
+
+
+def attachment_findings(
+    namespace: Any, hostnames: Sequence[Any], parents: Sequence[ParentPlan]
+) -> Iterator[Finding]:
+    """Checks each Gateway that a route of the given namespace and host names attaches to.
+
+    An error where no listener allows the route. An `info` where the listeners are not known and
+    the Gateway is in another namespace, whose routes listeners do not allow by default.
+    """
+    for parent in parents:
+        if parent.listeners is None:
+            if crosses_namespaces(parent, namespace):
+                yield info(
+                    GATEWAY_LISTENERS_UNKNOWN,
+                    parent.at,
+                    f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
+                    f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
+                    "default they do not; with gateway.refs[].listeners this is checked",
+                )
+            continue
+        listeners = referenced_listeners(parent)
+        if not listeners:
+            yield error(LISTENER_NOT_FOUND, parent.at, _no_listener(parent))
+            continue
+        refusals = [refusal(parent, listener, namespace, hostnames) for listener in listeners]
+        if all(refusals):
+            reasons = "; ".join(
+                f"{listener['name']}: {reason}"
+                for listener, reason in zip(listeners, refusals, strict=True)
+            )
+            yield error(
+                LISTENERS_REFUSE_ROUTE,
+                parent.at,
+                f"no listener of Gateway {parent.name} takes the route: {reasons}",
+            )
+
+
+def _no_listener(parent: ParentPlan) -> str:
+    wanted = [
+        text
+        for text in (
+            f"sectionName {parent.section}" if parent.section is not None else "",
+            f"port {parent.port}" if parent.port is not None else "",
+        )
+        if text
+    ]
+    has = ", ".join(f"{each['name']} {each['port']}" for each in parent.listeners or ())
+    return f"Gateway {parent.name} has no listener of {' and '.join(wanted)}; it has {has}"

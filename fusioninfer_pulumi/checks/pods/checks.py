@@ -1,0 +1,64 @@
+"""All checks of finished pods, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from fusioninfer_pulumi.checks.pods.accelerators import accelerator_findings, unit_findings
+from fusioninfer_pulumi.checks.pods.arguments import argument_findings
+from fusioninfer_pulumi.checks.pods.claims import claim_findings
+from fusioninfer_pulumi.checks.pods.commands import command_findings
+from fusioninfer_pulumi.checks.pods.credentials import role_credentials
+from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice
+from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
+from fusioninfer_pulumi.checks.pods.memory import disk_findings, memory_findings
+from fusioninfer_pulumi.checks.pods.named_files import named_file_findings
+from fusioninfer_pulumi.checks.pods.ports import host_network_findings, port_findings
+from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
+from fusioninfer_pulumi.checks.pods.probes import probe_findings
+from fusioninfer_pulumi.checks.pods.variables import reference_findings
+from fusioninfer_pulumi.checks.pods.written import pod_findings
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
+
+#: Checks the finished pods of one role.
+Check = Callable[[RolePods, Context], Iterable[Finding]]
+#: Checks the finished pods of all roles of a service against each other.
+ServiceCheck = Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    unit_findings,
+    port_findings,
+    accelerator_findings,
+    memory_findings,
+    disk_findings,
+    command_findings,
+    probe_findings,
+    named_file_findings,
+    reference_findings,
+    kubelet_findings,
+    engine_findings,
+    role_advice,
+    role_credentials,
+    pod_findings,
+)
+CHECKS_OF_ROLES: tuple[ServiceCheck, ...] = (
+    argument_findings,
+    agreement_findings,
+    pair_findings,
+    claim_findings,
+    host_network_findings,
+)
+
+
+def role_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the finished pods of a role."""
+    for check in CHECKS:
+        yield from check(pods, ctx)
+
+
+def roles_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Checks the finished pods of all roles against each other."""
+    for check in CHECKS_OF_ROLES:
+        yield from check(roles)

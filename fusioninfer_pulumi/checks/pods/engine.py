@@ -1,0 +1,69 @@
+"""What an engine needs of its pods, launcher and image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.engines.parallelism import check_accelerators
+from fusioninfer_pulumi.findings import Finding, Rule, info, warning
+from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.pods.pod import Context
+
+PROGRAM_IN_ARGS = Rule(
+    "program-in-args",
+    "warning",
+    "The words in `args` are arguments, not the program itself.",
+    remedy="Move the program to `command`.",
+)
+ROLE_PARKED = Rule(
+    "role-parked",
+    "info",
+    "A role has replicas.",
+    remedy="Raise `replicas` to start it.",
+)
+LAUNCHER_WITHOUT_EFFECT = Rule(
+    "launcher-without-effect",
+    "warning",
+    "`launcher` belongs to replicas of several nodes.",
+    remedy="Remove it.",
+)
+
+
+def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Yields what the engine's arguments need, and pods, launcher and image do not have."""
+    command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
+    found: list[Finding] = []
+    have, *others = {accelerators(each.template) for each in pods.each}
+    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
+    # several ranks, such as a Neuron device, says nothing about how many there are.
+    counted = have and not others and one_rank_each(pods.leader.template)
+    # What does not fit `parallelism` is an error of that field.
+    if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
+        found += check_accelerators(command, have, ctx.nodes)
+    if ctx.launcher is not None and engine is not None:
+        for each in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
+            # Without a flag, a finding is about the launcher that the image does not fit.
+            yield each.at(*(at if each.location else ctx.at("multinode", "launcher")))
+    if engine is not None:
+        found += engine.check_connector(command)
+    if pods.leader.command.program_in_args:
+        yield warning(
+            PROGRAM_IN_ARGS,
+            at,
+            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
+            f'"{" ".join(command.program)}" to command',
+        )
+    yield from (each.at(*at) for each in found)
+
+
+def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Says that a role is parked, or that its launcher has no effect."""
+    if not ctx.role.replicas:
+        message = "is 0: the role is parked, no pods of it are made"
+        yield info(ROLE_PARKED, ctx.at("replicas"), message)
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
+    if ctx.nodes == 1 and explicit and ctx.role.counted:
+        message = "has no effect: a replica is a single pod"
+        yield warning(LAUNCHER_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)

@@ -1,0 +1,66 @@
+"""Containers that the API server takes and no kubelet starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.resources import limit_of
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
+
+ROOT_WITH_NON_ROOT = Rule(
+    "root-with-non-root",
+    "error",
+    "With `runAsNonRoot` no container runs as user 0.",
+    remedy="Change one of them.",
+    source="Kubernetes 1.35, pkg/kubelet/kuberuntime/security_context.go",
+)
+MEMORY_LIMIT_WITHOUT_UNIT = Rule(
+    "memory-limit-without-unit",
+    "error",
+    "A memory limit is large enough for a container to start.",
+    remedy="Add a unit such as Gi.",
+    source="runc refuses less than 6 MiB",
+)
+
+#: Container runtimes refuse less (runc: 6 MiB, CRI-O: 12 MiB); `512m` is half a byte.
+_LEAST_MEMORY = quantity.parse("4Mi")
+
+
+def kubelet_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Refuses containers that never start."""
+    for pod in pods.written:
+        shared = pod.written["spec"].get("securityContext") or {}
+        for field in ("containers", "initContainers"):
+            for index, container in enumerate(pod.written["spec"].get(field) or ()):
+                at = (*pod.path, "spec", field, index)
+                yield from _user(at, container, shared)
+                yield from _memory(at, container)
+
+
+def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[Finding]:
+    own = container.get("securityContext") or {}
+    if is_output(own) or is_output(shared):
+        return
+    merged = {**shared, **{key: each for key, each in own.items() if each is not None}}
+    if merged.get("runAsNonRoot") is True and merged.get("runAsUser") == 0:
+        message = "0 is root, which runAsNonRoot: true forbids; change one of them"
+        yield error(ROOT_WITH_NON_ROOT, (*at, "securityContext", "runAsUser"), message)
+
+
+def _memory(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    limit = limit_of(container, "memory")
+    if limit is None or is_output(limit):
+        return
+    amount = quantity.parse(limit)
+    if 0 < amount < _LEAST_MEMORY:
+        yield error(
+            MEMORY_LIMIT_WITHOUT_UNIT,
+            (*at, "resources", "limits", "memory"),
+            f"{limit} is {quantity.write(amount)} bytes, with which no container starts; add a "
+            "unit such as Gi",
+        )

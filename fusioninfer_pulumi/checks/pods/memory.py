@@ -1,0 +1,199 @@
+"""Memory and disk of pods: shared memory, volumes in memory, offloading, the model's size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.resources import limit_of
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.launch import WRAPPING
+from fusioninfer_pulumi.pods.pod import Context, Pod
+
+SHARED_MEMORY_MISSING = Rule(
+    "shared-memory-missing",
+    "warning",
+    "Ranks of one pod have more shared memory than a container's default of 64Mi.",
+    remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
+)
+SHARED_MEMORY_BELOW_NEED = Rule(
+    "shared-memory-below-need",
+    "warning",
+    "The volume at /dev/shm has room for the ranks of a pod.",
+    remedy="Raise its `sizeLimit`.",
+    source="vLLM's `shm_broadcast.py`, ten chunks of 16 or 24 MiB",
+)
+HOST_MEMORY_ABOVE_LIMIT = Rule(
+    "host-memory-above-limit",
+    "warning",
+    "The memory limit holds the memory that --cpu-offload-gb or --kv-offloading-size takes.",
+    remedy="Raise the limit, or offload less.",
+    source="what the engine allocates counts as the container's memory",
+)
+MEMORY_VOLUME_ABOVE_LIMIT = Rule(
+    "memory-volume-above-limit",
+    "warning",
+    "A volume in memory holds no more than the memory limit of the containers that mount it.",
+    remedy="Lower its `sizeLimit`, or raise the limit.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+)
+DISK_LIMIT_BELOW_MODEL_SIZE = Rule(
+    "disk-limit-below-model-size",
+    "error",
+    "The disk that a pod may use holds the model that it downloads.",
+    remedy="Raise the limit of `ephemeral-storage`, or use `model.cache`.",
+    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+)
+
+#: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
+#: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
+LEAST_SHARED = quantity.parse("256Mi")
+#: Arguments with GiB of host memory.
+_HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
+
+
+def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
+    shares = _ranks_in_pod(pods, ctx) > 1
+    for pod in pods.written:
+        runs = pod.leads or ctx.launcher in WRAPPING or read_command(pod.own).engine is not None
+        if shares and runs:
+            yield from _shared_memory(pod)
+        yield from _above_limits(pod, ctx)
+    yield from _offloaded(pods)
+
+
+def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
+    """Ranks of one copy of the model that run in one pod, 1 where that is not known."""
+    sizes = pods.command.parallelism
+    if sizes is None:
+        return 1
+    copy = sizes.tensor * sizes.pipeline * sizes.context
+    return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
+
+
+def _shared_memory(pod: Pod) -> Iterator[Finding]:
+    if pod.spec.get("hostIPC"):
+        return
+    mount = mounted(pod.container, SHARED_MEMORY)
+    if mount is None:
+        yield warning(
+            SHARED_MEMORY_MISSING,
+            (*pod.container_path, "volumeMounts"),
+            f"ranks of one pod need more shared memory than the default of 64Mi; mount an "
+            f"emptyDir of medium Memory at {SHARED_MEMORY}",
+        )
+        return
+    at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
+    if at and limit is not None and limit < LEAST_SHARED:
+        yield warning(
+            SHARED_MEMORY_BELOW_NEED,
+            (*at, "sizeLimit"),
+            f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
+            f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
+        )
+
+
+def _offloaded(pods: RolePods) -> Iterator[Finding]:
+    """Warns of host memory that the engine takes by an argument and the container does not have."""
+    command, pod = pods.command, pods.leader
+    limit = _amount(limit_of(pod.container, "memory"))
+    if limit is None or command.engine is None or not command.readable:
+        return
+    for flag in _HOST_MEMORY:
+        text = command.value(flag)
+        if text is None or re.fullmatch(r"\d{1,6}(\.\d+)?", text) is None:
+            continue
+        if quantity.parse(text) * 2**30 > limit:
+            yield warning(
+                HOST_MEMORY_ABOVE_LIMIT,
+                pod.command_path,
+                f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
+                f"{quantity.write(limit)}; lower it, or raise the limit",
+            )
+
+
+def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
+    """The volumes in memory: where each stands, and how much it may hold."""
+    found: dict[str, tuple[Location, Decimal | None]] = {}
+    for index, volume in enumerate(pod.spec.get("volumes") or ()):
+        source = volume.get("emptyDir")
+        if isinstance(source, Mapping) and source.get("medium") == "Memory":
+            at = (*pod.path, "spec", "volumes", index, "emptyDir")
+            found[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
+    return found
+
+
+def _amount(value: Any) -> Decimal | None:
+    return None if value is None or is_output(value) else quantity.parse(value)
+
+
+def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
+    """Volumes in memory that may hold more than the containers that mount them.
+
+    What is written there counts as memory of the container that writes it.
+    """
+    containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+    written = len(pod.written["spec"].get("volumes") or ())
+    for name, (at, size) in _memory_volumes(pod).items():
+        limits = [
+            _amount(limit_of(each, "memory"))
+            for each in containers
+            if any(mount.get("name") == name for mount in each.get("volumeMounts") or ())
+        ]
+        known = [limit for limit in limits if limit is not None]
+        if size is None or not known or len(known) < len(limits) or size <= max(known):
+            continue
+        index = at[-2]
+        own = isinstance(index, int) and index < written
+        yield warning(
+            MEMORY_VOLUME_ABOVE_LIMIT,
+            (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
+            f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
+            "memory limit of the containers that mount it; lower it, or raise the limit",
+        )
+
+
+_DISK = "ephemeral-storage"
+
+
+def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+
+    It holds an emptyDir against the sum of the containers' limits, and what a container writes
+    elsewhere against its own (`pkg/kubelet/eviction`).
+    """
+    model, files = ctx.model, ctx.files
+    if model is None or files is None or model.size is None or model.cache is not None:
+        return
+    for pod in pods.written:
+        if files.fetched:
+            containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
+        elif not files.model.startswith("/") and pod.leads and not _writes_to_volume(pod):
+            containers = [pod.container]
+        else:
+            continue
+        asked = (_amount(limit_of(each, _DISK)) for each in containers)
+        limits = [limit for limit in asked if limit is not None]
+        if limits and sum(limits) < quantity.parse(model.size):
+            yield error(
+                DISK_LIMIT_BELOW_MODEL_SIZE,
+                (*pod.container_path, "resources", "limits", _DISK),
+                f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
+                f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
+                "model.cache",
+            )
+
+
+def _writes_to_volume(pod: Pod) -> bool:
+    """Whether the serving container may write to a volume."""
+    paths = [str(each.get("mountPath")) for each in pod.container.get("volumeMounts") or ()]
+    return any(path.rstrip("/") != SHARED_MEMORY for path in paths)

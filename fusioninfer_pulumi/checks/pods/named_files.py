@@ -1,0 +1,83 @@
+"""Files that arguments name, and that no volume of the container holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.engines.flags import flag_value, last_values
+from fusioninfer_pulumi.findings import Finding, Rule, warning
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
+
+FILE_NOT_MOUNTED = Rule(
+    "file-not-mounted",
+    "warning",
+    "A volume of the container holds the files that arguments name.",
+    remedy="Mount the volume that holds them.",
+    source="the path is outside of what docker/Dockerfile of the engines fills",
+)
+MODEL_NOT_DOWNLOADED = Rule(
+    "model-not-downloaded",
+    "warning",
+    "A container that may not download its model has a volume with it.",
+    remedy="Remove the variable, or mount the model.",
+    source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
+)
+
+#: Flags of a file or folder that has to be there.
+_FLAGS = (
+    "--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--tokenizer",
+    "--tokenizer-path", "--hf-config-path", "--chat-template", "--tool-parser-plugin",
+)  # fmt: skip
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+#: What the engines' own images hold.
+_IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|dev|proc)/")
+
+
+def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Warns of paths that an engine's own image does not have."""
+    command, engine = pods.command, pods.command.engine
+    # A script may fetch what it names.
+    if engine is None or not command.image.stock or command.script is not None:
+        return
+    yield from _offline(pods)
+    named = [command.model, *(flag_value(command.arguments, each) for each in _FLAGS)]
+    adapters = last_values(command.arguments, engine.lora_flags["modules"]) or ()
+    named += [each.partition("=")[2] for each in adapters if "," not in each]
+    for path in dict.fromkeys(named):
+        if path is None or re.fullmatch(r"/[^\s$]*", path) is None or _IN_IMAGES.match(path):
+            continue
+        if not _held(pods, path):
+            message = f"no volume of the container holds {path}, nor does its image; mount one"
+            yield warning(FILE_NOT_MOUNTED, pods.leader.command_path, message)
+
+
+def _offline(pods: RolePods) -> Iterator[Finding]:
+    """Warns of a model that is not downloaded, in a container without a volume that has it."""
+    model, container = pods.command.model, pods.leader.container
+    if not model or model.startswith(("/", ".", "~")) or "$" in model or "://" in model:
+        return
+    if any(
+        mount.get("mountPath") != SHARED_MEMORY for mount in container.get("volumeMounts") or ()
+    ):
+        return
+    for index, each in enumerate(pods.leader.own.get("env") or ()):
+        value = each.get("value")
+        on = isinstance(value, str) and value.lower() in ("1", "true", "yes", "on")
+        if on and each.get("name") in _OFFLINE:
+            at = (*pods.leader.container_path, "env", index)
+            message = f"with {each['name']} {model} is not downloaded, and no volume holds it"
+            yield warning(MODEL_NOT_DOWNLOADED, at, message)
+            return
+
+
+def _held(pods: RolePods, path: str) -> bool:
+    parts = path.rstrip("/").split("/")
+    folders = ["/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1)]
+    if any(mounted(pods.leader.container, folder) is not None for folder in folders):
+        return True
+    mounts = [each.get("mountPath") for each in pods.leader.container.get("volumeMounts") or ()]
+    below = f"{path.rstrip('/')}/"
+    return any(isinstance(each, str) and each.startswith(below) for each in mounts)

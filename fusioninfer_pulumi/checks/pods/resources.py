@@ -1,0 +1,169 @@
+"""What API validation refuses of resources, as far as people get it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.checks.pods._values import QUALIFIED_NAME, given, known, mappings, text
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.resources import is_extended
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+
+REQUEST_DIFFERS_FROM_LIMIT = Rule(
+    "request-differs-from-limit",
+    "error",
+    "Requests and limits of an extended resource are equal.",
+    remedy="Write the same amount, or `limits` alone.",
+    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
+)
+REQUEST_ABOVE_LIMIT = Rule(
+    "request-above-limit",
+    "error",
+    "A request is at most its limit.",
+    remedy="Lower the request, or raise the limit.",
+    source="Kubernetes API validation",
+)
+LIMIT_MISSING = Rule(
+    "limit-missing",
+    "error",
+    "An extended resource in `requests` is in `limits`, too.",
+    remedy="Write the same amount into `limits`.",
+    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
+)
+UNKNOWN_RESOURCE = Rule(
+    "unknown-resource",
+    "error",
+    "A resource is one of Kubernetes', or has a domain.",
+    remedy="Correct its name.",
+    source="Kubernetes API validation",
+)
+FRACTIONAL_DEVICES = Rule(
+    "fractional-devices",
+    "error",
+    "Devices are requested in whole numbers.",
+    remedy="Round the amount.",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+)
+CLAIM_MISSING = Rule(
+    "claim-missing",
+    "error",
+    "A claim that a container names is the pod's.",
+    remedy="Add it to `resourceClaims`.",
+    source="Kubernetes API validation",
+)
+NEGATIVE_QUANTITY = Rule(
+    "negative-quantity",
+    "error",
+    "An amount is not negative.",
+    remedy="Write 0 or more.",
+)
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_HUGE_PAGES = "hugepages-"
+
+
+def container_resources(
+    at: Location, resources: Any, claims: Collection[str] | None
+) -> Iterator[Finding]:
+    """Checks the resources of a container.
+
+    Args:
+        at: Where they stand.
+        resources: The resources.
+        claims: Names of the pod's `resourceClaims`, None where they are not known.
+    """
+    yield from _requirements(at, known(resources))
+    yield from _claims((*at, "claims"), known(resources).get("claims"), claims)
+
+
+def amounts(held: Any) -> dict[str, Decimal]:
+    """The quantities of a mapping, as far as they are known."""
+    found = {}
+    for name, amount in known(held).items():
+        parsed = parsed_amount(amount)
+        if parsed is not None:
+            found[str(name)] = parsed
+    return found
+
+
+def parsed_amount(amount: Any) -> Decimal | None:
+    """A quantity, None where it is none or not known."""
+    try:
+        return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
+    except ValueError:
+        return None
+
+
+def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
+    held = {key: known(resources.get(key)) for key in ("limits", "requests")}
+    for key, its in held.items():
+        for name, amount in its.items():
+            here = (*at, key, str(name))
+            yield from _name(here, str(name))
+            yield from _amount(here, str(name), amount)
+    limits = amounts(resources.get("limits"))
+    for name, amount in amounts(resources.get("requests")).items():
+        here = (*at, "requests", name)
+        exact = is_extended(name) or name.startswith(_HUGE_PAGES)
+        if name in limits:
+            if exact and amount != limits[name]:
+                yield error(
+                    REQUEST_DIFFERS_FROM_LIMIT,
+                    here,
+                    f"must equal limits[{name}] ({held['limits'][name]}), got "
+                    f"{shown(held['requests'][name])}",
+                )
+            elif amount > limits[name]:
+                yield error(
+                    REQUEST_ABOVE_LIMIT,
+                    here,
+                    f"must be at most limits[{name}] ({held['limits'][name]}), got "
+                    f"{shown(held['requests'][name])}",
+                )
+        elif exact and name not in held["limits"]:
+            yield error(LIMIT_MISSING, here, "needs the same amount in limits")
+
+
+def _name(at: Location, name: str) -> Iterator[Finding]:
+    if "/" not in name:
+        if name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+            meant = similar(name, _STANDARD)
+            out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
+            message = f"{shown(name)} is no resource of a container; {out}"
+            yield error(UNKNOWN_RESOURCE, at, message)
+    elif not _is_qualified(name):
+        message = f"{shown(name)} is no resource name; devices have a domain: nvidia.com/gpu"
+        yield error(UNKNOWN_RESOURCE, at, message)
+
+
+def _is_qualified(name: str) -> bool:
+    if not QUALIFIED_NAME.fits(name):
+        return False
+    # A quota names it with this prefix.
+    native = not is_extended(name)
+    return native or (not name.startswith("requests.") and QUALIFIED_NAME.fits(f"requests.{name}"))
+
+
+def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
+    value = parsed_amount(amount)
+    if value is None:
+        return
+    if value < 0:
+        yield error(NEGATIVE_QUANTITY, at, f"must be at least 0, got {shown(amount)}")
+    elif is_extended(name) and value != value.to_integral_value():
+        message = f"must be a whole number of devices, got {shown(amount)}"
+        yield error(FRACTIONAL_DEVICES, at, message)
+
+
+def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterator[Finding]:
+    for index, claim in mappings(claims):
+        here, name = (*at, index), text(claim.get("name"))
+        if not given(claim.get("name")):
+            yield error(FIELD_REQUIRED, (*here, "name"), "is required")
+        if name and of_pod is not None and name not in of_pod:
+            have = f"; it has {', '.join(sorted(of_pod))}" if of_pod else ""
+            message = f"the pod has no claim {shown(name)}{have}: add it to its resourceClaims"
+            yield error(CLAIM_MISSING, (*here, "name"), message)

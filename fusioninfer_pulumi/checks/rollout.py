@@ -1,0 +1,433 @@
+"""Checks of `rollout`, `wait` and `layout`: settings without effect, and disruptive updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from fusioninfer_pulumi.api.rollout import (
+    Layout,
+    RoleOrder,
+    RolloutLevel,
+    RolloutStrategy,
+    WaitLevel,
+)
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.pods.health import startup_seconds
+from fusioninfer_pulumi.rollout.groups import group_rollout
+from fusioninfer_pulumi.rollout.order import required_ordinals
+from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
+from fusioninfer_pulumi.topology.topology import Topology
+
+WAIT_SCHEDULED_WITHOUT_GANG = Rule(
+    "wait-scheduled-without-gang",
+    "warning",
+    "`wait.level: Scheduled` belongs to a gang.",
+    remedy="Use Available or None.",
+)
+ROLE_ORDER_WITHOUT_EFFECT = Rule(
+    "role-order-without-effect",
+    "warning",
+    "`roleOrder` belongs to several roles with pods.",
+    remedy="Remove it.",
+)
+ROLLOUT_LEVEL_MIXES_REVISIONS = Rule(
+    "rollout-level-mixes-revisions",
+    "info",
+    "A group does not run mixed revisions during an update.",
+    remedy="Set `rollout.level: Group`.",
+)
+STARTUP_ABOVE_TIMEOUT = Rule(
+    "startup-above-timeout",
+    "warning",
+    "An update waits as long as a start may take.",
+    remedy="Raise the timeout that the message names.",
+)
+ROLLOUT_LEVEL_NEEDS_GROUPS = Rule(
+    "rollout-level-needs-groups",
+    "error",
+    "`rollout.level: Group` belongs to a service with groups.",
+    remedy="Set `groups`, or use level Role.",
+)
+ROLE_SETTING_WITH_GROUP_ROLLOUT = Rule(
+    "role-setting-with-group-rollout",
+    "error",
+    "Rollout settings of a role belong to `rollout.level: Role`.",
+    remedy="Remove them, or change the level.",
+)
+MAX_SURGE_WITH_GROUP_ROLLOUT = Rule(
+    "max-surge-with-group-rollout",
+    "error",
+    "`maxSurge` belongs to updates of roles.",
+    remedy="Remove it.",
+)
+PARTITION_ABOVE_GROUPS = Rule(
+    "partition-above-groups",
+    "warning",
+    "The partition lets a group be updated.",
+    remedy="Lower it.",
+)
+PARTITION_HOLDS_ALL_GROUPS = Rule(
+    "partition-holds-all-groups",
+    "info",
+    "The partition holds back all groups.",
+    remedy="Lower it to update them.",
+)
+GROUP_ROLLOUT_TAKES_SERVICE_DOWN = Rule(
+    "group-rollout-takes-service-down",
+    "warning",
+    "An update does not take the only group down.",
+    remedy="Add a group, or use `rollout.level: Role`.",
+)
+MAX_UNAVAILABLE_TAKES_ALL_GROUPS = Rule(
+    "max-unavailable-takes-all-groups",
+    "warning",
+    "An update does not take all groups down at once.",
+    remedy="Lower `maxUnavailable`.",
+)
+PARTITION_ABOVE_REPLICAS = Rule(
+    "partition-above-replicas",
+    "warning",
+    "The partition lets a replica be updated.",
+    remedy="Lower it.",
+)
+PARTITION_HOLDS_ALL_REPLICAS = Rule(
+    "partition-holds-all-replicas",
+    "info",
+    "The partition holds back all replicas of a role.",
+    remedy="Lower it to update them.",
+)
+MAX_UNAVAILABLE_WITHOUT_EFFECT = Rule(
+    "max-unavailable-without-effect",
+    "warning",
+    "`maxUnavailable` belongs to a rolling update.",
+    remedy="Remove it.",
+)
+MAX_UNAVAILABLE_TAKES_ALL_REPLICAS = Rule(
+    "max-unavailable-takes-all-replicas",
+    "warning",
+    "An update does not take all replicas of a role down at once.",
+    remedy="Lower `maxUnavailable`.",
+)
+OPTIONAL_REPLICAS_RESTART_TOGETHER = Rule(
+    "optional-replicas-restart-together",
+    "info",
+    "Replicas above the gang's minimum restart one after the other.",
+    remedy="Raise the minimum to keep more of them serving.",
+)
+REQUIRED_REPLICAS_ANY = Rule(
+    "required-replicas-any",
+    "info",
+    "An optional replica does not take the room of a required one in an update.",
+    remedy="Set `requiredReplicas: LowestOrdinals`.",
+)
+LOWEST_ORDINALS_NEEDS_PER_REPLICA = Rule(
+    "lowest-ordinals-needs-per-replica",
+    "error",
+    "`LowestOrdinals` belongs to `layout: PerReplica`.",
+    remedy="Change one of them.",
+    source="LeaderWorkerSet 0.9, measured",
+)
+MAX_UNAVAILABLE_ZERO = Rule(
+    "max-unavailable-zero",
+    "error",
+    "An update may take a replica down, or add one first.",
+    remedy="Set `maxUnavailable` to 1, or add `maxSurge`.",
+)
+MAX_SURGE_NEEDS_PER_ROLE = Rule(
+    "max-surge-needs-per-role",
+    "error",
+    "`maxSurge` belongs to `layout: PerRole`.",
+    remedy="Remove it, or change the layout.",
+)
+PARTITION_WITH_RECREATE = Rule(
+    "partition-with-recreate",
+    "error",
+    "A partition belongs to a strategy that keeps the LeaderWorkerSet.",
+    remedy="Use Rolling or AllAtOnce.",
+)
+MAX_SURGE_WITHOUT_EFFECT = Rule(
+    "max-surge-without-effect",
+    "warning",
+    "`maxSurge` belongs to a rolling update.",
+    remedy="Remove it.",
+)
+MAX_UNAVAILABLE_NEEDS_FEATURE_GATE = Rule(
+    "max-unavailable-needs-feature-gate",
+    "info",
+    "Replicas of one LeaderWorkerSet can go down together.",
+    remedy="Switch the feature gate MaxUnavailableStatefulSet on.",
+    source="https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/",
+)
+MAX_SURGE_KEPT_BY_PARTITION = Rule(
+    "max-surge-kept-by-partition",
+    "warning",
+    "Additional replicas of an update go when the partition is 0 again.",
+    remedy="Expect them until then.",
+    source="LeaderWorkerSet 0.9",
+)
+MAX_SURGE_NEEDS_ROOM = Rule(
+    "max-surge-needs-room",
+    ("warning", "info"),
+    "The cluster has room for the additional replicas of an update.",
+    remedy="Keep that many accelerators free, or remove `maxSurge`.",
+)
+UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule(
+    "update-needs-room-for-optional-replicas",
+    "warning",
+    "An update does not stand still at an optional replica without room.",
+    remedy="Use `layout: PerReplica`, or keep room.",
+)
+
+
+def rollout_findings(plan: Topology) -> Iterator[Finding]:
+    """Yields the findings of `rollout` and `wait` of a service and its roles."""
+    if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
+        yield warning(
+            WAIT_SCHEDULED_WITHOUT_GANG,
+            ("wait", "level"),
+            "Scheduled waits for nothing here: the pods are no gang; use Available or None",
+        )
+    if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
+        yield warning(
+            ROLE_ORDER_WITHOUT_EFFECT,
+            ("rollout", "roleOrder"),
+            "has no effect: a single role runs pods",
+        )
+    if plan.rollout.level is RolloutLevel.GROUP:
+        yield from _groups(plan)
+        return
+    if len(plan.gangs) > 1 and "level" not in plan.rollout.model_fields_set:
+        yield info(
+            ROLLOUT_LEVEL_MIXES_REVISIONS,
+            ("rollout", "level"),
+            "is Role: during an update a group runs mixed revisions; Group updates whole groups",
+        )
+    for role in plan.roles:
+        if role.replicas:
+            yield from _role(plan, role)
+
+
+def startup_findings(plan: Topology) -> Iterator[Finding]:
+    """Warns of engines that may take longer to start than an update waits for them."""
+    for role in plan.roles:
+        if role.args.startup is None:
+            continue
+        longest = startup_seconds(role.args.startup)
+        for field, text in (
+            ("wait.timeout", plan.wait.timeout),
+            ("rollout.timeout", role_rollout(plan.rollout, role).timeout),
+        ):
+            waited = durations.seconds(text)
+            if waited is not None and longest > waited:
+                yield warning(
+                    STARTUP_ABOVE_TIMEOUT,
+                    ("roles", role.position, "startup"),
+                    f"allows {longest} s, and an update gives up after {field} ({text}): raise "
+                    "that",
+                )
+
+
+def _groups(plan: Topology) -> Iterator[Finding]:
+    if plan.groups is None:
+        yield error(
+            ROLLOUT_LEVEL_NEEDS_GROUPS,
+            ("rollout", "level"),
+            "Group needs groups, and the service has none",
+        )
+        return
+    for role in plan.roles:
+        own = role.args.rollout
+        for field in ("strategy", "max_unavailable", "max_surge", "partition"):
+            if own is not None and getattr(own, field) is not None:
+                yield error(
+                    ROLE_SETTING_WITH_GROUP_ROLLOUT,
+                    field_location(role, field),
+                    "applies to one role, and rollout.level is Group: whole groups change; remove "
+                    "it, or use level Role",
+                )
+    if plan.rollout.max_surge is not None:
+        yield error(
+            MAX_SURGE_WITH_GROUP_ROLLOUT,
+            ("rollout", "maxSurge"),
+            "counts replicas, and rollout.level is Group; remove it",
+        )
+    rollout, groups = group_rollout(plan), plan.groups
+    if rollout.partition > groups:
+        yield warning(
+            PARTITION_ABOVE_GROUPS,
+            ("rollout", "partition"),
+            f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
+        )
+    elif rollout.partition == groups:
+        yield info(
+            PARTITION_HOLDS_ALL_GROUPS,
+            ("rollout", "partition"),
+            f"holds back all groups ({groups})",
+        )
+    rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
+    if rolling and groups == 1:
+        yield warning(
+            GROUP_ROLLOUT_TAKES_SERVICE_DOWN,
+            ("rollout", "level"),
+            "Group lets an update take the only group down, and so the service",
+        )
+    elif rolling and groups > 1 and rollout.max_unavailable >= groups:
+        yield warning(
+            MAX_UNAVAILABLE_TAKES_ALL_GROUPS,
+            ("rollout", "maxUnavailable"),
+            f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
+        )
+
+
+def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    count = len(role.replicas)
+
+    if rollout.partition > role.group_replicas:
+        yield warning(
+            PARTITION_ABOVE_REPLICAS,
+            field_location(role, "partition"),
+            f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
+            "none of them is ever updated",
+        )
+    elif rollout.partition == role.group_replicas:
+        yield info(
+            PARTITION_HOLDS_ALL_REPLICAS,
+            field_location(role, "partition"),
+            f"holds back all replicas of {role.name}",
+        )
+    given = explicit(plan.rollout, role, "max_unavailable")
+    if rollout.strategy is not RolloutStrategy.ROLLING:
+        if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
+            yield warning(
+                MAX_UNAVAILABLE_WITHOUT_EFFECT,
+                field_location(role, "max_unavailable"),
+                f"has no effect with strategy {rollout.strategy.value}",
+            )
+        return
+    if given is not None and count > 1 and rollout.max_unavailable >= count:
+        yield warning(
+            MAX_UNAVAILABLE_TAKES_ALL_REPLICAS,
+            field_location(role, "max_unavailable"),
+            f"{given} lets an update take all {count} replicas of {role.name} down at once",
+        )
+    optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
+    if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
+        yield info(
+            OPTIONAL_REPLICAS_RESTART_TOGETHER,
+            ("roles", role.position, "replicas"),
+            f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
+            "together, after the others: nothing waits for them, as they may stay pending",
+        )
+    lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
+    if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
+        yield info(
+            REQUIRED_REPLICAS_ANY,
+            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
+            f"is Any: in an update an optional replica of {role.name} without room may take that "
+            "of a required one, and the update fails; LowestOrdinals prevents it",
+        )
+
+
+def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
+    """Yields the findings of `rollout` with the layout, once for a field that roles share."""
+    gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
+    if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
+        yield error(
+            LOWEST_ORDINALS_NEEDS_PER_REPLICA,
+            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
+            "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
+            "with the highest ordinal, and stands still there while it lacks room",
+        )
+    found = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
+    yield from dict.fromkeys(found)
+
+
+def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    surge = explicit(plan.rollout, role, "max_surge")
+    per_role = plan.layout is Layout.PER_ROLE
+    rolling = rollout.strategy is RolloutStrategy.ROLLING
+    if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
+        yield error(
+            MAX_UNAVAILABLE_ZERO,
+            field_location(role, "max_unavailable"),
+            "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
+        )
+    if surge and not per_role:
+        yield error(
+            MAX_SURGE_NEEDS_PER_ROLE,
+            field_location(role, "max_surge"),
+            f"needs layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet has "
+            "exactly one replica",
+        )
+    if not per_role:
+        return
+    if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
+        yield error(
+            PARTITION_WITH_RECREATE,
+            field_location(role, "partition"),
+            f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
+            "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
+        )
+    if surge and not rolling:
+        yield warning(
+            MAX_SURGE_WITHOUT_EFFECT,
+            field_location(role, "max_surge"),
+            f"has no effect with strategy {rollout.strategy.value}",
+        )
+    if rolling and role.replicas:
+        yield from _surge(plan, role)
+    if rollout.strategy is not RolloutStrategy.RECREATE and len(role.replicas) > 1:
+        yield from _optional(plan, role)
+        if not rolling or rollout.max_unavailable > 1:
+            field = "max_unavailable" if rolling else "strategy"
+            yield info(
+                MAX_UNAVAILABLE_NEEDS_FEATURE_GATE,
+                field_location(role, field),
+                "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
+                "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
+                "from 1.37); otherwise one after the other",
+            )
+
+
+def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    if not rollout.max_surge:
+        return
+    if rollout.partition:
+        yield warning(
+            MAX_SURGE_KEPT_BY_PARTITION,
+            field_location(role, "max_surge"),
+            f"LeaderWorkerSet keeps the additional replicas until partition is 0 again, got "
+            f"{rollout.partition}",
+        )
+    more = f"{rollout.max_surge} more of {role.name}"
+    accelerators = rollout.max_surge * role.replica_accelerators
+    room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
+    # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
+    severity = warning if plan.gang_scheduled else info
+    yield severity(
+        MAX_SURGE_NEEDS_ROOM,
+        field_location(role, "max_surge"),
+        f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it runs",
+    )
+
+
+def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:
+    count, required = role.group_replicas, required_ordinals(plan, role)
+    if required < count:
+        yield warning(
+            UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS,
+            ("schedulingStrategy", "gangPolicy", "minRoleReplicas"),
+            f"with layout: PerRole an update of {role.name} needs room for all of its {count} "
+            "replicas: LeaderWorkerSet starts with the highest one and stands still where that "
+            "never runs; lower replicas before an update, or use layout: PerReplica",
+        )
+
+
+Check = Callable[[Topology], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (startup_findings, rollout_findings, rollout_layout_findings)

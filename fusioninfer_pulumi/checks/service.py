@@ -1,0 +1,185 @@
+"""Checks of a service: its names, its gang, its replicas, and how clients reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from fusioninfer_pulumi.api.topology import (
+    entry_types,
+    is_prefill_decode,
+    serving,
+)
+from fusioninfer_pulumi.checks.gangs import (
+    network_topology_findings,
+    scheduling_findings,
+    spread_findings,
+)
+from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
+from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.pods.pod import PAIRED
+
+REPLICAS_ASSUMED = Rule(
+    "replicas-assumed",
+    "info",
+    "The replicas of prefill and decode are stated.",
+    remedy="Set `replicas`.",
+)
+
+SERVICE_PARKED = Rule(
+    "service-parked",
+    "info",
+    "The service has groups.",
+    remedy="Raise `groups` to start it.",
+)
+PREFILL_DECODE_WITHOUT_ROUTER = Rule(
+    "prefill-decode-without-router",
+    "warning",
+    "Something pairs prefill with decode.",
+    remedy="Add a role of type router.",
+)
+SERVING_PORTS_DIFFER = Rule(
+    "serving-ports-differ",
+    "warning",
+    "The roles behind one Service serve on one port.",
+    remedy="Give them one port.",
+)
+PLACEMENT_NOT_APPLIED = Rule(
+    "placement-not-applied",
+    "warning",
+    "`placement` is carried out by `place` or `--inventory`.",
+    remedy="Give `--inventory`, or call `place` in the program.",
+)
+SERVICE_NAME_INVALID = Rule(
+    "service-name-invalid",
+    "error",
+    "A service's name is a DNS-1035 label.",
+    remedy="Use lower-case letters, digits and hyphens; start with a letter.",
+    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+)
+
+Check = Callable[[BuiltService], Iterable[Finding]]
+
+
+def _name(built: BuiltService) -> Iterator[Finding]:
+    """The service's own name."""
+    service = built.plan.service
+    if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
+        yield error(
+            SERVICE_NAME_INVALID,
+            ("metadata", "name"),
+            f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
+            f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
+        )
+
+
+def _parked(built: BuiltService) -> Iterator[Finding]:
+    """A service without groups."""
+    if built.args.groups == 0:
+        message = "is 0: the service is parked and has no pods"
+        yield info(SERVICE_PARKED, ("groups",), message)
+
+
+def _names(built: BuiltService) -> Iterator[Finding]:
+    """Names that are made of those of the service and its roles."""
+    plan = built.plan
+    yield from name_findings(plan.service, plan.roles, plan.rollout)
+    routed = bool(plan.routers)
+    yield from service_name_findings(plan.service, plan.namespace, plan.roles, routed=routed)
+
+
+def _scheduling(built: BuiltService) -> Iterator[Finding]:
+    """Scheduler, queue and gang."""
+    plan, strategy = built.plan, built.args.scheduling_strategy
+    return scheduling_findings(
+        plan.roles,
+        strategy,
+        built.args.annotations,
+        plan.scheduler_name,
+        plan.gangs[0] if plan.gangs else None,
+        gang_scheduled=plan.gang_scheduled,
+    )
+
+
+def _network_topology(built: BuiltService) -> Iterator[Finding]:
+    """How close to each other the pods of a gang are placed."""
+    return network_topology_findings(
+        built.args.scheduling_strategy, gang_scheduled=built.plan.gang_scheduled
+    )
+
+
+def _spread(built: BuiltService) -> Iterator[Finding]:
+    """How far from each other replicas are placed."""
+    gangs = built.plan.gangs
+    for role in built.plan.roles:
+        yield from spread_findings(role, gangs[0] if gangs else None)
+
+
+def _entry(built: BuiltService) -> Iterator[Finding]:
+    """What a missing router means for clients."""
+    if built.plan.routers:
+        return
+    declared = built.args.roles
+    if is_prefill_decode(serving(declared)):
+        yield warning(
+            PREFILL_DECODE_WITHOUT_ROUTER,
+            ("roles",),
+            "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
+            "a role of componentType router",
+        )
+    entry = [role for role in built.plan.roles if role.component_type in entry_types(declared)]
+    ports = {role.serving.port for role in entry}
+    if len(ports) > 1:
+        listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
+        yield warning(
+            SERVING_PORTS_DIFFER,
+            ("roles",),
+            f"the roles serve on different ports ({listed}): the Service reaches only "
+            f"{entry[0].serving.port}; give them one port",
+        )
+
+
+def _placement(built: BuiltService) -> Iterator[Finding]:
+    """A `placement` that is not carried out; `place` removes those that are."""
+    message = (
+        "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` "
+        "on the command line"
+    )
+    if built.args.placement.colocate is not None:
+        yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)
+    for index, role in enumerate(built.args.roles):
+        if role.placement is not None:
+            yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
+
+
+def _assumed_replicas(built: BuiltService) -> Iterator[Finding]:
+    """Says which share of prefill or decode is assumed because its replicas are not written.
+
+    Modelplane refuses such a service: the best ratio depends on prompts and answers, and no
+    default is right.
+    """
+    roles = built.args.roles
+    if not is_prefill_decode(roles):
+        return
+    for index, role in enumerate(roles):
+        if role.component_type in PAIRED and "replicas" not in role.model_fields_set:
+            yield info(
+                REPLICAS_ASSUMED,
+                ("roles", index, "replicas"),
+                f"is not stated: {role.replicas} is assumed, and with it the ratio of prefill to "
+                "decode",
+            )
+
+
+CHECKS: tuple[Check, ...] = (
+    _name,
+    _parked,
+    _assumed_replicas,
+    _names,
+    _scheduling,
+    _network_topology,
+    _spread,
+    _entry,
+    _placement,
+)

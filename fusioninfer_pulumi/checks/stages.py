@@ -1,0 +1,129 @@
+"""Plans a service: builds it, then runs the checks of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
+from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
+from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
+from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
+from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
+from fusioninfer_pulumi.findings import Finding, Severity, errors, info
+from fusioninfer_pulumi.plan.build import BuiltService, build_service
+from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
+from fusioninfer_pulumi.topology.role import RolePlan
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
+    """Returns the plan of one service.
+
+    A plan with errors in its findings cannot be rendered. Findings never raise.
+
+    Args:
+        args: The spec.
+        name: Kubernetes name of the service, used if the spec has none.
+    """
+    built = build_service(args, name)
+    memory, found = planned_memory(built.plan, built.args)
+    findings = [*built.findings, *_findings(built), *found]
+    plan = replace(built.plan, memory=memory)
+    if not errors(findings):
+        findings += objects_findings(plan)
+    ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
+    return replace(plan, findings=tuple(ordered))
+
+
+def _findings(built: BuiltService) -> Iterator[Finding]:
+    """The findings of all stages, in their order."""
+    for ctx, pods in built.pods:
+        yield from role_findings(pods, ctx)
+    yield from roles_findings(built.pods)
+    yield from model_findings(built.args.model, built.plan.model)
+    yield from picker_findings(built.plan.router)
+    for check in SERVICE_CHECKS:
+        yield from check(built)
+    if built.router is not None:
+        for of_router in ROUTE_CHECKS:
+            yield from of_router(built.router)
+    for of_rollout in ROLLOUT_CHECKS:
+        yield from of_rollout(built.plan)
+
+
+def planned_memory(
+    plan: ServicePlan, args: InferenceServiceArgs
+) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
+    """The memory of roles whose accelerators are known, and what their engines refuse."""
+    if not any(_concerns_capacity(role) for role in plan.roles):
+        return {}, []
+    # Imported here: only such services need it.
+    from fusioninfer_pulumi.capacity import (  # noqa: PLC0415  # see above
+        MEMORY_NOT_CHECKED,
+        MISSING,
+        capacity,
+    )
+
+    package = capacity()
+    if package is None:
+        at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
+        message = f"memory not checked: it {MISSING}"
+        return {}, [info(MEMORY_NOT_CHECKED, each, message) for each in at]
+    memory, findings = package.check(plan, args)
+    return memory, list(findings)
+
+
+def _concerns_capacity(role: RolePlan) -> bool:
+    """Whether a role names accelerators or nodes, splits its model, or limits its sequences."""
+    spec, command = role.pods.leader.template["spec"], role.pods.command
+    if role.args.accelerator or role.args.resource_claims:
+        return True
+    if any(isinstance(spec.get(key), Mapping) for key in ("nodeSelector", "affinity")):
+        return True
+    engine = command.engine
+    if engine is None:
+        return False
+    sizes = engine.size_flags
+    return command.has(*sizes["tensor"], *sizes["pipeline"], engine.length_flag)
+
+
+def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
+    """Returns the plans of all services of one program, in the same order.
+
+    Findings include objects that two services would share, and routes that send a share of requests
+    to another service.
+    """
+    plans = with_collisions([plan_service(args) for args in services])
+    shares = Shares(plans)
+    return [
+        replace(plan, findings=(*shares.findings(plan, complete=True), *plan.findings))
+        for plan in plans
+    ]
+
+
+def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
+    """Returns the plans with findings of objects that services or roles would share.
+
+    A route that attaches to the Gateway of one of the services is checked against its listeners.
+    """
+    owners, gateways, routes = Owners(), Gateways(), Routes()
+    for plan in plans:
+        gateways.add(plan)
+    return [
+        replace(
+            plan,
+            findings=(
+                *owners.add(plan),
+                *gateways.findings(plan),
+                *routes.add(plan),
+                *plan.findings,
+            ),
+        )
+        for plan in plans
+    ]

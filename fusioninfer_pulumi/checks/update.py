@@ -1,0 +1,163 @@
+"""What an update cannot do with the LeaderWorkerSets that run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.findings import Finding, Rule, error, listed
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
+from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.running import StackLws
+from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
+from fusioninfer_pulumi.topology.topology import Topology
+
+LAYOUT_CHANGE_WHILE_RUNNING = Rule(
+    "layout-change-while-running",
+    "error",
+    "The layout does not change while the service runs.",
+    remedy="Create a second service, move the requests, and delete the first.",
+)
+SUBGROUP_POLICY_IMMUTABLE = Rule(
+    "subgroup-policy-immutable",
+    "error",
+    "`subGroupPolicy` of a LeaderWorkerSet does not change.",
+    remedy="Rename the role in the same update, or use AllAtOnce.",
+    source="LeaderWorkerSet's webhook",
+)
+
+
+def update_findings(
+    plan: ServicePlan,
+    manifests: Iterable[Mapping[str, Any]],
+    existing: Mapping[str, StackLws] | None,
+) -> list[Finding]:
+    """Returns changes of existing LeaderWorkerSets that cannot be made, or not one by one.
+
+    Args:
+        plan: The service.
+        manifests: Its objects.
+        existing: What runs, by the names of the plan; None if that is not known.
+    """
+    if not existing:
+        return []
+    manifests_by_name = {
+        manifest["metadata"]["name"]: manifest
+        for manifest in manifests
+        if manifest["kind"] == "LeaderWorkerSet"
+    }
+    differing = {
+        name
+        for name, lws in existing.items()
+        if lws.template is not None
+        # Under another name a LeaderWorkerSet is created beside the old one.
+        and lws.is_at(name, plan.namespace)
+        and not same_policy(_policy(manifests_by_name[name]), lws.template.sub_groups)
+    }
+    running = {
+        name: None if name in differing else _running(plan, manifests_by_name[name], lws)
+        for name, lws in existing.items()
+    }
+    return [*policy_findings(plan, differing), *gang_findings(plan, running)]
+
+
+def layout_switch_findings(
+    component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
+) -> list[Finding]:
+    """Returns an error if LeaderWorkerSets of the other layout exist.
+
+    Args:
+        component: Logical name of the service's component.
+        plan: The service.
+        lws: The LeaderWorkerSets of all services; None if they are not known.
+    """
+    others = [
+        other.name
+        for other in lws or ()
+        if other.service == plan.service
+        and other.component == component
+        and other.is_at(other.name, plan.namespace)
+        and other.layout not in (None, plan.layout)
+    ]
+    return layout_findings(plan.layout, others)
+
+
+def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
+    """Returns an error if LeaderWorkerSets of the other layout run; `others` are their names.
+
+    Pulumi creates new objects before it deletes old ones. The new LeaderWorkerSets would need
+    accelerators beside all old ones; then all old replicas would end at once.
+    """
+    if not others:
+        return []
+    other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
+    return [
+        error(
+            LAYOUT_CHANGE_WHILE_RUNNING,
+            ("layout",),
+            f"{layout.value} cannot take the place of {other.value} while the service runs "
+            f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
+            "end all old ones at once; create a second service with this layout, move the clients "
+            "and remove this one (docs/rollout.md), or set replicas: 0 for all roles first, which "
+            "interrupts the service",
+        )
+    ]
+
+
+def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
+    """Returns an error for each role that a changed subgroup policy would interrupt.
+
+    LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
+    `maxUnavailable` would end at once.
+    """
+    if not differing:
+        return []
+    changing = {step.name for step in update_order(plan) if not step.frozen}
+    return [
+        finding for role in plan.roles for finding in _refused(plan, role, changing & {*differing})
+    ]
+
+
+def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:
+    rollout = role_rollout(plan.rollout, role)
+    changed = [lws for lws in role.lws if lws.name in changing]
+    if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
+        return
+    replicas = sum(len(lws.replicas) for lws in changed)
+    if by_group(plan):
+        within = len({lws.group for lws in changed}) <= group_rollout(plan).max_unavailable
+    else:
+        within = replicas <= rollout.max_unavailable
+    if not within:
+        yield error(
+            SUBGROUP_POLICY_IMMUTABLE,
+            ("roles", role.position, FIELD),
+            "LeaderWorkerSet does not change it after creation: "
+            f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
+            "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
+            "interruption is acceptable (docs/rollout.md)",
+        )
+
+
+def _policy(manifest: Mapping[str, Any]) -> Any:
+    return manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
+
+
+def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:
+    if lws.template is None or not lws.is_at(manifest["metadata"]["name"], plan.namespace):
+        return None
+    template = lws.template
+    size = manifest["spec"]["leaderWorkerTemplate"]["size"]
+    revision = manifest["metadata"]["labels"][labels.REVISION]
+    return RunningLws(
+        template.gang,
+        template.nodes,
+        template.replicas,
+        lws.revision != revision or template.nodes != size,
+    )

@@ -1,0 +1,1 @@
+"""The plan of a service, and its objects."""

@@ -1,0 +1,100 @@
+"""Builds a service: from its spec to everything that its Kubernetes objects are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.topology import (
+    needs_gang,
+    scheduler_name,
+)
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.operations.operations import operations_plan
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.pods.build import RolePods, build_pods
+from fusioninfer_pulumi.pods.context import contexts
+from fusioninfer_pulumi.pods.health import with_model_size
+from fusioninfer_pulumi.pods.model_cache import model_plan
+from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_parts, router_plan
+from fusioninfer_pulumi.topology.gang import gang_plans
+from fusioninfer_pulumi.topology.role import role_plan
+
+
+@dataclass(frozen=True)
+class BuiltService:
+    """A service as it was built, for the checks.
+
+    Attributes:
+        args: The spec.
+        plan: The plan, without findings.
+        pods: The pods of each role that runs any, with what they were built from.
+        router: The parts of its router role, None without one.
+        findings: What could not be built, or was decided on the way.
+    """
+
+    args: InferenceServiceArgs
+    plan: ServicePlan
+    pods: tuple[tuple[Context, RolePods], ...]
+    router: RouterParts | None
+    findings: tuple[Finding, ...]
+
+
+def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltService:
+    """Builds one service; `name` is its Kubernetes name if the spec has none."""
+    service = args.name or name or ""
+    meta = ServiceMeta(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+    )
+    args = with_model_size(args)
+    model, findings = model_plan(service, args)
+    built = []
+    for ctx in contexts(meta, args):
+        pods, found = build_pods(ctx)
+        built.append((ctx, pods))
+        findings += found
+    roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
+    strategy = args.scheduling_strategy
+    ganged = needs_gang(args.roles, strategy)
+    gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
+    routers = [
+        position
+        for position, role in enumerate(args.roles)
+        if role.component_type is ComponentType.ROUTER
+    ]
+    parts: RouterParts | None = None
+    router: RouterPlan | None = None
+    if routers:
+        parts = router_parts(service, args.namespace, routers[0], args.roles, roles, args.groups)
+        router, found = router_plan(parts, args.tracing)
+        findings += found
+    operations, found = operations_plan(service, args, roles, router, gangs[0] if gangs else None)
+    findings += found
+    plan = ServicePlan(
+        service=service,
+        namespace=args.namespace,
+        labels=args.labels,
+        annotations=args.annotations,
+        roles=roles,
+        routers=tuple(args.roles[position] for position in routers),
+        router=router,
+        groups=args.groups,
+        gangs=gangs,
+        scheduler_name=scheduler_name(args.roles, strategy),
+        gang_scheduled=ganged,
+        queue=strategy.queue,
+        priority_class=strategy.priority_class_name,
+        layout=args.layout,
+        rollout=args.rollout,
+        wait=args.wait,
+        findings=(),
+        operations=operations,
+        model=model,
+    )
+    return BuiltService(args, plan, tuple(built), parts, tuple(findings))

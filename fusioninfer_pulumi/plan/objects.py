@@ -1,0 +1,58 @@
+"""All objects of a service in apply order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.operations.operations import operations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
+from fusioninfer_pulumi.pods.model_cache import model_cache
+from fusioninfer_pulumi.pods.sidecar import sidecar_access
+from fusioninfer_pulumi.routing.router import router_objects
+from fusioninfer_pulumi.schemas.check import normal
+from fusioninfer_pulumi.schemas.kind import Part, kind_schema
+from fusioninfer_pulumi.topology.gang import pod_group
+from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.topology.service import serving_service
+
+
+def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
+    """Returns every object of a service.
+
+    Args:
+        plan: The service.
+
+    Returns:
+        The objects in apply order: PodGroups before their pods, and backends before what routes to
+        them.
+
+    Raises:
+        InvalidServiceError: The plan has errors.
+    """
+    refused = errors(plan.findings)
+    if refused:
+        raise InvalidServiceError(refused)
+    reached = (serving_service(plan),) if plan.router is None else router_objects(plan, plan.router)
+    others = (*reached, *operations(plan, plan.router, plan.operations))
+    return (*workloads(plan), *map(_normal, others))
+
+
+def _normal(manifest: dict[str, Any]) -> dict[str, Any]:
+    """An object without the fields that users have set to null."""
+    part = Part(manifest["apiVersion"], manifest["kind"])
+    return normal(manifest, part) if kind_schema(*part[:2]) is not None else manifest
+
+
+def workloads(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+    """Yields PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
+    for gang in plan.gangs:
+        yield pod_group(plan, gang)
+    running = [role for role in plan.roles if role.replicas]
+    handing = (role.pods.kv for role in running)
+    yield from sidecar_access(plan, [kv.sidecar for kv in handing if kv and kv.sidecar])
+    yield from resource_claim_templates(plan, [role.args for role in running])
+    yield from model_cache(plan, plan.model)
+    yield from leader_worker_sets(plan)

@@ -1,1 +1,0 @@
-"""Rules of the API server about pods that its schemas cannot say."""

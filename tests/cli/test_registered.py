@@ -1,0 +1,67 @@
+"""Names that a program passes as Outputs, and that its objects state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.projects import PROGRAM, PROJECT, Folder
+
+from fusioninfer_pulumi.cli.main import main
+
+SERVICE = """
+from fusioninfer_pulumi import InferenceService
+
+def serve(name, namespace, service="svc"):
+    InferenceService(name, {"name": service, "namespace": namespace, "roles": [
+        {"name": "w", "componentType": "worker", "template": {"spec": {"containers": [
+            {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]}]}}},
+        {"name": "router", "componentType": "router", "gateway": {},
+         "httproute": {"hostnames": [namespace]}}]})
+
+def space(name):
+    return k8s.core.v1.Namespace(name, metadata={"name": name}).metadata["name"]
+"""
+
+
+def project(root: Path, text: str) -> str:
+    folder = Folder(root)
+    folder.write("Pulumi.yaml", PROJECT)
+    folder.write("__main__.py", f"{PROGRAM}\n{SERVICE}\n{text}")
+    return str(root)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg"])
+def test_a_plan_has_the_names_that_objects_state(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project(tmp_path, 'serve("svc", space("team"))')
+    assert main(["plan", path, "--output", form]) == 0
+    out = capsys.readouterr().out
+    assert "unknown" not in out
+    assert {"json": '"namespace": "team"', "mermaid": "svc in team"}.get(form, "team") in out
+
+
+def test_services_of_one_name_have_each_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project(tmp_path, 'serve("one", space("a"))\nserve("two", space("b"))')
+    assert main(["plan", path, "--output", "json"]) == 0
+    plans = json.loads(capsys.readouterr().out)
+    assert [plan["namespace"] for plan in plans] == ["a", "b"]
+    assert [{item["namespace"] for item in plan["objects"]} for plan in plans] == [{"a"}, {"b"}]
+
+
+def test_a_name_that_nothing_states_is_left_out_of_charts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = 'k8s.core.v1.Namespace("made").metadata["name"]'
+    path = project(tmp_path, f'serve("svc", {unknown})')
+    assert main(["plan", path, "--output", "mermaid"]) == 0
+    out = capsys.readouterr().out
+    assert 'service["svc: 1 pod, 0 GPUs"]' in out
+    # What a browser takes for a tag is not drawn.
+    assert "unknown>" not in out
+    assert main(["plan", path]) == 0
+    assert "namespace <unknown>" in capsys.readouterr().out

@@ -1,0 +1,39 @@
+"""The connection to a cluster."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import yaml
+from urllib3.exceptions import InsecureRequestWarning
+
+from fusioninfer_pulumi.kube.client import KubernetesApi
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [
+        {
+            "name": "c",
+            "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True},
+        }
+    ],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "x",
+}
+
+
+@pytest.mark.parametrize(("action", "count"), [(None, 1), ("ignore", 0), ("always", 3)])
+def test_a_connection_without_verification_warns_once(action: str | None, count: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        # As urllib3 has it.
+        warnings.simplefilter("always", InsecureRequestWarning.__base__)
+        if action is not None:
+            warnings.simplefilter(action, InsecureRequestWarning)  # type: ignore[arg-type]
+        for _ in range(3):
+            # Each of them connects again, as after a failed request.
+            KubernetesApi(yaml.safe_dump(KUBECONFIG), None)
+            warnings.warn("Unverified HTTPS request to 127.0.0.1", InsecureRequestWarning, 1)
+    assert len(caught) == count
