@@ -137,7 +137,7 @@ _CONFIG: Manifest = {
 def _model(draw: Draw) -> Manifest:
     if not draw.chance(0.4):
         return {}
-    repository = "hf://Qwen/Qwen3-8B"
+    repository = "hf://team/chat-8b"
     sources = {
         "hub": {"uri": repository, **draw.fields(0.2, fetch="Engine")},
         "hub, revision": {"uri": f"{repository}@main", **_token(draw)},

@@ -101,7 +101,7 @@ def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: in
         flag = engine.size_flags["tensor"][0]
         own = sizes.tensor if sizes is not None else 1
         for ways in (size for size in _WAYS if own < size <= _NODE * nodes):
-            splits = [(flag, str(ways))]
+            splits: list[tuple[str, ...]] = [(flag, str(ways))]
             if model.expert_width:
                 splits.append((flag, str(ways), *sized.expert_argument(ways)))
             fits = [words for words in splits if _fits(_with(command, *words), model, found, nodes)]

@@ -82,9 +82,8 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         return None, [*findings, model_config_finding(problem)]
     except Unclear as reason:
         return None, [*findings, *_unchecked(at, accelerator, reason)]
-    refused = list(
-        shape_findings(place, command, architecture, _variables(role.pods.leader.container))
-    )
+    variables = _variables(role.pods.leader.container)
+    refused = list(shape_findings(place, command, architecture, variables, role.nodes))
     findings += refused
     if accelerator is None:
         return None, findings

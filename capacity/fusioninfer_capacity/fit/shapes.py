@@ -57,11 +57,13 @@ class Problem:
 
     Attributes:
         certain: Whether its release is known to refuse it.
+        blocks: Whether it is about FP8 blocks.
     """
 
     rule: Rule
     text: str
     certain: bool = True
+    blocks: bool = False
 
 
 def shape_findings(
@@ -69,10 +71,16 @@ def shape_findings(
     command: EngineCommand,
     model: Architecture,
     variables: Mapping[str, Any] | None,
+    nodes: int,
 ) -> Iterator[Finding]:
-    """Yields what the engine refuses; see `shape_problems`. `place` is its arguments."""
+    """Yields what the engine refuses; see `shape_problems`.
+
+    `place` is its arguments, `nodes` are those of a replica.
+    """
     for problem in shape_problems(command, model, variables):
-        say = error if problem.certain else warning
+        # The documents' own examples split DeepSeek-R1 over all accelerators of several nodes.
+        across = problem.blocks and nodes > 1
+        say = error if problem.certain and not across else warning
         yield say(problem.rule, place, problem.text)
 
 
@@ -147,7 +155,7 @@ def _block_problems(
         f"{before}{what} of width {wrong.width} split {ways} ways are {share:g} wide, no multiple "
         f"of the FP8 blocks of {stored.block}; {remedy}"
     )
-    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=known or not wrong.expert)
+    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=known or not wrong.expert, blocks=True)
 
 
 def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:

@@ -143,6 +143,15 @@ def test_blocks_of_an_unknown_release_are_a_warning() -> None:
     assert "vLLM before 0.29.0" in finding.text
 
 
+def test_blocks_across_nodes_are_a_warning() -> None:
+    """As in the documents' own examples."""
+    model, image = "deepseek-ai/DeepSeek-R1", "vllm/vllm-openai:v0.24.0"
+    nodes = {"multinode": {"nodeCount": 4}}
+    (finding,) = refused(split(model, 32, gpus=8, image=image, role=nodes))
+    assert finding.severity.value == "warning"
+    assert "feed-forward layers of width 18432 split 32 ways are 576 wide" in finding.text
+
+
 def test_sglang_groups_experts() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "MiniMaxAI/MiniMax-M2.5",
              "--tp-size", "8")  # fmt: skip
