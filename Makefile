@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Of what `plan` needs, without development tools.
+RUNTIME := $(VENV)/.runtime
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # The packages beside the core.
 PACKAGES := -e ./importers -e ./capacity
 # More workers than that wait for each other: each one collects all tests.
@@ -16,15 +19,22 @@ help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(STAMP): pyproject.toml importers/pyproject.toml capacity/pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,docs,e2e]' $(PACKAGES)
+	@echo "Installing the package and its development tools into $(VENV): a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e '.[dev,docs,e2e]' $(PACKAGES)
+	@touch $@ $(RUNTIME)
+
+$(RUNTIME): pyproject.toml importers/pyproject.toml capacity/pyproject.toml constraints.txt
+	@echo "Installing the package into $(VENV): half a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e . $(PACKAGES)
 	@touch $@
 
 .PHONY: setup
 setup: $(STAMP)  ## Install the package and its development tools into .venv
 
 .PHONY: demo
-demo: $(STAMP)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
+demo: $(RUNTIME)  ## Show what the DeepSeek-R1 example becomes, and what runs with how many GPUs
 	$(BIN)/fusioninfer-pulumi plan examples/deepseek-disagg --gpus 80,64,48,32,16
 
 # Workers, and the processes that tests start, share what was compiled once.
@@ -88,6 +98,26 @@ e2e-full: e2e-tools  ## The same with the long random runs
 .PHONY: cluster
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
 	$(BIN)/python -m e2e.cluster --nodes 10x8
+
+SERVE_TOOLS := etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
+
+.PHONY: serve-tools
+serve-tools: $(STAMP)  ## Build and install what real pods need (root, containerd, uv; Go; 7 GB)
+	$(BIN)/python -m e2e.serve.prerequisites
+	$(BIN)/python -m e2e.build_tools --only $(SERVE_TOOLS)
+	$(BIN)/python -m e2e.serve.engine
+
+.PHONY: serve
+serve: serve-tools  ## Serve tokens from real pods on this machine (as root), until Ctrl-C
+	$(BIN)/python -m e2e.serve
+
+.PHONY: e2e-serve
+e2e-serve: serve-tools  ## Prove what needs real engines (as root)
+	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve
+
+.PHONY: e2e-serve-core
+e2e-serve-core: serve-tools  ## The part of it that CI runs
+	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve -m 'not long' --durations=10
 
 .PHONY: bench
 bench: $(STAMP)  ## Measure the component, planning and start-up

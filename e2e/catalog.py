@@ -96,6 +96,13 @@ TOOLS: tuple[Tool, ...] = (
         ldflags="-X k8s.io/component-base/version.gitVersion={version}",
     ),
     Tool(
+        name="kubernetes-node",
+        source="k8s.io/kubernetes",
+        programs={name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kubelet", "kube-proxy")},
+        ldflags="-X k8s.io/component-base/version.gitVersion={version}",
+        optional=True,
+    ),
+    Tool(
         name="lws-0.9",
         source="sigs.k8s.io/lws",
         programs={"lws": "sigs.k8s.io/lws/cmd"},

@@ -18,6 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )
+    parser.addoption(
+        "--write-balance", action="store_true", help="write the table of docs/routing.md anew"
+    )
     verified.add_options(parser)
 
 

@@ -58,14 +58,17 @@ What a running service does when nodes and sizes change: [Gangs and capacity](li
 NOT_PROVED = """\
 ## What is not proved
 
-- **No pod runs.** There is no kubelet, no container runtime, no image and no network: kwok says
-  that pods are ready. That an engine starts, finds its peers by `LWS_LEADER_ADDRESS`, or answers
-  its readiness probe is not shown; nor that an image exists or its name is well-formed.
+- **Few pods run.** Only what the sections "Serves" name runs on a kubelet: vLLM for processors with
+  a model of two layers and random weights, on one node. Elsewhere kwok says pods are ready. Not
+  shown: that engines on several nodes find their peers by `LWS_LEADER_ADDRESS`, or that an image
+  exists. Images there are links to programs of the machine, under the manifests' names.
 - **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
   claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
-- **No gateway.** Gateway API and InferencePool objects are stored and validated; no implementation
-  routes a request or writes their status. No traffic reaches an endpoint picker through one. Where
-  a claim names a stand-in, a thread of the test writes that status, and answers `/v1/models`.
+- **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no
+  implementation writes their status. In the sections "Serves" requests pass a real Envoy, whose
+  configuration the test makes of HTTPRoute and InferencePool, as the inference extension's
+  standalone form has it. Where a claim names a stand-in, a thread of the test writes that status,
+  and answers `/v1/models`.
 - **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
   selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
   and by metrics that a thread of the test serves as an adapter would. No collector gets a trace.

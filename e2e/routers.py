@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
@@ -17,6 +20,34 @@ FOREIGN_KINDS = ("DestinationRule", "HealthCheckPolicy", "GCPBackendPolicy")
 IMAGES = {
     "1.2": "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
     "1.5": "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
+}
+
+
+@dataclass(frozen=True)
+class Picker:
+    """A release of the endpoint picker.
+
+    Attributes:
+        tool: What it is built as, None for llm-d's: `llm-d-epp` on PATH (see README.md).
+    """
+
+    image: str
+    tool: str | None = None
+
+    def is_available(self) -> bool:
+        """Whether it can run here."""
+        return self.tool is not None or self.executable() is not None
+
+    def executable(self) -> Path | None:
+        """Its program where it is no tool of ours."""
+        found = None if self.tool is not None else shutil.which("llm-d-epp")
+        return None if found is None else Path(found)
+
+
+#: Every picker that strategies are tried on.
+PICKERS = {
+    **{version: Picker(image, version) for version, image in IMAGES.items()},
+    "llm-d": Picker("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"),
 }
 
 HOST = {"hostnames": ["svc.example.com"]}
@@ -80,7 +111,7 @@ def generated_picker(cluster: Cluster, version: str, objects: Sequence[Object]) 
     deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    assert container["image"] == IMAGES[version]
+    assert container["image"] == PICKERS[version].image
     (config,) = only(objects, "ConfigMap")["data"].values()
     return EndpointPicker(
         cluster,
@@ -94,4 +125,5 @@ def generated_picker(cluster: Cluster, version: str, objects: Sequence[Object]) 
             for argument in container["args"]
             if argument.partition("=")[0] not in _HARNESS_FLAGS
         ],
+        executable=PICKERS[version].executable(),
     )

@@ -110,6 +110,10 @@ class CapacityPackage(Protocol):
         """Chooses a node pool for each role of several services."""
         ...
 
+    def model_names(self) -> Sequence[str]:
+        """The models that `size` knows."""
+        ...
+
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the arguments of the command `size`."""
         ...

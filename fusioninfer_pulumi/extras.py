@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 #: Where the packages come from. They are not on a package index yet.
-_ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
+ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
 #: Groups of entry points.
 GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that the package `importers` reads, for the message that names a missing package.
@@ -21,7 +21,7 @@ IMPORTED_GROUPS = (
 
 def install_command(package: str = "", extra: str = "") -> str:
     """The command that installs the core, or one of the packages beside it."""
-    address = f"{_ADDRESS}#subdirectory={package}" if package else _ADDRESS
+    address = f"{ADDRESS}#subdirectory={package}" if package else ADDRESS
     name = f"fusioninfer-{package or 'pulumi'}[{extra}] @ " if extra else ""
     return f'pip install "{name}{address}"'
 

@@ -113,6 +113,24 @@ def a_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
 
 
 @deviation
+def strategies_weigh_load(document: Objects, ours: Objects) -> None:
+    data = of(document, "ConfigMap")["data"]
+    for key, written in data.items():
+        config = yaml.safe_load(written)
+        scorers = {"kv-cache-utilization-scorer": 2, "queue-scorer": 2}
+        at = config["plugins"].index({"type": "max-score-picker"})
+        config["plugins"][at:at] = [{"type": name} for name in scorers]
+        for profile in config["schedulingProfiles"]:
+            references = profile["plugins"]
+            (prefix,) = [each for each in references if each["pluginRef"] == "prefix-cache-scorer"]
+            prefix["weight"] = 3
+            references += [
+                {"pluginRef": name, "weight": weight} for name, weight in scorers.items()
+            ]
+        data[key] = yaml.safe_dump(config)
+
+
+@deviation
 def the_route_leads_to_the_pool(document: Objects, ours: Objects) -> None:
     for rule in of(document, "HTTPRoute")["spec"]["rules"]:
         for ref in rule["backendRefs"]:

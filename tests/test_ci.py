@@ -15,7 +15,8 @@ import pytest
 import yaml
 from told import without_rules
 
-DOCS = Path(__file__).parent.parent / "docs" / "ci"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs" / "ci"
 GITHUB = yaml.safe_load((DOCS / "github-actions.yml").read_text(encoding="utf-8"))
 GITLAB = yaml.safe_load((DOCS / "gitlab-ci.yml").read_text(encoding="utf-8"))
 MARK = "<!-- fusioninfer-pulumi diff -->"
@@ -246,3 +247,40 @@ def test_everything_is_pinned_by_a_full_version() -> None:
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", each) for each in used)
     for name in ("fusioninfer-diff", "fusioninfer-comment"):
         assert re.fullmatch(r"python:\d+\.\d+\.\d+-bookworm", GITLAB[name]["image"])
+
+
+def test_findings_and_the_plan_are_shown(repository: Path) -> None:
+    summary = repository / "summary.md"
+    given = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
+    (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
+    told = shell(step("diff", "Show findings beside the lines"), repository, **given)
+    assert told.returncode == 0, "the next step decides"
+    assert told.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
+    shell(step("diff", "Plan"), repository, **given).check_returncode()
+    assert not summary.exists()
+    (repository / "service.yaml").write_text(SERVICE)
+    shell(step("diff", "Plan"), repository, **given).check_returncode()
+    lines = summary.read_text().splitlines()
+    assert lines[0].startswith("    chat  namespace default")
+    assert all(not line or line.startswith("    ") for line in lines)
+
+
+OWN = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+
+
+def test_the_projects_own_workflow_runs_targets_that_exist() -> None:
+    steps = [each for job in OWN["jobs"].values() for each in job["steps"]]
+    targets = [word for each in steps for word in each.get("run", "").split()[1:]]
+    known = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert {"test", "lint", "docs"} <= set(targets) <= set(known)
+    assert OWN["permissions"] == {"contents": "read"}
+    actions = [each["uses"] for each in steps if "uses" in each]
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", action) for action in actions)
+
+
+def test_the_projects_own_workflow_runs_every_python_of_the_package() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    stated = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
+    run = OWN["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert set(run) <= set(stated)
+    assert run[0] == stated[0]

@@ -36,6 +36,14 @@ def test_the_command_line_is_the_parsers() -> None:
     assert path.read_text(encoding="utf-8") == pages()["command-line.md"], "make regenerate"
 
 
+def test_each_example_of_a_command_stands_on_a_line_of_its_own() -> None:
+    for section in pages()["command-line.md"].split("\n## ")[1:]:
+        _, _, examples = section.partition("examples:")
+        commands = [line for line in examples.splitlines() if "fusioninfer-pulumi" in line]
+        assert len(commands) >= examples.count("\n  ")
+        assert "examples: " not in section
+
+
 def test_the_fields_are_the_models() -> None:
     path = ROOT / "docs" / "reference" / "fields.md"
     assert path.read_text(encoding="utf-8") == pages()["fields.md"], "make regenerate"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi import InferenceServiceArgs, __version__, plan_service
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.extras import ADDRESS
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = ROOT / "templates"
@@ -49,6 +51,31 @@ def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_a_python_projects_requirements_are_those_of_its_files() -> None:
+    pinned, *others = (TEMPLATES / "python" / "requirements.txt").read_text().splitlines()
+    # The address of the repository stands in one place of the code. Whoever releases sets the tag.
+    assert pinned == f"fusioninfer-pulumi @ {ADDRESS}@v{__version__}"
+    assert [line.partition(">")[0] for line in others] == ["pytest"]
+    ignored = (TEMPLATES / "python" / ".gitignore").read_text().splitlines()
+    assert {".pulumi/", ".venv/", "__pycache__/"} <= set(ignored)
+    assert ".pulumi/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_install_commands_of_pages_are_those_of_the_code() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
+    addresses = {
+        match[1]
+        for path in pages
+        for match in re.finditer(r'(git\+https://[^"`\s#@]+)', path.read_text(encoding="utf-8"))
+    }
+    assert addresses == {ADDRESS}
+    lines = [line for path in pages for line in path.read_text(encoding="utf-8").splitlines()]
+    installs = [line for line in lines if re.search("pip install.*fusioninfer", line)]
+    assert len(installs) > 3
+    # The name is on no package index yet.
+    assert [line for line in installs if ADDRESS not in line] == []
 
 
 def answered(value: Any) -> Any:

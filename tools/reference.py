@@ -24,7 +24,7 @@ _COMMANDS = """\
 # Command line
 
 Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no difference), 1 `diff`
-found a difference, 2 invalid input or usage.
+found a difference, 2 invalid input or usage, 141 if nobody reads the output to its end.
 
 """
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
@@ -122,5 +122,5 @@ def commands_page() -> str:
 
 
 def _help(name: str, parser: argparse.ArgumentParser) -> str:
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=90)
+    parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=90)
     return f"## {name}\n\n```text\n{parser.format_help()}```\n"

@@ -38,11 +38,13 @@ class Sample:
         group: The goal that it counts for.
         name: Its name in the table.
         documents: What is read.
+        uses: How often the system's own tests apply it.
     """
 
     group: str
     name: str
     documents: Sequence[Manifest]
+    uses: int = 1
 
 
 @dataclass(frozen=True)
@@ -121,19 +123,21 @@ def _kserve_fixtures(folder: Path) -> Iterator[Sample]:
         "metadata": {"name": fixtures.SCHEDULER_CONFIGMAP_NAME, "namespace": "e2e"},
         "data": {fixtures.SCHEDULER_CONFIGMAP_KEY: fixtures.SCHEDULER_CONFIG_YAML},
     }
-    seen = set()
-    for path in sorted(folder.glob("test_*.py")):
-        for refs, name in _test_cases(ast.parse(path.read_text(encoding="utf-8"))):
-            if refs in seen or not set(refs) <= set(configs):
-                continue
-            seen.add(refs)
-            specs = {each: configs[each] for each in refs}
-            documents = [_kserve_service(name, refs)] + [
-                _kserve_config(each, spec("e2e") if callable(spec) else spec)
-                for each, spec in specs.items()
-            ]
-            used = [config_map] if "scheduler-with-configmap-ref" in refs else []
-            yield Sample("end-to-end", " + ".join(refs), [*documents, *used])
+    cases = [
+        case
+        for path in sorted(folder.glob("test_*.py"))
+        for case in _test_cases(ast.parse(path.read_text(encoding="utf-8")))
+        if set(case[0]) <= set(configs)
+    ]
+    uses = Counter(refs for refs, _ in cases)
+    for refs, name in dict(reversed(cases)).items():
+        specs = {ref: configs[ref] for ref in refs}
+        documents = [_kserve_service(name, refs)] + [
+            _kserve_config(ref, spec("e2e") if callable(spec) else spec)
+            for ref, spec in specs.items()
+        ]
+        used = [config_map] if "scheduler-with-configmap-ref" in refs else []
+        yield Sample("end-to-end", " + ".join(refs), [*documents, *used], uses[refs])
 
 
 def _test_cases(module: ast.Module) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -385,6 +389,14 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         parts = [f"{own[result]} {result}" for result in ("accepted", "with loss", "refused")]
         share = 100 * own["accepted"] // count
         yield f"{group}: {count} samples, {', '.join(parts)}; {share} % as they are"
+        uses = sum(each.sample.uses for each in outcomes if each.sample.group == group)
+        if uses > count:
+            read = sum(
+                each.sample.uses
+                for each in outcomes
+                if each.sample.group == group and each.result == "accepted"
+            )
+            yield f"{group}: {read} of {uses} tests that apply them; {100 * read // uses} %"
 
 
 def main() -> None:

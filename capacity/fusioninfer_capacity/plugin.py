@@ -52,6 +52,11 @@ class _Capacity:
 
         return place_services(services, inventory, previous=previous, plans=plans)
 
+    def model_names(self) -> list[str]:
+        from fusioninfer_capacity.fit.architecture import models
+
+        return sorted(models())
+
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
         from fusioninfer_capacity.size import add_arguments
 

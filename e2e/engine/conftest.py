@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., P
     """Makes projects on the cluster; what they hold goes with the test's namespace."""
     del namespace
 
-    def make(name: str = "app", **more: Path) -> Project:
+    def make(name: str = "app", **more: Any) -> Project:
         return Project(tmp_path / f"{name}{next(_counter)}", cluster.kubeconfig, **more)
 
     return make

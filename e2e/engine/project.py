@@ -79,6 +79,7 @@ class Project:
         *,
         backend: Path | None = None,
         example: Path | None = None,
+        seconds: float = SECONDS,
     ) -> None:
         if example is None:
             folder.mkdir(parents=True)
@@ -88,6 +89,7 @@ class Project:
         home.mkdir()
         state.mkdir(exist_ok=True)
         self.folder = folder
+        self.seconds = seconds
         self.state = state
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")},
@@ -135,14 +137,14 @@ class Project:
         """Calls the command line and waits for its end."""
         process = self.start(*words, **environment)
         try:
-            text, _ = process.communicate(timeout=SECONDS)
+            text, _ = process.communicate(timeout=self.seconds)
         except BaseException as ended:
             # Language host and provider, too: they are of the command line's group.
             os.killpg(process.pid, signal.SIGKILL)
             text, _ = process.communicate()
             if not isinstance(ended, subprocess.TimeoutExpired):
                 raise
-            took = f"pulumi {' '.join(words)} took longer than {SECONDS:.0f} s"
+            took = f"pulumi {' '.join(words)} took longer than {self.seconds:.0f} s"
             raise AssertionError(f"{took}:\n{text[-6000:]}") from None
         return Told(process.returncode, text)
 

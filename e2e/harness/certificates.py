@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +41,8 @@ class Certificates:
         return self.directory / "tls.key"
 
 
-def create_certificates(directory: Path) -> Certificates:
-    """Make new ones, valid for some days."""
+def create_certificates(directory: Path, addresses: Sequence[str] = ()) -> Certificates:
+    """Make new ones, valid for some days; for these addresses beside the loopback one."""
     directory.mkdir()
     made = Certificates(directory / "ca.crt", directory, directory / "token.key")
     now = dt.datetime.now(dt.timezone.utc)
@@ -59,14 +60,14 @@ def create_certificates(directory: Path) -> Certificates:
         .sign(authority_key, hashes.SHA256())
     )
     server_key = ec.generate_private_key(ec.SECP256R1())
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    names = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
     server = (
         _builder(now)
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]))
         .issuer_name(authority_name)
         .public_key(server_key.public_key())
         .add_extension(
-            x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False
+            x509.SubjectAlternativeName([*names, x509.DNSName("localhost")]), critical=False
         )
         .add_extension(_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

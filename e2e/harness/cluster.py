@@ -22,6 +22,8 @@ from e2e.harness import components as parts
 from e2e.harness.api import ApiError, Client
 from e2e.harness.certificates import create_certificates
 from e2e.harness.control_plane import (
+    FIRST_SERVICE,
+    ControlPlane,
     prepare,
     start_api_server,
     start_controller_manager,
@@ -53,6 +55,7 @@ class Cluster(Client):
         plugins: Sequence[str] = (),
         gates: Mapping[str, bool] | None = None,
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
+        address: str | None = None,
     ) -> None:
         """Decide what will run; nothing is started yet.
 
@@ -63,6 +66,7 @@ class Cluster(Client):
             plugins: Plugins of Volcano's scheduler beside the usual ones.
             gates: Feature gates of Kubernetes that are not as they are by default.
             arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
+            address: Where pods reach the API server, if any run; see `e2e.serve`.
         """
         unknown = set(components) - parts.COMPONENTS
         if unknown:
@@ -74,6 +78,7 @@ class Cluster(Client):
         self._plugins = tuple(plugins)
         self._gates = dict(gates or {})
         self._arguments = arguments
+        self._address = address
         self._counter = itertools.count(1)
         self._stack = ExitStack()
 
@@ -83,8 +88,10 @@ class Cluster(Client):
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
             self._ports = iter(free_ports(8))
-            certificates = create_certificates(self.directory / "certificates")
-            self._plane = prepare(self.directory, certificates, next(self._ports))
+            reached = [self._address, FIRST_SERVICE] if self._address else []
+            certificates = create_certificates(self.directory / "certificates", reached)
+            port = next(self._ports)
+            self._plane = prepare(self.directory, certificates, port, self._address)
             super().__init__(
                 self._plane.server, certificates.authority, self._plane.tokens["admin"]
             )
@@ -111,6 +118,11 @@ class Cluster(Client):
     def kubeconfig(self) -> Path:
         """Path of the administrator's kubeconfig."""
         return self._plane.kubeconfig("admin")
+
+    @property
+    def plane(self) -> ControlPlane:
+        """What other programs need to know to join."""
+        return self._plane
 
     def _log_directory(self) -> Path:
         kept = os.environ.get(LOGS_VARIABLE)

@@ -15,7 +15,10 @@ from e2e.harness.certificates import Certificates
 from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, Programs
 
-USERS = ("admin", "kube-controller-manager", "kube-scheduler", "kwok", "lws", "volcano")
+USERS = (
+    "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kwok", "lws",
+    "volcano",
+)  # fmt: skip
 """Each program has a name of its own, so that managed fields and logs say who did what. All of them
 may do everything: the tests are about the rights of what we generate, not of the platform."""
 
@@ -39,6 +42,19 @@ components.py), which EndpointSlices do not allow. Without node-lifecycle: fake 
 heartbeats, and tests that lose a node say so themselves."""
 
 
+NETWORK_CONTROLLERS = (
+    "endpoints-controller",
+    "endpointslice-controller",
+    "root-ca-certificate-publisher-controller",
+)
+"""Where pods run and have addresses of a network."""
+
+SERVICES = "10.96.0.0/16"
+"""Addresses of Services; the first is the API server's."""
+
+FIRST_SERVICE = "10.96.0.1"
+
+
 @dataclass(frozen=True)
 class ControlPlane:
     """What the other parts need to know to join.
@@ -48,12 +64,14 @@ class ControlPlane:
         server: URL of the API server.
         certificates: What its clients trust, and what all servers of the cluster show.
         tokens: User name -> bearer token.
+        address: Where pods reach the API server; None where no pod runs.
     """
 
     directory: Path
     server: str
     certificates: Certificates
     tokens: dict[str, str]
+    address: str | None = None
 
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig file of one of USERS."""
@@ -68,14 +86,16 @@ class ControlPlane:
         return path
 
 
-def prepare(directory: Path, certificates: Certificates, port: int) -> ControlPlane:
+def prepare(
+    directory: Path, certificates: Certificates, port: int, address: str | None = None
+) -> ControlPlane:
     """Decide on users and tokens before anything runs."""
     tokens = {user: secrets.token_urlsafe(24) for user in USERS}
     lines = [f'{token},{user},{user},"system:masters"' for user, token in tokens.items()]
     tokens_file = directory / "tokens.csv"
     tokens_file.touch(mode=0o600)
     tokens_file.write_text("\n".join(lines), encoding="utf-8")
-    return ControlPlane(directory, f"https://{LOOPBACK}:{port}", certificates, tokens)
+    return ControlPlane(directory, f"https://{LOOPBACK}:{port}", certificates, tokens, address)
 
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
@@ -109,10 +129,7 @@ def start_api_server(
         [
             program("kubernetes", "kube-apiserver"),
             f"--etcd-servers={etcd}",
-            f"--bind-address={LOOPBACK}",
-            f"--advertise-address={LOOPBACK}",
-            # The Service `kubernetes` cannot have a loopback endpoint; nobody here looks for it.
-            "--endpoint-reconciler-type=none",
+            *_addresses(plane.address),
             f"--secure-port={plane.server.rsplit(':', 1)[1]}",
             f"--tls-cert-file={certificates.certificate}",
             f"--tls-private-key-file={certificates.key}",
@@ -121,7 +138,7 @@ def start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={certificates.token_key}",
             f"--service-account-signing-key-file={certificates.token_key}",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-cluster-ip-range={SERVICES}",
             "--allow-privileged=true",
             # Its counterpart that takes the taint off again is the node-lifecycle controller.
             "--disable-admission-plugins=TaintNodesByCondition",
@@ -134,16 +151,27 @@ def start_api_server(
     wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
 
 
+def _addresses(address: str | None) -> list[str]:
+    if address is None:
+        # The Service `kubernetes` cannot have a loopback endpoint; nobody here looks for it.
+        listening = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
+        return [*listening, "--endpoint-reconciler-type=none"]
+    # All addresses of an enclosure, which nobody outside can reach.
+    return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
+
+
 def start_controller_manager(
     programs: Programs, plane: ControlPlane, gates: Mapping[str, bool]
 ) -> None:
     """Start the controllers; they are at work when the first default ServiceAccount appears."""
+    controllers = CONTROLLERS if plane.address is None else CONTROLLERS + NETWORK_CONTROLLERS
     programs.start(
         "kube-controller-manager",
         [
             program("kubernetes", "kube-controller-manager"),
             f"--kubeconfig={plane.kubeconfig('kube-controller-manager')}",
-            f"--controllers={','.join(CONTROLLERS)}",
+            f"--controllers={','.join(controllers)}",
+            f"--root-ca-file={plane.certificates.authority}",
             f"--service-account-private-key-file={plane.certificates.token_key}",
             "--leader-elect=false",
             "--secure-port=0",

@@ -16,7 +16,7 @@ from typing import Any
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import Answer, ExternalProcessor
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.routers import IMAGES, generated_picker, objects_of, routed
+from e2e.routers import PICKERS, generated_picker, objects_of, routed
 from e2e.strategies.engine import MODEL, Engine, Load
 
 PATIENCE = 60
@@ -127,7 +127,7 @@ class Fleet:
             router: The router role.
         """
         own = router.pop("endpointPicker", PLAIN)
-        image = {"image": IMAGES[version]}
+        image = {"image": PICKERS[version].image}
         manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
         objects = [o for o in objects_of(manifest) if o["kind"] != "LeaderWorkerSet"]
         return self.cluster.apply(objects)

@@ -90,7 +90,7 @@ def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
 @pytest.mark.proves("lora-affinity: requests for an adapter go to the pod that has it loaded")
 @VERSIONS
 def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
-    with fleet.picker(version, strategy="lora-affinity") as picker:
+    with fleet.picker(version, strategy="lora-affinity", scorers={"lora": 100}) as picker:
         for sql, chat, roomy in itertools.permutations(sorted(fleet.engines)):
             fleet.load(
                 {

@@ -43,7 +43,7 @@ PORT_USED_TWICE = Rule(
 class KvRole(str, enum.Enum):
     """vLLM's `kv_role`: which way the KV cache goes."""
 
-    BOTH = "kv_both"  #: either way, the only one that NIXL needs
+    BOTH = "kv_both"  #: either way; vLLM announces its end for NIXL from 0.23.0 on
     PRODUCER = "kv_producer"  #: to others
     CONSUMER = "kv_consumer"  #: from others
 
@@ -153,7 +153,8 @@ class KvTransferArgs(SpecModel):
     """vLLM's KV connector, by default `NixlConnector`."""
 
     role: Annotated[KvRole, Field(strict=False)] | None = None
-    """vLLM's `kv_role`, by default `kv_both`."""
+    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    `kv_producer` or `kv_consumer`."""
 
     extra_config: dict[str, Any] | None = None
     """vLLM's `kv_connector_extra_config`."""

@@ -287,8 +287,8 @@ class RoleArgs(SpecModel):
     `pd-disaggregation` where prefill and decode are separate roles."""
 
     scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
-    """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
-    `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedLabelMap,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, Rule, error, errors
 from fusioninfer_pulumi.kube import labels
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
     @model_validator(mode="after")
     def _rules(self) -> InferenceServiceArgs:
-        raise_findings(type(self).__name__, service_findings(self))
+        raise_findings(type(self).__name__, errors(service_findings(self)))
         return self
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-PROJECT_NOT_CONVERTIBLE = Rule(
-    "project-not-convertible",
+NOTHING_TO_CONVERT = Rule(
+    "nothing-to-convert",
     "error",
-    "`convert` reads manifests, not programs.",
-    remedy="Give it the manifests.",
+    "`convert` reads manifests of services.",
+    remedy="Give it manifests of the kinds that the message names.",
 )
 UNREADABLE_REVISION = Rule(
     "unreadable-revision",
@@ -132,9 +132,11 @@ def convert(options: argparse.Namespace) -> int:
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
-            source.add(source.name, error(PROJECT_NOT_CONVERTIBLE, (), message))
+            source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
         # What cannot be built is no service of ours either.
         source.rendered()
+        if not source.planned and not source.has(Severity.ERROR):
+            source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
     if _refused(options, sources):
         return 2
     (source,) = sources
@@ -145,6 +147,15 @@ def convert(options: argparse.Namespace) -> int:
         return 0
     print_objects([dict(document.manifest) for document in source.planned], options.output)
     return 0
+
+
+def _converted_kinds() -> str:
+    """What `convert` says where nothing becomes a service."""
+    from fusioninfer_pulumi.api.service import KIND
+    from fusioninfer_pulumi.loading.importer import importers
+
+    kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
+    return f"no service in it; these kinds become one: {', '.join([KIND, *kinds])}"
 
 
 def place(options: argparse.Namespace) -> int:
@@ -207,12 +218,16 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import full, table
+    from fusioninfer_pulumi.cli.rule_texts import chosen, full, rule_json, table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     color = has_colour(sys.stdout)
     if options.rule is None:
-        sys.stdout.write(table(all_rules().values(), color=color))
+        listed = list(chosen(options.search, options.severity))
+        if options.output == "json":
+            print_json([rule_json(rule) for rule in listed])
+        else:
+            sys.stdout.write(table(listed, color=color))
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
@@ -220,7 +235,10 @@ def rules(options: argparse.Namespace) -> int:
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
-    sys.stdout.write(full(rule, color=color))
+    if options.output == "json":
+        print_json(rule_json(rule))
+    else:
+        sys.stdout.write(full(rule, color=color))
     return 0
 
 

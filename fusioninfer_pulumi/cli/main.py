@@ -8,9 +8,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusioninfer_pulumi import __version__
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 #: Exit statuses, part of the contract with CI jobs.
 OK, DIFFERENT, INVALID = 0, 1, 2
+#: That of a program that SIGPIPE ends; the output may be incomplete.
+BROKEN_PIPE = 141
 
 _MOST = 10**9
+_UNKNOWN_COMMAND = re.compile(r"argument COMMAND: invalid choice: '(.*?)' ")
 _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
@@ -38,8 +41,10 @@ _EXAMPLES = {
     "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
-    "rules": "  fusioninfer-pulumi rules\n  fusioninfer-pulumi rules accelerators-too-few",
-    "completion": "  source <(fusioninfer-pulumi completion bash)\n"
+    "rules": "  fusioninfer-pulumi rules accelerators-too-few\n"
+    "  fusioninfer-pulumi rules --search memory --severity error --output json",
+    "completion": '  eval "$(fusioninfer-pulumi completion bash)"\n'
+    '  eval "$(fusioninfer-pulumi completion zsh)"\n'
     "  fusioninfer-pulumi completion fish > ~/.config/fish/completions/fusioninfer-pulumi.fish",
 }
 
@@ -64,6 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _run(options)
         sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough: `... | head`.
+        _discard_output()
+        return BROKEN_PIPE
     except OSError as problem:
         # Sources report their own: only the output is left.
         _discard_output()
@@ -108,20 +117,47 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "completion":
         from fusioninfer_pulumi.cli.completion import completion
 
-        sys.stdout.write(completion(command_line(["size"]), options.shell))
+        sys.stdout.write(completion(command_line(["size"]), options.shell) + "\n")
         return OK
     status: int = getattr(commands, options.command)(options)
     return status
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says on one line what is wrong with the value of an option: its usage would not help."""
+    """Says on one line what is wrong where the usage would not help."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reads the command line; suggests an option in place of an unknown one."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = self._commands()[options.command]
+            if unknown[0].startswith("-"):
+                word = unknown[0].partition("=")[0]
+                command.suggest("option", word, command._option_string_actions)  # noqa: SLF001  # as below
+            command.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options
+
+    def _commands(self) -> dict[str, _Parser]:
+        for action in self._actions:  # argparse has no other way to list them
+            if isinstance(action.choices, dict):
+                return action.choices
+        return {}
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with status 2."""
         if message.startswith("argument ") and ": wanted " in message:
             self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
+        if unknown := _UNKNOWN_COMMAND.match(message):
+            self.suggest("command", unknown[1], self._commands())
         super().error(message)
+
+    def suggest(self, kind: str, word: str, known: Iterable[str]) -> None:
+        """Ends the process where a known word is similar to an unknown one."""
+        from fusioninfer_pulumi.findings import shown, similar
+
+        near = similar(word, known)
+        if near is not None:
+            self.exit(2, f"{self.prog}: no {kind} {shown(word)}; did you mean {near}?\n")
 
 
 def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -219,6 +255,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
     rules.add_argument("rule", metavar="ID", nargs="?", help="the rule to explain in full")
+    rules.add_argument("--search", metavar="WORD", help="those with this word in them")
+    rules.add_argument(
+        "--severity", choices=("error", "warning", "info"), help="those with findings so severe"
+    )
+    rules.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
     completion = commands.add_parser(
         "completion",
         help="print a script for completion in a shell",

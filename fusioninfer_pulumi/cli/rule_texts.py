@@ -30,9 +30,31 @@ An example sets fields of one of four manifests, which stand at the end: paths a
 """
 
 
-def table(chosen: Iterable[Rule], *, color: bool) -> str:
+def chosen(word: str | None, severity: str | None) -> Iterator[Rule]:
+    """Rules with a word in any of their texts, and with findings of a severity."""
+    for rule in all_rules().values():
+        texts = (rule.id, area_of(rule), rule.sentence, rule.remedy, rule.source)
+        if word is not None and not any(word.lower() in text.lower() for text in texts):
+            continue
+        if severity is None or severity in {each.value for each in rule.severities}:
+            yield rule
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """A rule for programs; its keys are a contract."""
+    return {
+        "id": rule.id,
+        "severities": [severity.value for severity in rule.severities],
+        "area": area_of(rule),
+        "checks": rule.sentence,
+        "remedy": rule.remedy,
+        "source": rule.source or None,
+    }
+
+
+def table(rules: Iterable[Rule], *, color: bool) -> str:
     """One line for each rule: id, severity, what it checks."""
-    listed = list(chosen)
+    listed = list(rules)
     wide = max((len(rule.id) for rule in listed), default=0)
     return "".join(
         f"{rule.id:<{wide}}  {_severity(rule, color=color)}  {rule.sentence}\n" for rule in listed

@@ -56,6 +56,8 @@ FILE_TOO_LARGE = Rule(
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
+#: Commands that say nothing about a program's other objects.
+_ABOUT_SERVICES = ("check", "plan")
 
 
 @dataclass(frozen=True)
@@ -457,7 +459,7 @@ def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
 
 def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
-    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program
+    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program, without_service
 
     source = Source(path, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
@@ -473,12 +475,13 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
-    providers = recording.providers or [""] * len(recording.plans)
-    for number, (plan, provider) in enumerate(
-        zip(with_known_names(recording.plans, source.objects), providers, strict=True), start=1
-    ):
-        origin = Origin(path, number)
+    plans = with_known_names(recording.plans, source.objects)
+    for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
+        file = str(Path(path, service.file)) if service.file else path
+        origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in plan.findings)
-        source.documents.append(PlannedDocument(origin, plan, findings, provider=provider))
+        source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
+    if not recording.services and options.command in _ABOUT_SERVICES:
+        source.add(path, without_service(recording))
     source.add(path, *recording.findings)
     return source

@@ -34,7 +34,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
@@ -114,7 +114,7 @@ class InferenceService(pulumi.ComponentResource):
             InvalidServiceError: The service cannot work; one line per problem, before anything
                 is registered.
         """
-        self.plan = _planned(name, args)
+        written, self.plan = _planned(name, args)
         manifests = render(self.plan)
         collisions = name_collision_findings(self.plan, opts)
         raise_errors(collisions, name)
@@ -123,9 +123,9 @@ class InferenceService(pulumi.ComponentResource):
         existing = stack_lws_of(name, self.plan)
         raise_errors(update_findings(self.plan, manifests, existing), name)
         super().__init__(TOKEN, name, None, opts)
-        collected = collect_plans.get()
+        collected = collect_services.get()
         if collected is not None:
-            collected.append(self.plan)
+            collected.append(CollectedService(name, written, self.plan))
         else:
             ignored = ignored_by(self.plan.annotations)
             shown = without_ignored(self.plan.findings, ignored)
@@ -264,18 +264,24 @@ def raise_errors(found: Iterable[Finding], title: str) -> None:
         raise InvalidServiceError(refused, title)
 
 
-def _planned(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
+def _planned(
+    name: str, args: InferenceServiceArgs | Mapping[str, Any]
+) -> tuple[InferenceServiceArgs, ServicePlan]:
+    written: InferenceServiceArgs | None
+    plan: ServicePlan | None
     if isinstance(args, InferenceServiceArgs):
-        plan: ServicePlan | None
-        plan = plan_service(args, name)
+        written, plan = args, plan_service(args, name)
         found = plan.findings
     elif isinstance(args, Mapping):
-        plan, found = plan_document(examine_mapping(args, name), name)
+        document = examine_mapping(args, name)
+        written = document.args
+        plan, found = plan_document(document, name)
     else:
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
     raise_errors(found, name)
+    assert written is not None, "a document without errors has a service"
     assert plan is not None, "a document without errors has a plan"
-    return plan
+    return written, plan

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 from pulumi.runtime import settings
 from pulumi.runtime.mocks import MockMonitor
 
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
-#: The plan collector: components append their plans while it holds a list.
-collect_plans: ContextVar[list[ServicePlan] | None] = ContextVar("collect_plans", default=None)
+
+
+@dataclass(frozen=True)
+class CollectedService:
+    """A component that the command line's run of a program has made."""
+
+    name: str
+    args: InferenceServiceArgs
+    plan: ServicePlan
+
+
+#: Components append themselves while it holds a list.
+collect_services: ContextVar[list[CollectedService] | None] = ContextVar(
+    "collect_services", default=None
+)
 
 
 def has_engine() -> bool:
     """Whether Pulumi runs the program: not the command line, and not a test with mocks."""
-    return collect_plans.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
+    return collect_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
 def runs_program() -> bool:
     """Whether a whole program runs, by Pulumi or by the command line: no test with mocks."""
-    return collect_plans.get() is not None or has_engine()
+    return collect_services.get() is not None or has_engine()
 
 
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
@@ -33,7 +48,7 @@ def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     A plain value with the default provider and on the command line; an Output, which is always
     known, with an explicit provider, whose arguments are not known before.
     """
-    if collect_plans.get() is not None:
+    if collect_services.get() is not None:
         return True
     provider = component.get_provider("kubernetes:core/v1:Service")
     if provider is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
@@ -52,7 +52,8 @@ def check_on_server(
             raise pulumi.RunError(lines)
         return True
 
-    yaml_only.apply(checked)
+    known: Any = yaml_only
+    known.apply(checked)
 
 
 def _findings(

@@ -14,7 +14,7 @@ from pulumi.runtime import rpc, settings
 from pulumi.runtime.proto import resource_pb2
 
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.run_mode import collect_services
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
@@ -142,7 +142,7 @@ def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
 def _stack() -> _Stack | None:
     # A component that a plugin makes for a program of another language has no stack of its own.
     stack: Any = pulumi.runtime.get_root_resource() or settings.get_monitor()
-    if stack is None or collect_plans.get() is not None:
+    if stack is None or collect_services.get() is not None:
         return None
     if stack not in _stacks:
         state = read_stack_state()

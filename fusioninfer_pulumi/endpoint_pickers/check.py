@@ -21,6 +21,7 @@ from fusioninfer_pulumi.endpoint_pickers._check_plugins import (
     unknown_fields,
 )
 from fusioninfer_pulumi.endpoint_pickers._config_text import UnreadableError, read_config
+from fusioninfer_pulumi.endpoint_pickers.config import without_load
 from fusioninfer_pulumi.endpoint_pickers.family import (
     IN_PROFILE,
     KIND,
@@ -31,6 +32,7 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
 from fusioninfer_pulumi.endpoint_pickers.rules import (
     SCORER_WEIGHT_NOT_POSITIVE,
     SCORER_WEIGHT_NOT_WHOLE,
+    SCORERS_WITHOUT_LOAD,
     UNKNOWN_FIELD,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
@@ -244,6 +246,9 @@ _DEFAULT_PICKER = "max-score-picker"
 _DEFAULT_DETECTOR = "utilization-detector"
 _SINGLE = "single-profile-handler"
 
+#: Scorers that prefer a pod for what it holds, however busy it is.
+_AFFINITY = {"prefix-cache-scorer", "precise-prefix-cache-scorer", "lora-affinity-scorer"}
+
 _DISAGG = "disagg-profile-handler"
 _PD = "pd-profile-handler"
 _BY_LENGTH = "prefix-based-pd-decider"
@@ -282,6 +287,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> li
     plugins = declared_plugins(config.get("plugins"), family)
     found += check_plugins(config.get("plugins"), plugins, family, own_image=own_image)
     found += _check_profiles(config.get(_PROFILES), plugins, family)
+    found += _check_load(config.get(_PROFILES), plugins)
     found += _check_handlers(config, plugins, family)
     return found
 
@@ -397,6 +403,26 @@ def _check_profiles(
             yield from _check_references((*at, "plugins"), references, plugins, family)
         elif references is not None:
             yield not_a_list((*at, "plugins"), references)
+
+
+def _check_load(profiles: Any, plugins: Sequence[Declared]) -> Iterator[Finding]:
+    """Checks that profiles see load, as far as their scorers are known: one warning for all."""
+    for index, profile in enumerate(profiles if isinstance(profiles, list) else ()):
+        references = profile.get("plugins") if isinstance(profile, dict) else None
+        names = [
+            reference.get("pluginRef")
+            for reference in (references if isinstance(references, list) else ())
+            if isinstance(reference, dict)
+        ]
+        scorers = [
+            plugin.type
+            for plugin in plugins
+            if plugin.name in names and plugin.kind in (PluginKind.SCORER, None)
+        ]
+        if scorers and _AFFINITY.issuperset(scorers):
+            at = (_PROFILES, index, "plugins")
+            yield warning(SCORERS_WITHOUT_LOAD, at, without_load(", ".join(scorers)))
+            return
 
 
 def _check_references(

@@ -20,8 +20,9 @@ from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKe
 from fusioninfer_pulumi.endpoint_pickers.rules import (
     SCORER_WEIGHT_NOT_POSITIVE,
     SCORER_WEIGHT_NOT_WHOLE,
+    SCORERS_WITHOUT_LOAD,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import labels
 
 SCORER_UNKNOWN = Rule(
@@ -84,8 +85,7 @@ class EppRequest:
     """What an endpoint picker shall do.
 
     Attributes:
-        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's own scorer
-            alone.
+        scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
             when it is not known.
         threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
@@ -123,32 +123,29 @@ SCORERS = {
 }
 
 
-@dataclass(frozen=True)
-class _Alone:
-    """What a strategy scores by: the router document gives this scorer alone a weight.
+#: Scorers by which load counts: without one of them a picker sends all requests that share a prefix
+#: or an adapter to one pod, however busy it is.
+LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
+# Upstream's own default weighs the prefix 3, and both kinds of load 2 (llm-d v0.10.0 defaults.go,
+# GAIE v1.2.1 epp-config.yaml).
+_AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
-    A lone scorer's weight changes nothing, but leaving it out crashes v1.2.1.
-    """
+#: What each strategy scores by: its own scorer first, then load. v1.2.1 crashes on a lone scorer
+#: without a weight.
+_STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
+    Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
+    Strategy.QUEUE_SIZE: {"queue": 100},
+    Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+}
 
-    scorer: str
-    summary: str
-    weight: int = 100
-
-
-_STRATEGIES = {
-    Strategy.PREFIX_CACHE: _Alone(
-        "prefix-cache", "requests with the longest shared prefix go to the same pod"
-    ),
-    Strategy.KV_CACHE_UTILIZATION: _Alone(
-        "kv-cache", "each request goes to the pod with the most free KV cache"
-    ),
-    Strategy.QUEUE_SIZE: _Alone(
-        "queue", "each request goes to the pod with the fewest waiting requests"
-    ),
-    Strategy.LORA_AFFINITY: _Alone(
-        "lora", "each request goes to a pod that has its LoRA adapter loaded"
-    ),
-    Strategy.PD_DISAGGREGATION: _Alone("prefix-cache", "the longest shared prefix", weight=50),
+#: What a lone scorer means, for the plan.
+_ALONE = {
+    "prefix-cache": "requests with the longest shared prefix go to the same pod",
+    "kv-cache": "each request goes to the pod with the most free KV cache",
+    "queue": "each request goes to the pod with the fewest waiting requests",
+    "lora": "each request goes to a pod that has its LoRA adapter loaded",
 }
 
 _PICKER = "max-score-picker"
@@ -252,16 +249,22 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     return found
 
 
+def without_load(scorers: str) -> str:
+    """What happens with these scorers alone, with the figures of docs/routing.md."""
+    return (
+        f"{scorers} alone does not see load: requests that share a prompt or an adapter all go to "
+        "one pod (measured: 100 % on one of three); add kv-cache and queue, or leave scorers out"
+    )
+
+
 def strategy_summary(request: EppRequest) -> str:
     """One sentence about where requests go, of a request that `check_strategy` accepts."""
-    alone = _STRATEGIES[request.strategy].summary
-    total = " + ".join(
-        f"{request.scorers[name]:g} x {scorer.summary}"
-        for name, scorer in SCORERS.items()
-        if request.scorers is not None and name in request.scorers
-    )
+    scorers = _scorers(request)
+    total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
-        return f"each request goes to the pod with the highest score: {total}" if total else alone
+        if len(scorers) == 1:
+            return _ALONE[next(iter(scorers))]
+        return f"each request goes to the pod with the highest score: {total}"
     when = "every prompt is computed by"
     if request.threshold:
         when = (
@@ -273,19 +276,21 @@ def strategy_summary(request: EppRequest) -> str:
         where = f" of the same group{'' if request.groups.strict else ' if it has one'}"
     return (
         f"each request goes to a decode pod, and {when} a prefill pod{where} first; "
-        f"both are chosen by {f'score: {total}' if total else alone}"
+        f"both are chosen by score: {total}"
     )
+
+
+def _scorers(request: EppRequest) -> dict[str, float]:
+    """Weights by scorer name, in the order of `SCORERS`."""
+    weights = _STRATEGIES[request.strategy] if request.scorers is None else request.scorers
+    return {name: weights[name] for name in SCORERS if name in weights}
 
 
 def _weights(request: EppRequest) -> dict[str, int | float]:
     """Weights by plugin type, in the order of `SCORERS`."""
-    if request.scorers is None:
-        alone = _STRATEGIES[request.strategy]
-        return {SCORERS[alone.scorer].plugin: alone.weight}
-    scorers = {name: request.scorers[name] for name in SCORERS if name in request.scorers}
     return {
         SCORERS[name].plugin: int(weight) if weight == int(weight) else weight
-        for name, weight in scorers.items()
+        for name, weight in _scorers(request).items()
     }
 
 
@@ -383,13 +388,15 @@ def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
             yield error(SCORER_WEIGHT_NOT_WHOLE, at, message)
-    own = _STRATEGIES[request.strategy].scorer
-    if own not in request.scorers:
+    scorer = next(iter(_STRATEGIES[request.strategy]))
+    if scorer not in request.scorers:
         message = (
-            f"strategy {request.strategy.value} scores by {own}, which is not among "
+            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
             f"{shown(list(request.scorers))}: add it, or choose another strategy"
         )
         yield error(STRATEGY_SCORER_MISSING, ("scorers",), message)
+    if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
+        yield warning(SCORERS_WITHOUT_LOAD, ("scorers",), without_load(", ".join(request.scorers)))
 
 
 def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Finding]:

@@ -32,6 +32,13 @@ SCORER_WEIGHT_NOT_WHOLE = Rule(
     "The weight of a scorer is whole where its release needs that.",
     remedy="Write a whole number.",
 )
+SCORERS_WITHOUT_LOAD = Rule(
+    "scorers-without-load",
+    "warning",
+    "A router that scores by prefix or adapter scores by load, too.",
+    remedy="Add `kv-cache` and `queue` to `scorers`, or leave `scorers` out.",
+    source="measured with the pickers 1.2.1, 1.5.0 and llm-d 0.10.0 (docs/routing.md)",
+)
 UNKNOWN_FIELD = Rule(
     "unknown-field",
     "error",

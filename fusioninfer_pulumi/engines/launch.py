@@ -132,10 +132,12 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
     arguments = texts[len(program) :]
     if not program:
         if not command.serve:
+            name = command.image.name
+            image = "an image that is a pulumi Output" if name is None else f"image {name!r}"
             raise LaunchError(
-                f"the container has no command, and the program that image "
-                f"{command.image.name!r} starts is not known, so launcher: ray cannot run it after "
-                f"ray: give the container a command (for example [vllm, serve]), {BY_HAND}"
+                f"the container has no command, and the program that {image} starts is not known, "
+                "so launcher: ray cannot run it after ray: give the container a command (for "
+                f"example [vllm, serve]), {BY_HAND}"
             )
         program = ["vllm", "serve"]
     arguments = split_joined_flags(arguments)

@@ -265,6 +265,10 @@ NIXL_ANY_BLOCKS: Version = (0, 33, 0)
 #: other in all releases (`tp_ratio`, 0.9.2 to 0.33.0).
 NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 
+#: First release in which NIXL knows who sends and who fetches: it warns that `kv_both` will go
+#: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.9.2, 0.14.0 and 0.20.0 to 0.22.0).
+NIXL_ROLES: Version = (0, 23, 0)
+
 #: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
 #: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
 #: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
@@ -630,7 +634,8 @@ class Vllm(Engine):
                 return Transfer()
             return Transfer((_transfer_argument(_offloading_settings(offloading)),))
         name = asked.connector or NIXL
-        settings = _connector_settings(name, asked.role or "kv_both", asked.extra_config)
+        role = asked.role or _default_role(name, asked, command.image.version)
+        settings = _connector_settings(name, role, asked.extra_config)
         if offloading is None:
             return Transfer((_transfer_argument(settings),), _connector_of(settings))
         both = {"connectors": [settings, _offloading_settings(offloading)]}
@@ -1033,6 +1038,12 @@ def _connector_settings(
     if extra:
         settings["kv_connector_extra_config"] = dict(extra)
     return settings
+
+
+def _default_role(connector: str, asked: TransferRequest, version: Version | None) -> str:
+    if connector != NIXL or version is None or version < NIXL_ROLES:
+        return "kv_both"
+    return "kv_producer" if asked.prefills else "kv_consumer"
 
 
 def _offloading_settings(wanted: Offloading) -> dict[str, Any]:

@@ -587,7 +587,8 @@ class KvTransferArgsDict(TypedDict, total=False):
     """vLLM's KV connector, by default `NixlConnector`."""
 
     role: KvRole | Literal["kv_both", "kv_producer", "kv_consumer"] | None
-    """vLLM's `kv_role`, by default `kv_both`."""
+    """vLLM's `kv_role`, by default `kv_both`; with NIXL and vLLM 0.23.0 or later that of the role:
+    `kv_producer` or `kv_consumer`."""
 
     extra_config: Mapping[str, Any] | None
     """vLLM's `kv_connector_extra_config`."""
@@ -1022,8 +1023,8 @@ class RoleArgsDict(TypedDict, total=False):
     `pd-disaggregation` where prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: weights of several scorers in place of the strategy's one: `prefix-cache`,
-    `kv-cache`, `queue`, `load`, `running`, `lora`, as far as the picker has them."""
+    """Routers only: weights of scorers in place of the strategy's: `prefix-cache`, `kv-cache`,
+    `queue`, `load`, `running`, `lora`, as far as the picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -111,7 +112,6 @@ class KubernetesApi:
             if setting.get("in") == "header" and setting.get("value"):
                 headers[setting["key"]] = setting["value"]
         if body is not None:
-            # JSON is YAML.
             apply = method == "PATCH"
             headers["Content-Type"] = f"application/{'apply-patch+yaml' if apply else 'json'}"
         url = f"{connection.configuration.host}{path}?{urlencode(query or {})}"
@@ -119,7 +119,7 @@ class KubernetesApi:
             response = connection.rest_client.pool_manager.request(
                 method,
                 url,
-                body=None if body is None else json.dumps(body).encode(),
+                body=None if body is None else _yaml(body),
                 headers=headers,
                 timeout=http.Timeout(connect=_SECONDS[0], read=_SECONDS[1]),
                 retries=False,
@@ -167,6 +167,16 @@ class KubernetesApi:
             return
         finally:
             watching.stop()
+
+
+#: Characters that YAML takes escaped only.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def _yaml(body: Any) -> bytes:
+    """JSON that is YAML, too: there an escape is one character, not half of a surrogate pair."""
+    text = json.dumps(body, ensure_ascii=False)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
 
 def _warn_once() -> None:

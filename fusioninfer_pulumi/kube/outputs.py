@@ -15,10 +15,16 @@ PLACEHOLDER = "<output>"
 UNKNOWN = "<unknown>"
 
 
+class UnknownOutput:
+    """Stands for an Output of a program that ran in another process; it equals only itself."""
+
+
 def is_output(value: object) -> bool:
-    """Returns whether a value is a `pulumi.Output`."""
+    """Returns whether a value is a `pulumi.Output`, or stands for one."""
     if isinstance(value, (str, int, float, dict, list, type(None))):
         return False
+    if isinstance(value, UnknownOutput):
+        return True
     return any(
         base.__name__ == "Output" and base.__module__.partition(".")[0] == "pulumi"
         for base in type(value).__mro__

@@ -280,10 +280,10 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocume
 
 def _lacks_importer(raw: Any) -> bool:
     """Whether the importer of a document is in a package that is not installed."""
-    version = raw.get("apiVersion") if isinstance(raw, Mapping) else None
-    if not isinstance(version, str) or (group := version.partition("/")[0]) not in IMPORTED_GROUPS:
-        return False
-    return all(group not in importer.groups for importer in importers())
+    group = _group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
+    return group in IMPORTED_GROUPS and all(
+        group not in importer.groups for importer in importers()
+    )
 
 
 def _importer_missing(raw: Mapping[str, Any]) -> Finding:
@@ -300,9 +300,8 @@ def _of_nobody(raw: Mapping[str, Any]) -> Finding:
     return error(
         KIND_UNKNOWN,
         ("kind",),
-        f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}, and "
-        "nothing that one refers to: apply it beside the services, and leave it out here "
-        "(--allow-lossy does)",
+        f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}: "
+        "apply it beside the services, and leave it out here (--allow-lossy does)",
     )
 
 
@@ -357,7 +356,14 @@ def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any, Any]]:
 
 
 def _is_ours(raw: Any) -> bool:
-    return isinstance(raw, Mapping) and raw.get("kind") == KIND
+    if not isinstance(raw, Mapping) or raw.get("kind") != KIND:
+        return False
+    # KServe has an older kind of the same name.
+    return _group(raw.get("apiVersion")) not in IMPORTED_GROUPS
+
+
+def _group(version: Any) -> str:
+    return version.partition("/")[0] if isinstance(version, str) else ""
 
 
 def _is_other_object(raw: Any) -> bool:
@@ -382,10 +388,14 @@ def _near(raw: Any) -> Finding | None:
             return error(
                 WRONG_API_VERSION, ("apiVersion",), f"must be {wanted}, got {shown(version)}"
             )
-        if isinstance(version, str) and any(version in each for each in importer.kinds.values()):
-            known = ", ".join(
-                sorted(each for each, its in importer.kinds.items() if version in its)
+        known = ", ".join(
+            sorted(
+                known_kind
+                for known_kind, versions in importer.kinds.items()
+                if _group(version) in map(_group, versions)
             )
+        )
+        if known and platform_of(raw) is None:
             if kind is None:
                 return error(FIELD_REQUIRED, ("kind",), f"is required, must be one of {known}")
             return error(

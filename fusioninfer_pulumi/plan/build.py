@@ -10,6 +10,7 @@ from fusioninfer_pulumi.api.topology import (
     needs_gang,
     scheduler_name,
 )
+from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import operations_plan
@@ -54,8 +55,14 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     )
     args = with_model_size(args)
     model, findings = model_plan(service, args)
+    routers = [
+        position
+        for position, role in enumerate(args.roles)
+        if role.component_type is ComponentType.ROUTER
+    ]
+    intent = epp_intent(args.roles[routers[0]], args.roles) if routers else None
     built = []
-    for ctx in contexts(meta, args):
+    for ctx in contexts(meta, args, intent):
         pods, found = build_pods(ctx)
         built.append((ctx, pods))
         findings += found
@@ -63,15 +70,13 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
     gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
-    routers = [
-        position
-        for position, role in enumerate(args.roles)
-        if role.component_type is ComponentType.ROUTER
-    ]
     parts: RouterParts | None = None
     router: RouterPlan | None = None
-    if routers:
-        parts = router_parts(service, args.namespace, routers[0], args.roles, roles, args.groups)
+    if intent is not None:
+        position = routers[0]
+        parts = router_parts(
+            service, args.namespace, position, args.roles, roles, intent, args.groups
+        )
         router, found = router_plan(parts, args.tracing)
         findings += found
     operations, found = operations_plan(service, args, roles, router, gangs[0] if gangs else None)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.context import written_pods
 from fusioninfer_pulumi.pods.device_claims import device_claims
 from fusioninfer_pulumi.pods.environment import environment
 from fusioninfer_pulumi.pods.health import graceful_shutdown, health
@@ -90,7 +89,7 @@ class RolePods:
 
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Builds the pods of a role once, by all passes."""
-    pods, findings = written_pods(ctx.position, ctx.role), []
+    pods, findings = ctx.written, []
     for each in PASSES:
         pods, found = each(pods, ctx)
         findings += found

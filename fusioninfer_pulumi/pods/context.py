@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
-from fusioninfer_pulumi.endpoint_pickers.intent import epp_image, epp_intent
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -33,9 +33,16 @@ class Pairing:
     prefill_https: bool
 
 
-def contexts(meta: ServiceMeta, args: InferenceServiceArgs) -> list[Context]:
-    """The context of each role that runs pods."""
-    pairing = _pairing(args.roles)
+def contexts(
+    meta: ServiceMeta, args: InferenceServiceArgs, intent: EppIntent | None
+) -> list[Context]:
+    """The context of each role that runs pods; `intent` is the router's, None without one."""
+    roles = [
+        (position, role, written_pods(position, role))
+        for position, role in enumerate(args.roles)
+        if role.component_type is not ComponentType.ROUTER
+    ]
+    pairing = _pairing(args.roles, roles, intent)
     gang = needs_gang(args.roles, args.scheduling_strategy)
     files = model_files(meta.service, args.model) if args.model is not None else None
     return [
@@ -43,8 +50,9 @@ def contexts(meta: ServiceMeta, args: InferenceServiceArgs) -> list[Context]:
             meta=meta,
             position=position,
             role=role,
+            written=written,
             nodes=role.nodes,
-            launcher=_launcher(role),
+            launcher=_launcher(role, written),
             model=args.model,
             files=files,
             pairing=pairing if role.component_type in PAIRED else None,
@@ -54,8 +62,7 @@ def contexts(meta: ServiceMeta, args: InferenceServiceArgs) -> list[Context]:
             queue=args.scheduling_strategy.queue,
             priority_class=args.scheduling_strategy.priority_class_name,
         )
-        for position, role in enumerate(args.roles)
-        if role.component_type is not ComponentType.ROUTER
+        for position, role, written in roles
     ]
 
 
@@ -69,15 +76,15 @@ def written_pods(position: int, role: RoleArgs) -> Pods:
     if worker is None:
         return pods
     name = str(serving_container(worker, role.container or name)["name"])
-    return pods.put(Pod(("roles", position, "workerTemplate"), worker, worker, name, leads=False))
+    path = ("roles", position, "workerTemplate")
+    return pods.put(Pod(path, worker, worker, name, leads=False, commands=pods.leader.commands))
 
 
-def _launcher(role: RoleArgs) -> Launcher | None:
+def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
     if role.nodes == 1:
         return None
     if role.multinode is not None and role.multinode.launcher is not None:
         return role.multinode.launcher
-    pods = written_pods(0, role)
     command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
@@ -88,13 +95,14 @@ def _launcher(role: RoleArgs) -> Launcher | None:
     return Launcher(default_launcher(command.engine, role.nodes, copies))
 
 
-def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
+def _pairing(
+    declared: Sequence[RoleArgs],
+    roles: Sequence[tuple[int, RoleArgs, Pods]],
+    intent: EppIntent | None,
+) -> Pairing | None:
     """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
     routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
-    if not routers or not is_prefill_decode(serving(declared)):
-        return None
-    intent = epp_intent(routers[0], declared)
-    if not intent.pairs:
+    if intent is None or not is_prefill_decode(serving(declared)) or not intent.pairs:
         return None
     _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
@@ -103,10 +111,14 @@ def _pairing(declared: Sequence[RoleArgs]) -> Pairing | None:
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None
-    prefillers = [role for role in declared if role.component_type is ComponentType.PREFILLER]
-    leaders = [written_pods(0, role).leader for role in prefillers]
+    prefillers = [
+        (role, written.leader)
+        for _, role, written in roles
+        if role.component_type is ComponentType.PREFILLER
+    ]
+    role, leader = prefillers[0]
     return Pairing(
         family=family,
-        port=serving_port(leaders[0].container, leaders[0].command, prefillers[0].port),
-        prefill_https=any(leader.command.serves_https for leader in leaders),
+        port=serving_port(leader.container, leader.command, role.port),
+        prefill_https=any(each.command.serves_https for _, each in prefillers),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
-from fusioninfer_pulumi.engines.command import read_command, serving_port
+from fusioninfer_pulumi.engines.command import serving_port
 from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error, info
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
@@ -119,7 +119,7 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
 
 def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
     """Refuses Outputs among arguments that must be quoted or checked."""
-    if read_command(leader.own).engine is None and launcher not in WRAPPING:
+    if leader.own_command.engine is None and launcher not in WRAPPING:
         return
     for key in ("command", "args"):
         if contains_output(leader.own.get(key)):

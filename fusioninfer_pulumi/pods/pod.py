@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
@@ -26,6 +26,28 @@ Template = Mapping[str, Any]
 PAIRED = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 
 
+class Commands:
+    """Reads the command lines of a role's containers, equal ones once."""
+
+    def __init__(self) -> None:
+        """Has read none yet."""
+        self._read: list[tuple[tuple[Any, ...], EngineCommand]] = []
+
+    def of(self, container: Mapping[str, Any]) -> EngineCommand:
+        """What the command line of a container says."""
+        parts = tuple(container.get(key) for key in _COMMAND_FIELDS)
+        for known, command in self._read:
+            if known == parts:
+                return command
+        command = read_command(container)
+        self._read.append((parts, command))
+        return command
+
+
+#: Fields of a container that its command line is read from.
+_COMMAND_FIELDS = ("command", "args", "image", "name", "env")
+
+
 @dataclass(frozen=True)
 class Pod:
     """One pod template, as the user wrote it and as far as it is built.
@@ -36,6 +58,7 @@ class Pod:
         template: The template as far as it is built. A pass creates a new one, and only appends to
             lists, so that the user's indexes stay right.
         leads: Whether it is the template of leaders, or of every pod of the role.
+        commands: The command lines that were read of the role's pods.
     """
 
     path: Location
@@ -43,6 +66,7 @@ class Pod:
     template: Template
     name: str
     leads: bool
+    commands: Commands = field(default_factory=Commands, repr=False, compare=False)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -74,7 +98,12 @@ class Pod:
     @property
     def command(self) -> EngineCommand:
         """The command line as far as it is built."""
-        return read_command(self.container)
+        return self.commands.of(self.container)
+
+    @property
+    def own_command(self) -> EngineCommand:
+        """The command line as the user wrote it."""
+        return self.commands.of(self.own)
 
     @property
     def has_command(self) -> bool:
@@ -178,6 +207,7 @@ class Context:
 
     Attributes:
         role: The role as the user wrote it, and the model's size in its `startup`.
+        written: Its pods as the user wrote them.
         launcher: How they find each other, None for single pods.
         pairing: Of prefill with decode, None for other services and other roles.
     """
@@ -185,6 +215,7 @@ class Context:
     meta: ServiceMeta
     position: int
     role: RoleArgs
+    written: Pods
     nodes: int
     launcher: Launcher | None
     model: ModelArgs | None

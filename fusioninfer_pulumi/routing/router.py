@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_intent
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
@@ -141,11 +141,11 @@ def router_parts(
     position: int,
     declared: Sequence[RoleArgs],
     roles: Sequence[RolePlan],
+    intent: EppIntent,
     groups: int | None = None,
 ) -> RouterParts:
     """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
-    intent = epp_intent(args, declared)
     types = pooled_types(declared, intent)
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)

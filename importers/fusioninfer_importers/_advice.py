@@ -25,6 +25,10 @@ _ALL = {
         "each request is drawn a serving group, and its pods are of that group: a shared prefix "
         "is looked for there only"
     ),
+    "kv-transfer-disabled": (
+        "nothing here says that the engines hand the KV cache from prefill to decode; where "
+        "they do not, decode computes every prompt again"
+    ),
     "kv-transfer-missing": (
         "the engine hands no KV cache from prefill to decode: add its argument for it "
         "(--kv-transfer-config of vLLM, --disaggregation-mode of SGLang)"
@@ -68,8 +72,8 @@ KTHENA = {
         "it, because its program cannot be read; start it as vllm serve or python3 -m "
         "sglang.launch_server"
     ),
-    "kv-transfer-missing": (
-        f"{_ALL['kv-transfer-missing']}, or give the ModelServer a kvConnector of type nixl"
+    "kv-transfer-disabled": (
+        f"{_ALL['kv-transfer-disabled']}; a kvConnector of type nixl adds what the engines need"
     ),
     "max-unavailable-zero": "is 0, so that an update could not begin; give at least 1",
     "prefill-decode-without-router": (
@@ -128,10 +132,6 @@ KSERVE = {
     "engine-not-movable": (
         "a sidecar takes port 8000 of decode pods; make the engine listen on another, as "
         "KServe's presets do (--port 8001)"
-    ),
-    "kv-transfer-disabled": (
-        "nothing here says that the engines hand the KV cache from prefill to decode; where "
-        "they do not, decode computes every prompt again"
     ),
     "max-unavailable-zero": (
         "is 0, so that an update could not begin; give at least 1, or maxSurge"

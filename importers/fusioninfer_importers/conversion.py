@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fusioninfer_importers.rules import (
+    DEFAULT_CHOSEN,
     DOCUMENT_UNUSED,
     FIELD_INVALID,
     FIELD_LEFT_OUT,
@@ -94,6 +95,10 @@ class ConversionReport:
     def translated(self, at: SourceField, message: str) -> None:
         """Reports a field that becomes another one to the same effect."""
         self.info(FIELD_TRANSLATED, at, message)
+
+    def chosen(self, at: SourceField, message: str) -> None:
+        """Reports what an open setting becomes; `at` is where it would stand, and not consumed."""
+        self._findings.append((at.document, info(DEFAULT_CHOSEN, at.location, message)))
 
     def error(self, rule: Rule, at: SourceField, message: str) -> None:
         """Reports something wrong."""

@@ -42,6 +42,11 @@ def config(name: str = "base", **spec: Any) -> Manifest:
 ROUTER: Manifest = {"route": {}, "gateway": {}, "scheduler": {}}
 
 
+def served(name: str = "llm") -> list[str]:
+    """What the presets' command says of the model before further arguments."""
+    return ["--served-model-name", name, f"publishers/default/models/{name}"]
+
+
 #: What KServe's presets lay below the container `main` of a single pod.
 PRESET: Manifest = {
     "env": [{"name": "HOME", "value": "/home"}, {"name": "HF_HUB_CACHE", "value": "/models"}],

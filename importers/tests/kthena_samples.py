@@ -7,6 +7,10 @@ from typing import Any
 Manifest = dict[str, Any]
 
 
+#: The gang that Kthena makes of every group on Volcano.
+ON: Manifest = {"mode": "On", "minResources": True}
+
+
 def entry(image: str = "vllm/vllm-openai:v0.11.0", **spec: Any) -> Manifest:
     """A pod template of one engine with one GPU."""
     container = {

@@ -179,3 +179,28 @@ def test_folders_of_rendered_objects_are_compared(run: Run) -> None:
     Path("old").mkdir()
     Path("old/all.yaml").write_text(run("render", "new.yaml")[1])
     assert run("diff", "old", "new.yaml")[:2] == (0, "")
+
+
+OLD = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+       "metadata": {"name": "a"}, "spec": {}}  # fmt: skip
+KINDS = (
+    "no service in it; these kinds become one: InferenceService, LLMInferenceService (KServe), "
+    "ModelServing (Kthena), ModelDeployment (Modelplane)"
+)
+
+
+@pytest.mark.parametrize("document", [config(replicas=2), route(rule("srv"))])
+def test_convert_names_the_kinds_that_it_reads(document: Manifest, run: Run) -> None:
+    status, printed, said = run("convert", "--allow-lossy", write("f.yaml", document))
+    assert (status, printed) == (2, "")
+    assert said[-1] == f"f.yaml: {KINDS}"
+
+
+def test_kserves_older_kind_is_not_taken_for_ours(run: Run) -> None:
+    status, printed, said = run("convert", write("f.yaml", OLD))
+    assert (status, printed) == (2, "")
+    (line,) = said
+    assert line == (
+        "f.yaml: kind: must be one of LLMInferenceService, LLMInferenceServiceConfig for "
+        'KServe\'s serving.kserve.io/v1beta1, got "InferenceService"'
+    )

@@ -11,11 +11,13 @@ from samples import rendered
 from importers.tests.kserve_samples import (
     LIVENESS,
     PRESET,
+    ROUTER,
     Manifest,
     config,
     container,
     llm,
     pod,
+    served,
     volumes,
 )
 from importers.tests.reads import converted, problems, said, spec
@@ -111,7 +113,13 @@ def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
          {"livenessProbe": LIVENESS,
           "startupProbe": {"httpGet": LIVENESS["httpGet"], "periodSeconds": 10,
                            "failureThreshold": 360}}),
-        ({"command": ["vllm", "serve"]}, {}),
+        ({"command": ["vllm", "serve"]}, {"livenessProbe": LIVENESS}),
+        ({"command": ["/app/simulator"], "args": ["--port", "9000"]},
+         {"livenessProbe": {**LIVENESS, "httpGet": {"path": "/health", "port": 9000}},
+          "readinessProbe": {"httpGet": {"path": "/health", "port": 9000}, "periodSeconds": 1,
+                             "timeoutSeconds": 1, "failureThreshold": 2},
+          "startupProbe": {"httpGet": {"path": "/health", "port": 9000}, "periodSeconds": 10,
+                           "failureThreshold": 60}}),
     ],
 )  # fmt: skip
 def test_probes_are_those_of_the_presets_where_the_user_leaves_them(
@@ -239,7 +247,7 @@ def additional(value: str) -> Manifest:
 )
 def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -> None:
     (role,) = spec(llm(template=pod(**given)))["roles"]
-    assert container(role)["args"] == args.split("|")
+    assert container(role)["args"] == [*served(), *args.split("|")]
     names = [each["name"] for each in container(role).get("env", [])]
     assert "VLLM_ADDITIONAL_ARGS" not in names
 
@@ -260,7 +268,7 @@ def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -
 )
 def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[str]) -> None:
     (role,) = spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
-    assert container(role)["args"] == words
+    assert container(role)["args"] == [*served(), *words]
 
 
 PROGRAM = "runs a program to find its words; write what it becomes"
@@ -290,7 +298,7 @@ def test_what_only_a_shell_could_tell_is_refused_in_arguments(
 def test_the_kubelet_knows_variables_in_their_order() -> None:
     env = [POD_IP, additional("--a $(POD_IP)")]
     (role,) = spec(llm(template=pod(env=env)))["roles"]
-    assert container(role)["args"] == ["--a", "$(POD_IP)"]
+    assert container(role)["args"] == [*served(), "--a", "$(POD_IP)"]
     # Later ones are left to the shell, which would run a program of that name.
     assert problems(llm(template=pod(env=env[::-1]))) == [
         f"f: template.containers[0].env[0].value: {PROGRAM}"
@@ -328,3 +336,130 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
     ]
     (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     assert not any("kv-transfer" in each for each in main.get("args", ()))
+
+
+def test_other_programs_end_as_the_presets_say() -> None:
+    made = template(llm(template=pod(command=["/app/simulator"])))
+    assert made["terminationGracePeriodSeconds"] == 60
+    sleep = {"preStop": {"exec": {"command": ["/bin/sleep", "15"]}}}
+    assert made["containers"][0]["lifecycle"] == sleep
+    own = {"preStop": {"sleep": {"seconds": 3}}}
+    made = template(llm(template=pod(command=["/app/simulator"], lifecycle=own)))
+    assert made["containers"][0]["lifecycle"] == own
+    # Engines that we know end by the service's own setting.
+    assert "lifecycle" not in template(llm())["containers"][0]
+
+
+def pair(**decode: Any) -> Manifest:
+    """A service with prefill and decode; more of the decode pod."""
+    transfer = '--kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
+    main = pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": transfer}])
+    return llm(template={**main, **decode}, prefill={"template": main}, router=ROUTER)
+
+
+def decoder(document: Manifest) -> Manifest:
+    (role,) = (role for role in spec(document)["roles"] if role["componentType"] == "decoder")
+    return dict(role)
+
+
+def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
+    assert decoder(pair())["kvTransfer"]["sidecar"] == {"ssrfProtection": True}
+    (leader,) = (
+        made
+        for made in rendered(*converted(pair()))
+        if made["kind"] == "LeaderWorkerSet" and "decode" in made["metadata"]["name"]
+    )
+    (sidecar,) = leader["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"][
+        -1:
+    ]
+    assert "--enable-ssrf-protection=true" in sidecar["args"]
+
+
+def test_an_override_of_the_sidecar_is_no_init_container() -> None:
+    override = {
+        "name": "llm-d-routing-sidecar",
+        "image": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
+        "restartPolicy": "Always",
+        "resources": {"requests": {"cpu": "2"}},
+        "args": ["--port=8000", "--kv-connector", "nixlv2", "--enable-prefiller-sampling=true"],
+    }
+    other = {"name": "wait", "image": "busybox", "command": ["true"]}
+    role = decoder(pair(initContainers=[override, other]))
+    assert role["kvTransfer"]["sidecar"] == {
+        "ssrfProtection": True,
+        "image": override["image"],
+        "resources": override["resources"],
+        "args": ["--enable-prefiller-sampling=true"],
+    }
+    assert role["template"]["spec"]["initContainers"] == [other]
+    (lost,) = problems(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
+    assert lost.startswith(
+        "f: template.initContainers[0].env: cannot be carried over: has no place: the sidecar has"
+    )
+
+
+def test_nothing_is_added_to_a_complete_command() -> None:
+    """As in KServe's workload-simulated-dp-ep-cpu."""
+    main = pod(
+        command=["vllm", "serve", "/mnt/models"],
+        args=["--served-model-name", "llm", "--port", "8000"],
+        image="vllm/vllm-openai:v0.11.0",
+    )
+    document = llm(
+        template=main,
+        worker=main,
+        parallelism={"data": 2, "dataLocal": 1, "expert": True, "tensor": 1},
+    )
+    (role,) = spec(document)["roles"]
+    assert "parallelism" not in role
+    assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
+    (made,) = (made for made in rendered(*converted(document)) if made["kind"] == "LeaderWorkerSet")
+    pods = made["spec"]["leaderWorkerTemplate"]
+    for block in ("leaderTemplate", "workerTemplate"):
+        container = pods[block]["spec"]["containers"][0]
+        assert (container["command"], container["args"]) == (
+            main["containers"][0]["command"],
+            main["containers"][0]["args"],
+        )
+
+
+def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
+    weights = with_volumes(
+        {"name": "weights", "persistentVolumeClaim": {"claimName": "c"}},
+        volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
+    )
+    document = llm(template=weights, storageInitializer={"enabled": False})
+    made = spec(document)
+    assert "model" not in made
+    (role,) = made["roles"]
+    assert container(role)["args"] == ["/mnt/models", *served()]
+    pods = [each for each in rendered(*converted(document)) if each["kind"] == "LeaderWorkerSet"]
+    assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    assert any("model.uri: is not downloaded: the pods mount" in line for line in said(document))
+    # Without the mount the engine downloads it, as before.
+    assert spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
+
+
+def test_a_name_of_the_users_own_is_served_alone() -> None:
+    model = {"uri": "hf://a/b", "name": "m"}
+    (role,) = spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
+    assert container(role)["args"] == ["--served-model-name=m"]
+
+
+def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
+    alone = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
+    ranks = llm(template=pod(), worker=pod(), parallelism=RANKS)
+    for document in (pair(), ranks):
+        assert alone.items() <= spec(document).items()
+        assert "PodGroup" not in {made["kind"] for made in rendered(*converted(document))}
+        assert any(
+            line.startswith("f: info: template.schedulerName: not set: pods are placed one by one")
+            for line in said(document)
+        )
+    volcano = {"schedulerName": "volcano"}
+    for document in (pair(**volcano), llm(template=pod(), worker={**pod(), **volcano},
+                                          parallelism=RANKS)):  # fmt: skip
+        assert "schedulingStrategy" not in spec(document)
+        assert "PodGroup" in {made["kind"] for made in rendered(*converted(document))}
+    # A single pod is no gang anyway.
+    assert "schedulingStrategy" not in spec(llm())

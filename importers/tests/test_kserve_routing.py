@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from samples import rendered
 
-from importers.tests.kserve_samples import ROUTER, Manifest, config, llm
+from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
 from importers.tests.reads import converted, problems, said, spec, warned
+
+KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 
 
 def router(*documents: Manifest) -> Manifest:
@@ -18,7 +21,7 @@ def router(*documents: Manifest) -> Manifest:
 
 def test_a_managed_route_has_kserves_paths() -> None:
     made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
-    assert made["gateway"] == {}
+    assert made["gateway"] == {"refs": [KSERVE_GATEWAY]}
     first, *_, last = made["httproute"]["rules"]
     assert first["matches"] == [
         {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
@@ -133,9 +136,16 @@ def test_backends_that_nobody_makes_are_warned_of(ref: Manifest) -> None:
     ) in warned(*documents)
 
 
-def test_without_a_gateway_the_route_attaches_where_kserves_do() -> None:
-    made = router(llm(router={"route": {}, "scheduler": {}}))
-    assert made["gateway"] == {"refs": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]}
+@pytest.mark.parametrize("gateway", [{}, {"gateway": {}}, {"gateway": None}])
+def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest) -> None:
+    document = llm(router={"route": {}, "scheduler": {}, **gateway})
+    assert router(document)["gateway"] == {"refs": [KSERVE_GATEWAY]}
+    based = llm(baseRefs=[{"name": "base"}]), config(router=document["spec"]["router"])
+    assert router(*based)["gateway"] == {"refs": [KSERVE_GATEWAY]}
+    assert "Gateway" not in {made["kind"] for made in rendered(*converted(document))}
+    assert (
+        "f: info: router.gateway: names none: the route attaches to kserve/kserve-ingress-gateway"
+    ) in said(document)
 
 
 @pytest.mark.parametrize("form", ["mapping", "text"])
@@ -286,14 +296,21 @@ def test_flags_beside_the_presets_own_are_copied() -> None:
     assert "cannot be carried over: the picker's own is used" in lost
 
 
-def test_without_a_scheduler_there_is_a_picker_all_the_same() -> None:
+def test_without_a_scheduler_requests_are_spread_by_load() -> None:
     document = llm(router={"route": {}})
     made = router(document)
-    assert list(made["endpointPicker"]) == ["image"]
-    assert "scorers" not in made
+    config_of_picker = yaml.safe_load(made["endpointPickerConfig"])
+    types = {plugin["type"] for plugin in config_of_picker["plugins"]}
+    # No prefix cache: all requests with a shared prompt would go to one pod.
+    assert types == {"single-profile-handler", "queue-scorer", "kv-cache-utilization-scorer",
+                     "max-score-picker"}  # fmt: skip
     assert any(
-        each.startswith(
-            "f: info: router: no scheduler: a route of ours leads to an endpoint picker"
+        line.startswith(
+            "f: info: router.scheduler: not set: KServe spreads requests over a Service"
         )
-        for each in said(document)
+        for line in said(document)
     )
+    assert problems(llm(router={})) == []
+    # Prefill and decode are paired by a configuration of ours.
+    pair = llm(router={"route": {}}, prefill={"template": pod()})
+    assert "endpointPickerConfig" not in router(pair)

@@ -17,6 +17,7 @@ from importers.tests.kserve_samples import (
     container,
     llm,
     pod,
+    served,
     volumes,
 )
 from importers.tests.reads import problems, said, source, spec, warned
@@ -39,6 +40,7 @@ def test_a_service_of_one_workload() -> None:
         "name": "main",
         "image": IMAGE,
         "command": ["vllm", "serve"],
+        "args": served(),
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
         **PRESET,
         "livenessProbe": LIVENESS,
@@ -87,6 +89,7 @@ def test_a_command_of_its_own_is_kept_whole() -> None:
         **own,
         **pod()["containers"][0],
         "env": env,
+        "livenessProbe": LIVENESS,
     }
     assert "startup" not in role
 
@@ -216,7 +219,17 @@ def test_scaling_by_prometheus() -> None:
 def test_tracing() -> None:
     given = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
              "samplerArg": "0.25", "exporter": "otlp"}  # fmt: skip
-    assert spec(llm(tracing=given))["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
+    made = spec(llm(tracing=given, metadata={"namespace": "team"}))
+    assert made["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
+    # Spans have the attributes that KServe's controller gives them (tracing.go).
+    env = {each["name"]: each for each in container(made["roles"][0])["env"]}
+    assert env["OTEL_RESOURCE_ATTRIBUTES"]["value"] == (
+        "k8s.namespace.name=team,k8s.node.name=$(OTEL_RESOURCE_ATTRIBUTES_NODE_NAME),"
+        "k8s.pod.name=$(OTEL_RESOURCE_ATTRIBUTES_POD_NAME),llmisvc.name=llm"
+    )
+    own = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}
+    made = spec(llm(tracing=given, template=pod(env=[own])))
+    assert container(made["roles"][0])["env"][-1] == own
 
 
 def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
@@ -501,3 +514,16 @@ def test_criticality_is_a_field_of_v1alpha1() -> None:
     document["apiVersion"] = "serving.kserve.io/v1alpha1"
     told = [each for each in said(document) if "criticality" in each]
     assert [each.split(": ")[1:3] for each in told] == [["info", place] for place in places]
+
+
+def test_an_empty_uri_is_that_of_the_config() -> None:
+    """As `kubectl get -o yaml` shows a service with `baseRefs`."""
+    documents = (
+        llm(model={"uri": "", "name": "m"}, baseRefs=[{"name": "base"}]),
+        config(model={"uri": URI}),
+    )
+    assert spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
+    assert not any("model" in line for line in said(*documents))
+    assert problems(llm(model={"uri": ""})) == [
+        "f: model: is required, here or in a config: its uri says what is served"
+    ]

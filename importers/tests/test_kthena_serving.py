@@ -8,7 +8,7 @@ import pytest
 
 from fusioninfer_importers.kthena.serving import component_types
 from fusioninfer_pulumi.plan.objects import render
-from importers.tests.kthena_samples import PAIR, Manifest, entry, policy, role, serving
+from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
 from importers.tests.reads import problems, said, source, spec
 
 
@@ -29,7 +29,11 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     made = spec(sample)
     assert made["schedulingStrategy"] == {
         "schedulerName": "volcano",
-        "gangPolicy": {"minRoleReplicas": {"prefill": 2, "decode": 2}, "mode": "On"},
+        "gangPolicy": {
+            "minRoleReplicas": {"prefill": 2, "decode": 2},
+            "mode": "On",
+            "minResources": True,
+        },
     }
     assert [(each["name"], each["componentType"], each["replicas"]) for each in made["roles"]] == [
         ("prefill", "prefiller", 4),
@@ -44,14 +48,21 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (serving(), {"schedulerName": "volcano", "gangPolicy": {"mode": "On"}}),
+        (
+            serving(),
+            {"schedulerName": "volcano", "gangPolicy": ON},
+        ),
         (
             serving(schedulerName="default-scheduler"),
             {"schedulerName": "default-scheduler", "gangPolicy": {"mode": "Off"}},
         ),
         (
             serving(metadata={"annotations": {"scheduling.volcano.sh/queue-name": "q"}}),
-            {"schedulerName": "volcano", "queue": "q", "gangPolicy": {"mode": "On"}},
+            {
+                "schedulerName": "volcano",
+                "queue": "q",
+                "gangPolicy": ON,
+            },
         ),
     ],
 )
@@ -95,7 +106,7 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
         "networkTopology": topology})  # fmt: skip
     made = spec(document)["schedulingStrategy"]["gangPolicy"]
-    assert made == {"networkTopology": topology, "mode": "On"}
+    assert made == {"networkTopology": topology, "mode": "On", "minResources": True}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
         "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: tiers are "

@@ -63,7 +63,8 @@ def test_the_documents_deployment() -> None:
                 "parallelism": {"tensor": 1},
             },
             {"name": "router", "componentType": "router"},
-        ]
+        ],
+        "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
     }
     assert "f: info: model: says nothing; the engine's arguments name the model" in said(
         proposed(model={})
@@ -139,8 +140,26 @@ def test_devices_become_claims() -> None:
     assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
     made = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
     assert [each.get("resourceClaims") for each in made["roles"]] == [[CLAIM], [CLAIM], None]
-    assert any("template.spec.engines[0]: Volcano binds" in each for each in warned(gang))
-    assert not any("Volcano" in each for each in warned(released()))
+    assert not any("Volcano" in line for line in warned(gang))
+
+
+def test_pods_are_a_gang_only_if_they_ask_for_volcano() -> None:
+    def gang(**spec_of_pods: Any) -> Manifest:
+        parts = [member(role, template=template()) for role in ("Leader", "Worker")]
+        for part in parts:
+            part["template"]["spec"].update(spec_of_pods)
+        return released(engine("e", *parts))
+
+    assert spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
+    assert any(
+        line.startswith("f: info: template.spec.engines: not set: pods are placed one by one")
+        for line in said(gang())
+    )
+    volcano = gang(schedulerName="volcano")
+    assert "schedulingStrategy" not in spec(volcano)
+    assert any("template.spec.engines[0]: Volcano binds" in line for line in warned(volcano))
+    # A single pod is no gang anyway.
+    assert "schedulingStrategy" not in spec(released())
 
 
 @pytest.mark.parametrize(

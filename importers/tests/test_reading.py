@@ -77,8 +77,7 @@ def test_any_other_object_is_refused_and_left_out_when_losses_are_allowed() -> N
     (refused,) = problems(serving(), DEPLOYMENT)
     assert refused == (
         "f#2: kind: Deployment (apps/v1) is no service, neither ours nor KServe's or Kthena's or "
-        "Modelplane's, and nothing that one refers to: apply it beside the services, and leave it "
-        "out here (--allow-lossy does)"
+        "Modelplane's: apply it beside the services, and leave it out here (--allow-lossy does)"
     )
     assert problems(serving(), DEPLOYMENT, lossy=True) == []
     assert (

@@ -12,7 +12,7 @@ from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import Secrets, unmarked
-from fusioninfer_pulumi.cli.program._recording import _KEY
+from fusioninfer_pulumi.cli.program.recording import _KEY
 
 SERVICE = """
 from fusioninfer_pulumi import InferenceService

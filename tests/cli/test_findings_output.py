@@ -256,6 +256,17 @@ def test_the_page_of_rules_is_current() -> None:
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page()
 
 
+def test_sarif_of_an_argument_that_is_no_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Its rule was missing in a registry: SARIF, which describes each rule, ended in a traceback.
+    engine = container(gpus=1, args=["--model", "m", "--max-num-seqs", "many"])
+    manifest = service(role(template=template(engine)))
+    assert main(["check", written(tmp_path, manifest), "--output", "sarif"]) == 2
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert "argument-value-invalid" in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
@@ -263,18 +274,45 @@ def test_completion_names_every_command(shell: str, capsys: pytest.CaptureFixtur
     assert all(name in out for name in ("render", "check", "completion", "sarif", "inventory"))
 
 
-def test_completion_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("check --output ", "text json github sarif"),
+        ("pl", "plan place"),
+        ("diff --ba", "--base"),
+        ("rules accelerators-too", "accelerators-too-few"),
+        ("check --ignore serving-ports", "serving-ports-differ"),
+        ("check --ignore accelerators-too", ""),  # an error, which is never ignored
+        ("size Qwen/Qwen3-8B-", "Qwen/Qwen3-8B-AWQ Qwen/Qwen3-8B-FP8"),
+    ],
+)
+def test_completion_in_bash(words: str, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["completion", "bash"])
-    script = capsys.readouterr().out
-    asked = {"check --output": "text json github sarif", "pl": "plan", "diff --ba": "--base"}
-    for words, wanted in asked.items():
-        given = words.split()
-        current = "" if words.endswith("output") else given.pop()
-        listed = " ".join(f"'{word}'" for word in ["fusioninfer-pulumi", *given, current])
-        text = f"{script}\nCOMP_WORDS=({listed}); COMP_CWORD={len(given) + 1}\n"
-        text += "_fusioninfer_pulumi; echo ${COMPREPLY[@]}"
-        done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == wanted
+    listed = " ".join(f"'{word}'" for word in ["fusioninfer-pulumi", *words.split(" ")])
+    text = f"{capsys.readouterr().out}\nCOMP_WORDS=({listed}); COMP_CWORD={len(words.split(' '))}\n"
+    text += "COMP_TYPE=9; _shtab_fusioninfer_pulumi; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == wanted
+
+
+def test_rules_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--output", "json"]) == 0
+    everything = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in everything] == sorted(all_rules())
+    assert main(["rules", "accelerators-too-few", "--output", "json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one in everything
+    assert (one["severities"], one["area"]) == (["error"], "engines")
+
+
+def test_rules_are_found_by_word_and_severity(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--search", "Shared", "--severity", "error"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("shared-memory-too-small") for line in lines)
+    assert 0 < len(lines) < len(all_rules()) / 4
+    assert {line.split()[1] for line in lines} <= {"error", "warning", "info"}
+    assert main(["rules", "--search", "no such words"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("command", ["render", "plan", "check", "diff", "convert", "rules"])

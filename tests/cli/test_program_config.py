@@ -174,10 +174,13 @@ def test_which_stack(folder: Folder) -> None:
     recording = folder.run()
     assert recording.resources[0].manifest["data"] == {"key": "None", "stack": "dev"}
     assert messages(recording) == (
-        "no stack chosen, run without stack config (stacks: prod, test)",
+        "no stack chosen, run without stack config (stacks: prod, test); --stack chooses",
     )
     folder.write("Pulumi.dev.yaml", "")
-    assert messages(folder.run()) == ()
+    assert messages(folder.run()) == (
+        "no stack chosen, run as dev (stacks: dev, prod, test); --stack chooses",
+    )
+    assert messages(folder.run("dev")) == ()
     message = folder.fails("stage")
     assert message == "no stack stage: Pulumi.stage.yaml is missing (stacks: dev, prod, test)"
 

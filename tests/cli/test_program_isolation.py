@@ -10,7 +10,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from fusioninfer_pulumi.cli.program import ProgramError, Secrets, _child, run_program
+from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run, run_program
 
 
 def project(folder: Path, program: str, **modules: str) -> Path:
@@ -183,5 +183,5 @@ def test_a_spawned_process_returns_the_same(
     )
     folder = project(tmp_path / "one", program)
     forked = run_program(folder, secrets=Secrets.MARKED)
-    monkeypatch.setattr(_child, "_METHOD", "spawn")
+    monkeypatch.setattr(run, "_METHOD", "spawn")
     assert run_program(folder, secrets=Secrets.MARKED).resources == forked.resources

@@ -18,7 +18,7 @@ from fusioninfer_pulumi import (
 from fusioninfer_pulumi.component.prerequisites import TOKEN, component
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
-from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.run_mode import collect_services
 
 NAME = table.LEADER_WORKER_SET.definition
 GOOD = Definition({"v1": {"properties": {"status": {"properties": {"observedGeneration": {}}}}}})
@@ -152,11 +152,11 @@ def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) 
 
 
 def test_the_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
-    token = collect_plans.set([])
+    token = collect_services.set([])
     try:
         done = run(engine, service)
     finally:
-        collect_plans.reset(token)
+        collect_services.reset(token)
     assert not calls
     assert not done.logged
 

@@ -45,6 +45,10 @@ PREFIX: dict[str, Plugins] = {
 }
 
 
+LOAD_WEIGHTS = {"kv-cache-utilization-scorer": 2, "queue-scorer": 2}
+LOAD: Plugins = [{"type": name} for name in LOAD_WEIGHTS]
+
+
 def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
     return epp_config(FAMILIES[family], EppRequest(Strategy(strategy), **request))
 
@@ -67,7 +71,6 @@ def one_profile(family: str, plugins: Plugins, weights: Mapping[str, float]) -> 
     [
         ("kv-cache-utilization", "kv-cache-utilization-scorer"),
         ("queue-size", "queue-scorer"),
-        ("lora-affinity", "lora-affinity-scorer"),
     ],
 )
 def test_one_scorer(family: str, strategy: str, scorer: str) -> None:
@@ -76,13 +79,28 @@ def test_one_scorer(family: str, strategy: str, scorer: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prefix_cache(family: str) -> None:
-    want = one_profile(family, PREFIX[family], {"prefix-cache-scorer": 100})
+    want = one_profile(family, [*PREFIX[family], *LOAD], {"prefix-cache-scorer": 3, **LOAD_WEIGHTS})
     assert config(family, "prefix-cache") == want
 
 
-@pytest.mark.parametrize("strategy", PLAIN)
-def test_the_pinned_picker_gets_the_documents_configuration(strategy: str) -> None:
-    assert config("gaie-1.2", strategy) == yaml.safe_load(document(strategy))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lora_affinity(family: str) -> None:
+    plugins = [*LOAD, {"type": "lora-affinity-scorer"}]
+    want = one_profile(family, plugins, {**LOAD_WEIGHTS, "lora-affinity-scorer": 3})
+    assert config(family, "lora-affinity") == want
+
+
+@pytest.mark.parametrize(
+    ("strategy", "scorers"),
+    [
+        ("prefix-cache", {"prefix-cache": 100}),
+        ("lora-affinity", {"lora": 100}),
+        ("kv-cache-utilization", None),
+        ("queue-size", None),
+    ],
+)
+def test_the_documents_configuration_can_be_had(strategy: str, scorers: Any) -> None:
+    assert config("gaie-1.2", strategy, scorers=scorers) == yaml.safe_load(document(strategy))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +150,10 @@ def test_load_and_fractions_where_they_are_known() -> None:
 
 def disaggregated(family: str, first: Plugins, decider: Mapping[str, Any]) -> dict[str, Any]:
     def profile(name: str) -> dict[str, Any]:
-        scored = {"pluginRef": "prefix-cache-scorer", "weight": 50}
+        weights = {"prefix-cache-scorer": 3, **LOAD_WEIGHTS}
+        scored = [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
         filtered, picked = {"pluginRef": f"{name}-pods"}, {"pluginRef": "max-score-picker"}
-        return {"name": name, "plugins": [filtered, picked, scored]}
+        return {"name": name, "plugins": [filtered, picked, *scored]}
 
     handler = {"deciders": {"prefill": decider["type"]}}
     return {
@@ -143,6 +162,7 @@ def disaggregated(family: str, first: Plugins, decider: Mapping[str, Any]) -> di
         "plugins": [
             *first,
             *PREFIX[family],
+            *LOAD,
             {"type": "max-score-picker"},
             decider,
             {"type": "disagg-profile-handler", "parameters": handler},
@@ -212,7 +232,8 @@ def test_every_generated_config_passes_its_own_check(family: Any, request: EppRe
     if errors(check_strategy(family, request)):
         return
     found = epp_config(family, request)
-    assert check_config(epp_config_text(found), family) == []
+    told = check_config(epp_config_text(found), family)
+    assert {finding.rule for finding in told} <= {"scorers-without-load"}
     for profile in found["schedulingProfiles"]:
         unweighted = [each for each in profile["plugins"] if "weight" not in each]
         assert {each["pluginRef"] for each in unweighted} <= {
@@ -347,7 +368,7 @@ def test_what_speaks_against_a_request(
     ("request_", "words"),
     [
         (
-            EppRequest(Strategy("prefix-cache")),
+            EppRequest(Strategy("prefix-cache"), {"prefix-cache": 100}),
             "requests with the longest shared prefix go to the same pod",
         ),
         (
@@ -359,7 +380,14 @@ def test_what_speaks_against_a_request(
             "each request goes to the pod with the fewest waiting requests",
         ),
         (
-            EppRequest(Strategy("lora-affinity")),
+            EppRequest(Strategy("prefix-cache")),
+            (
+                "each request goes to the pod with the highest score: 3 x longest shared prefix + "
+                "2 x most free KV cache + 2 x fewest waiting requests"
+            ),
+        ),
+        (
+            EppRequest(Strategy("lora-affinity"), {"lora": 100}),
             "each request goes to a pod that has its LoRA adapter loaded",
         ),
         (
@@ -373,7 +401,8 @@ def test_what_speaks_against_a_request(
             EppRequest(Strategy(PD)),
             (
                 "each request goes to a decode pod, and every prompt is computed by a prefill pod "
-                "first; both are chosen by the longest shared prefix"
+                "first; both are chosen by score: 3 x longest shared prefix + "
+                "2 x most free KV cache + 2 x fewest waiting requests"
             ),
         ),
         (
@@ -388,3 +417,54 @@ def test_what_speaks_against_a_request(
 )
 def test_in_words(request_: EppRequest, words: str) -> None:
     assert strategy_summary(request_) == words
+
+
+@pytest.mark.parametrize(
+    ("strategy", "scorers", "warns"),
+    [
+        ("prefix-cache", {"prefix-cache": 100}, True),
+        ("prefix-cache", {"prefix-cache": 2, "lora": 1}, True),
+        ("lora-affinity", {"lora": 1}, True),
+        (PD, {"prefix-cache": 50}, True),
+        ("prefix-cache", {"prefix-cache": 3, "queue": 1}, False),
+        ("queue-size", {"queue": 1, "prefix-cache": 9}, False),
+        ("prefix-cache", None, False),
+    ],
+)
+def test_scorers_that_do_not_see_load(strategy: str, scorers: Any, *, warns: bool) -> None:
+    request = EppRequest(Strategy(strategy), scorers)
+    rules = [
+        (found.rule, found.severity.value)
+        for found in check_strategy(FAMILIES["llm-d-0.10"], request)
+    ]
+    assert rules == ([("scorers-without-load", "warning")] if warns else [])
+
+
+PROFILE = """
+kind: EndpointPickerConfig
+plugins:
+- {type: prefix-cache-scorer}
+- {type: queue-scorer}
+- {type: own-scorer}
+- {type: max-score-picker}
+schedulingProfiles:
+- name: default
+  plugins:
+"""
+
+
+@pytest.mark.parametrize(
+    ("scorers", "warns"),
+    [
+        (("prefix-cache-scorer",), True),
+        (("prefix-cache-scorer", "queue-scorer"), False),
+        (("prefix-cache-scorer", "own-scorer"), False),
+        ((), False),
+    ],
+)
+def test_a_configuration_of_the_users_own(scorers: tuple[str, ...], *, warns: bool) -> None:
+    text = PROFILE + "".join(f"  - {{pluginRef: {name}, weight: 1}}\n" for name in scorers)
+    text += "  - {pluginRef: max-score-picker}\n"
+    found = check_config(text, FAMILIES["gaie-1.5"], own_image=True)
+    told = [str(finding) for finding in found if finding.rule == "scorers-without-load"]
+    assert [each.partition(":")[0] for each in told] == ["warning"] * warns

@@ -281,6 +281,12 @@ OWN = (
              "known, so launcher: ray cannot run it after ray: give the container a command (for "
              f"example [vllm, serve]), {BY_HAND}"),
         ),
+        (
+            {"image": OUTPUT, "args": ["m"]}, "ray",
+            ("the container has no command, and the program that an image that is a pulumi Output "
+             "starts is not known, so launcher: ray cannot run it after ray: give the container a "
+             f"command (for example [vllm, serve]), {BY_HAND}"),
+        ),
         ({"image": STOCK, "args": ["m", OUTPUT]}, "ray", f"args[1] {UNQUOTED}"),
         ({"command": ["vllm", OUTPUT]}, "ray", f"command[1] {UNQUOTED}"),
         ({"command": ["vllm", "serve"], "args": OUTPUT}, "ray", f"args {UNQUOTED}"),

@@ -40,6 +40,7 @@ class Server:
     replies: Callable[[str, str], Reply] = lambda *_: (201, {})
     received: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     port: int = 0
 
     def reply(self, method: str, target: str, body: bytes) -> Reply:
@@ -48,6 +49,7 @@ class Server:
             return 200, {"resources": KINDS[split.path]}
         if split.path.count("/") < 4 and "namespaces" not in split.path and method == "GET":
             return 404, {"message": "the server could not find the requested resource"}
+        self.bodies.append(body)
         query = {key: values[0] for key, values in parse_qs(split.query).items()}
         self.received.append((method, split.path, query, json.loads(body) if body else None))
         return self.replies(method, split.path)
@@ -135,6 +137,15 @@ def test_an_object_is_applied_by_its_manager(server: Server) -> None:
     assert body == pod()
     assert server.headers[-1]["content-type"] == "application/apply-patch+yaml"
     assert server.headers[-1]["authorization"] == "Bearer secret"
+
+
+def test_what_is_sent_is_yaml(server: Server) -> None:
+    """The API server reads what is applied as YAML, where surrogates are no pair."""
+    text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
+    annotated = {**pod(), "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}}}
+    tried(server, Trial(annotated, created=False))
+    assert yaml.safe_load(server.bodies[-1].decode()) == annotated
+    assert json.loads(server.bodies[-1]) == annotated
 
 
 def test_a_new_object_is_applied_by_ours(server: Server) -> None:

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build import PASSES
-from fusioninfer_pulumi.pods.context import contexts, written_pods
+from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.pod import Context
 
 DRAWN = range(150)
@@ -38,7 +38,7 @@ NAMED = ("containers", "initContainers", "volumes")
 def roles_of(manifest: Any) -> list[Context]:
     (args,) = load(manifest)
     meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
-    return contexts(meta, args)
+    return contexts(meta, args, None)
 
 
 @cache
@@ -58,7 +58,7 @@ def drawn() -> list[tuple[Any, ServicePlan]]:
 def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
     for manifest in SERVICES.values():
         for ctx in roles_of(manifest):
-            pods = written_pods(ctx.position, ctx.role)
+            pods = ctx.written
             for each in PASSES:
                 before = copy.deepcopy([pod.template for pod in pods.each()])
                 built, _ = each(pods, ctx)

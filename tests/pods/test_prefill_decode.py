@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from pd import engine, pair
+from pd import engine, leader, pair
 from samples import plan_of, role, service, template
 
 VLLM = "vllm/vllm-openai:v"
@@ -199,3 +199,29 @@ def test_a_whole_pair_and_plain_workers_are_not() -> None:
     rules = {each.rule for each in plan_of(pair(vllm(), vllm())).findings}
     assert not rules & {"prefill-without-decode", "decode-without-prefill"}
     assert "prefill-without-decode" not in {each.rule for each in plan_of(service()).findings}
+
+
+@pytest.mark.parametrize(
+    ("release", "connector", "expected"),
+    [
+        ("0.22.1", None, ["kv_both", "kv_both"]),
+        # From here on the engine warns that it will take `kv_both` no longer.
+        ("0.23.0", None, ["kv_producer", "kv_consumer"]),
+        ("0.32.0", None, ["kv_producer", "kv_consumer"]),
+        ("0.32.0", "MooncakeConnector", ["kv_both", "kv_both"]),
+        ("nightly", None, ["kv_both", "kv_both"]),
+    ],
+)
+def test_nixl_is_told_the_direction_where_the_release_knows_it(
+    release: str, connector: str | None, expected: list[str]
+) -> None:
+    whole = engine("--model=m", image=VLLM.removesuffix("v") + release.replace("0.", "v0.", 1))
+    transfer = {"kvTransfer": {"connector": connector} if connector else {}}
+    manifest = pair(whole, whole, prefill_role=transfer, decode_role=transfer)
+    assert [role_of(manifest, name) for name in ("prefill", "decode")] == expected
+
+
+def role_of(manifest: Any, name: str) -> Any:
+    (container,) = leader(manifest, name)["spec"]["containers"]
+    words = container["args"]
+    return json.loads(words[words.index("--kv-transfer-config") + 1])["kv_role"]

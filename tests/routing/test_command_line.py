@@ -13,6 +13,8 @@ from samples import Manifest
 
 from fusioninfer_pulumi.cli.main import main
 
+BALANCED = "3 x longest shared prefix + 2 x most free KV cache + 2 x fewest waiting requests"
+
 ROUTE = {
     "parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "https"}],
     "hostnames": ["a.example.com", "b.example.com"],
@@ -37,7 +39,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "any host -> Gateway svc-gateway -> HTTPRoute svc-httproute -> InferencePool "
                 "svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference pod, port 8000"
             ),
-            "requests with the longest shared prefix go to the same pod",
+            f"each request goes to the pod with the highest score: {BALANCED}",
             "http://<address> (the Gateway's, once it has one)",
         ),
     ),
@@ -48,7 +50,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "no route -> InferencePool svc-pool -> picker svc-epp (gaie-1.2) -> 1 inference "
                 "pod, port 8000"
             ),
-            "requests with the longest shared prefix go to the same pod",
+            f"each request goes to the pod with the highest score: {BALANCED}",
             "not known: the Gateway is not ours, and the route has no host name",
         ),
     ),
@@ -59,7 +61,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "the route of service stable -> InferencePool svc-pool -> picker svc-epp "
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
-            "requests with the longest shared prefix go to the same pod",
+            f"each request goes to the pod with the highest score: {BALANCED}",
             "not known: that of the route of service stable",
         ),
     ),
@@ -70,7 +72,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "HTTPRoute infra/a, b (made elsewhere) -> InferencePool svc-pool -> picker svc-epp "
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
-            "requests with the longest shared prefix go to the same pod",
+            f"each request goes to the pod with the highest score: {BALANCED}",
             "not known: that of HTTPRoute infra/a, b, which is made elsewhere",
         ),
     ),
@@ -83,7 +85,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
             ),
             (
                 "each request goes to a decode pod, and every prompt is computed by a prefill pod "
-                "first; both are chosen by the longest shared prefix"
+                f"first; both are chosen by score: {BALANCED}"
             ),
             "http://a.example.com",
         ),

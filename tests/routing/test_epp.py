@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 import yaml
 from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
-from samples import Manifest, container, plan_of, problems, role, said, template, warnings
+from samples import (
+    Manifest,
+    container,
+    plan_of,
+    problems,
+    rendered,
+    role,
+    said,
+    template,
+    warnings,
+)
 
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.findings import Severity
@@ -259,10 +269,26 @@ def test_words_say_what_the_strategy_does() -> None:
         assert router is not None
         return router.epp.summary
 
-    assert words(routed()) == "requests with the longest shared prefix go to the same pod"
+    alone = words(routed(scorers={"prefix-cache": 100}))
+    assert alone == "requests with the longest shared prefix go to the same pod"
+    assert words(routed()) == (
+        "each request goes to the pod with the highest score: 3 x longest shared prefix + "
+        "2 x most free KV cache + 2 x fewest waiting requests"
+    )
     assert "decode pod" in words(pair(httproute=ROUTE))
     custom = routed(
         endpointPickerConfig="plugins: [{type: queue-scorer}]\nschedulingProfiles:\n"
         "- {name: d, plugins: [{pluginRef: queue-scorer, weight: 1}]}\n"
     )
     assert words(custom) == "as its endpointPickerConfig says"
+
+
+@pytest.mark.parametrize("router", [routed, pair])
+def test_other_scorers_restart_the_picker_and_no_engine(router: Any) -> None:
+    balanced, alone = (
+        {(each["kind"], each["metadata"]["name"]): each for each in rendered(router(**more))}
+        for more in ({}, {"scorers": {"prefix-cache": 100}})
+    )
+    assert balanced.keys() == alone.keys()
+    changed = [key for key in balanced if balanced[key] != alone[key]]
+    assert changed == [("ConfigMap", "svc-epp-config"), ("Deployment", "svc-epp")]

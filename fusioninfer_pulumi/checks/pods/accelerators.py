@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
@@ -76,7 +75,7 @@ _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
-        own = read_command(pod.own)
+        own = pod.own_command
         yield from _vendor(pod, own)
         yield from _hidden(pod, pods, own)
         slips = list(_misspelt(pod))

@@ -9,7 +9,6 @@ from fusioninfer_pulumi.engines.argument_checks import (
     check_arguments,
     check_value,
 )
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
@@ -37,7 +36,7 @@ def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding
 def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks the user's command line against the image's release."""
     for pod in pods.written:
-        command, variables = read_command(pod.own), plain_variables(pod.own)
+        command, variables = pod.own_command, plain_variables(pod.own)
         # Of a prefiller or decoder `pods.kv_transfer` says what is wrong with its transfer.
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
@@ -47,7 +46,7 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks what fields of the role ask for against the release."""
-    for each in check_added(pods.command, read_command(pods.leader.own)):
+    for each in check_added(pods.command, pods.leader.own_command):
         yield each.at(*ctx.at())
 
 
@@ -59,7 +58,7 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
-    own = read_command(pods.leader.own)
+    own = pods.leader.own_command
     fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
     explicit = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
@@ -99,7 +98,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _unread(pod: Pod) -> Iterator[Finding]:
     """Words behind a script that does not read them."""
-    argv = read_command(pod.own).argv
+    argv = pod.own_command.argv
     if argv.script_at is None or not isinstance(argv.script, str):
         return
     script = argv.script.rstrip()

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
@@ -64,7 +63,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
     shares = _ranks_in_pod(pods, ctx) > 1
     for pod in pods.written:
-        runs = pod.leads or ctx.launcher in WRAPPING or read_command(pod.own).engine is not None
+        runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
         if shares and runs:
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)

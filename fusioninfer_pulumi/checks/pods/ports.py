@@ -363,7 +363,7 @@ def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
         return "launcher ray starts ray alone on workers"
     engine = pods.command.engine
     if ctx.launcher is Launcher.NONE:
-        own = read_command(worker.own)
+        own = worker.own_command
         return "--headless serves nothing" if own.readable and own.has("--headless") else None
     if engine is not None and not engine.workers_answer:
         return f"{engine.title} serves on the leader alone"
@@ -423,7 +423,7 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     `port` is for: then there is no finding.
     """
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
-    command, at = read_command(leader.own), leader.command_path
+    command, at = leader.own_command, leader.command_path
     engine, written = command.engine, command.port
     listens = served_port(command)
     if engine is None or listens is None or listens == port:

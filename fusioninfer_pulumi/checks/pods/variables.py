@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.variables import REFERENCE, SHELL_VARIABLE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.pods.build import RolePods
@@ -46,14 +46,12 @@ def reference_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
             at = (*pod.path, "spec", "containers", index)
             names = [str(each.get("name")) for each in built[written["name"]].get("env") or ()]
             known = None if written.get("envFrom") else frozenset(names)
-            yield from _words(at, written, known)
+            yield from _words(at, pod.commands.of(written), known)
             yield from _order(at, written)
 
 
-def _words(
-    at: Location, container: Mapping[str, Any], known: frozenset[str] | None
-) -> Iterator[Finding]:
-    argv = read_command(container).argv
+def _words(at: Location, command: EngineCommand, known: frozenset[str] | None) -> Iterator[Finding]:
+    argv = command.argv
     first = len(argv.command)
     if argv.script_at is not None:
         return

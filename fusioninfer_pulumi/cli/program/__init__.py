@@ -4,22 +4,26 @@ No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives
 Importing this package does not import pulumi; `run_program` does, when it is called.
 """
 
-from fusioninfer_pulumi.cli.program._recording import (
+from fusioninfer_pulumi.cli.program.project import is_project
+from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
+    ProgramService,
     Recorded,
     Recording,
     Secrets,
     unmarked,
+    without_service,
 )
-from fusioninfer_pulumi.cli.program.project import is_project
 from fusioninfer_pulumi.cli.program.run import run_program
 
 __all__ = [
     "ProgramError",
+    "ProgramService",
     "Recorded",
     "Recording",
     "Secrets",
     "is_project",
     "run_program",
     "unmarked",
+    "without_service",
 ]

@@ -1,175 +1,95 @@
-"""Runs a function in a process of its own, which may end, hang or print as it likes."""
+"""The process that runs a program, which may end, hang or print as it likes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
+import importlib
 import io
-import multiprocessing
 import os
-import pickle
-import signal
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, wait
-from types import CoroutineType, FrameType
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 
-from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.program._recording import ProgramError, refused
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._failures import failure, user_frames, waiting
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._session import record
+from fusioninfer_pulumi.cli.program._wire import Channel, findings_to_json
+from fusioninfer_pulumi.cli.program.project import Project, StackConfig
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Secrets, mark_with
 from fusioninfer_pulumi.findings import error
-from fusioninfer_pulumi.kube.outputs import is_output
-
-T = TypeVar("T")
-#: Forking is quick, and safe while the process has no threads; elsewhere systems start some.
-_METHOD = "fork" if sys.platform == "linux" else "spawn"
-#: Seconds for saying what a program was waiting for, before it is killed.
-_GRACE = 3.0
-
-Frames = Callable[[list[tuple[str, int, str]]], tuple[str, ...]]
 
 
-def call(
-    function: Callable[..., T], *arguments: Any, limit: float, frames: Frames, waiting: str
-) -> T:
-    """Calls a function in a child process and returns its result.
+@dataclass(frozen=True)
+class Request:
+    """What to run.
 
-    What it prints goes to standard error. Outputs in the result are replaced by stand-ins: who
-    reads it recognises them as Outputs, and needs no Pulumi.
+    Attributes:
+        project: The project.
+        config: The configuration of the stack.
+        secrets: What stands in place of secret values in objects.
+        key: The key of the marks of secret values.
+        limit: Seconds after which the program is ended.
+    """
+
+    project: Project
+    config: StackConfig
+    secrets: Secrets
+    key: bytes
+    limit: float
+
+
+def main(connection: Connection, printed: Connection, request: Request) -> None:
+    """Runs the program and sends what it registers, or why it failed.
 
     Args:
-        function: The function; it, its arguments and its result can be pickled.
-        *arguments: Its arguments.
-        limit: Seconds after which the process is ended.
-        frames: Chooses and writes stack frames of file, line and function.
-        waiting: What a person at a terminal reads while it takes long.
-
-    Raises:
-        ProgramError: The function raised it, ended the process, or did not end in time.
+        connection: Where messages go: see `_wire`.
+        printed: Where goes what the program and its own child processes print.
+        request: What to run.
     """
-    context: Any = multiprocessing.get_context(_METHOD)
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_main, args=(sender, limit, frames, function, arguments))
-    with warnings.catch_warnings():
-        # Python warns of threads, of which a test runner has some.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    sender.close()
+    os.setsid()  # the processes that the program starts are ended with it
+    os.dup2(printed.fileno(), 1)
+    os.dup2(printed.fileno(), 2)
+    printed.close()
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
+    )
+    mark_with(request.key)
+    channel, loop = Channel(connection), asyncio.new_event_loop()
+    _end_in_time(channel, loop, request)
+    _enter(request.project.program)
     try:
-        with working(waiting):
-            answer = _received(receiver, process, limit + _GRACE)
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
-    if answer is None:
-        ended = process.exitcode
-        if ended == -signal.SIGKILL:
-            raise refused(PROGRAM_NOT_ENDED, f"the program did not end within {limit:g} s")
-        how = "it crashed, or called os._exit" if ended else "it called os._exit"
-        raise refused(PROGRAM_ENDED, f"the program ended its process with status {ended}: {how}")
-    if isinstance(answer, ProgramError):
-        raise answer
-    result: T = answer
-    return result
+        recording = record(request.project, request.config, request.secrets, loop, channel.send)
+    except BaseException as problem:  # noqa: BLE001  # GeneratorExit, too, is no end of a program
+        _send_failure(channel, failure(problem, request.project.root))
+    else:
+        channel.send(recording=recording)
 
 
-def _received(receiver: Connection, process: Any, limit: float) -> Any:
-    """The last object that a process sends before it ends; None where it sends nothing."""
-    answer = None
-    while ready := wait([receiver, process.sentinel], timeout=limit):
-        if receiver not in ready:
-            break
-        try:
-            answer = _Unpickler(io.BytesIO(receiver.recv_bytes())).load()
-        except EOFError:
-            process.join(limit)
-            break
-    return answer
+def _send_failure(channel: Channel, problem: ProgramError) -> None:
+    channel.send(findings=findings_to_json(problem.findings))
 
 
-def _main(
-    sender: Connection,
-    limit: float,
-    frames: Frames,
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-) -> None:
-    """Calls the function in the child process, and sends what it returns or raises."""
-    with contextlib.suppress(OSError):  # a process may run without these files
-        os.dup2(2, 1)
-    sys.stdout = sys.stderr
-
+def _end_in_time(channel: Channel, loop: asyncio.AbstractEventLoop, request: Request) -> None:
     def give_up() -> None:
-        text = f"the program did not end within {limit:g} s; it waits here (--timeout allows more):"
-        found = error(PROGRAM_NOT_ENDED, (), text)
-        _send(sender, ProgramError(found, frames=frames(list(_waiting()))))
+        text = f"the program did not end within {request.limit:g} s; it waits here"
+        finding = error(PROGRAM_NOT_ENDED, (), f"{text} (--timeout allows more):")
+        frames = user_frames(request.project.root, list(waiting(loop)))
+        _send_failure(channel, ProgramError(finding, frames=frames))
         os._exit(1)
 
-    timer = threading.Timer(limit, give_up)
+    timer = threading.Timer(request.limit, give_up)
     timer.daemon = True
     timer.start()
-    try:
-        result = function(*arguments)
-    except ProgramError as problem:
-        result = problem
-    _send(sender, result)
 
 
-def _send(sender: Connection, value: Any) -> None:
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    sender.send_bytes(buffer.getvalue())
+def _enter(program: Path) -> None:
+    """Makes the process one that the language host starts for the program.
 
-
-class _Pickler(pickle.Pickler):
-    def persistent_id(self, value: Any) -> int | None:
-        """Marks Outputs, which belong to their process."""
-        return id(value) if is_output(value) else None
-
-
-#: By its name recognised as an Output.
-_StandIn = type("Output", (), {"__module__": "pulumi.output"})
-
-
-class _Unpickler(pickle.Unpickler):  # of what our own process has written
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream)
-        self._outputs: dict[int, Any] = {}
-
-    def persistent_load(self, key: int) -> Any:
-        """One stand-in for each Output, which is equal to itself alone."""
-        return self._outputs.setdefault(key, _StandIn())
-
-
-def _waiting() -> Iterator[tuple[str, int, str]]:
-    """File, line and function of where all threads and tasks are, outermost first."""
-    threads = {thread.ident for thread in threading.enumerate() if not thread.daemon}
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # its documented name
-        if ident in threads:
-            yield from reversed(list(_outwards(frame)))
-    for task in _tasks():
-        coroutine: Any = task.get_coro()
-        while isinstance(coroutine, CoroutineType):
-            if coroutine.cr_frame is not None:
-                yield _place(coroutine.cr_frame)
-            coroutine = coroutine.cr_await
-
-
-def _tasks() -> list[asyncio.Task[Any]]:
-    loops = [each for each in gc.get_objects() if isinstance(each, asyncio.AbstractEventLoop)]
-    return [task for loop in loops for task in asyncio.all_tasks(loop)]
-
-
-def _outwards(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
-    while frame is not None:
-        yield _place(frame)
-        frame = frame.f_back
-
-
-def _place(frame: FrameType) -> tuple[str, int, str]:
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    The working directory and the first place to import from are the program's folder.
+    """
+    importlib.invalidate_caches()  # the folder may have been written a moment ago
+    os.chdir(program.parent)
+    sys.path.insert(0, str(program.parent))
+    sys.argv = [str(program)]

@@ -68,6 +68,12 @@ PROGRAM_WARNING = Rule(
     "The program logged a warning.",
     remedy="See the message.",
 )
+PROGRAM_WITHOUT_SERVICE = Rule(
+    "program-without-service",
+    "warning",
+    "A program that is checked or planned makes an InferenceService.",
+    remedy="Make one, or check another project; a program that calls `sys.exit` ends there.",
+)
 PROJECT_FILE_INVALID = Rule(
     "project-file-invalid",
     "error",

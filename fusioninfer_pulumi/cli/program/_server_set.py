@@ -17,8 +17,8 @@ from typing import Any
 
 from pulumi.output import UNKNOWN
 
-from fusioninfer_pulumi.cli.program._confidential import Confidential
-from fusioninfer_pulumi.cli.program._recording import failing_exits
+from fusioninfer_pulumi.cli.program._failures import failing_exits
+from fusioninfer_pulumi.cli.program._secrets import SecretWatch
 
 _PACKAGE = "pulumi_kubernetes."
 #: Fields by the SDK's type; in the names of its properties, which are its keys, too.
@@ -40,7 +40,7 @@ class _FailedHereError(Exception):
     """Holds the traceback of a callback that failed."""
 
 
-def watched(apply: Callable[..., Any], confidential: Confidential) -> Callable[..., Any]:
+def watched(apply: Callable[..., Any], watch: SecretWatch) -> Callable[..., Any]:
     """`Output.apply` whose callbacks return an unknown value if they read what the server sets.
 
     One that calls `sys.exit` fails: the SDK would let it end the process. Secret values that they
@@ -49,8 +49,8 @@ def watched(apply: Callable[..., Any], confidential: Confidential) -> Callable[.
 
     def watching(self: Any, func: _Applied, *args: Any, **options: Any) -> Any:
         def call(value: Any) -> Any:
-            confidential.watch(self, value)
-            return confidential.watch(self, _call(func, value))
+            watch.watch(self, value)
+            return watch.watch(self, _call(func, value))
 
         return apply(self, call, *args, **options)
 

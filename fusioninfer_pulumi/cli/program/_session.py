@@ -12,7 +12,7 @@ What this package takes from the SDK beyond its documented functions, all of it 
   offers only `Mocks`, which see neither parents nor whether a component is remote, and answer an
   unknown value with a known one. Messages are those of `pulumi.runtime.proto`.
 - `Output.apply`, `Output.secret`, `runtime.invoke_output` and `runtime.invoke_output_single` are
-  public, but replaced: see `_server_set`, `_confidential` and `Recorder.invoke_output`.
+  public, but replaced: see `_server_set`, `_secrets` and `Recorder.invoke_output`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ import inspect
 import runpy
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import pulumi.runtime
 from pulumi.runtime.settings import SETTINGS
 
-from fusioninfer_pulumi.cli.program._confidential import Confidential
-from fusioninfer_pulumi.cli.program._recording import Recording, Secrets, failing_exits
+from fusioninfer_pulumi.cli.program._failures import failing_exits, places_of, user_frames
+from fusioninfer_pulumi.cli.program._secrets import SecretWatch
 from fusioninfer_pulumi.cli.program._server_set import watched
+from fusioninfer_pulumi.cli.program._wire import SpecWriter, findings_to_json
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
-from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.cli.program.recording import Secrets
+from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
 
 T = TypeVar("T")
 
@@ -43,37 +46,62 @@ _ORGANIZATION = "organization"
 
 
 def record(
-    project: Project, config: StackConfig, secrets: Secrets, confidential: Confidential
-) -> Recording:
-    """Runs a project's program and returns what it registered; raises what the program raises."""
-    recorder = Recorder(secrets)
-    plans: list[Any] = []
-    collect_plans.set(plans)  # InferenceService components hand over their plans
+    project: Project,
+    config: StackConfig,
+    secrets: Secrets,
+    loop: asyncio.AbstractEventLoop,
+    send: Callable[..., None],
+) -> dict[str, Any]:
+    """Runs a project's program in a loop; raises what the program raises.
+
+    Returns:
+        What it registered, as plain JSON values.
+    """
+    watch = SecretWatch(send)
+    recorder = Recorder(secrets, watch)
+    services: list[CollectedService] = []
+    collect_services.set(services)  # InferenceService components hand over their plans
     _configure(project, config, recorder)
-    _replace(recorder, confidential)
-    _run(str(project.program), recorder)
-    findings = (*config.findings, *recorder.warnings())
-    return Recording(
-        recorder.recorded(), tuple(plans), findings, config.encrypted, recorder.providers()
-    )
+    _replace(recorder, watch)
+    left = _run(project, recorder, loop)
+    writer = SpecWriter()
+    return {
+        "resources": [asdict(recorded) for recorded in recorder.recorded()],
+        "services": [
+            {
+                "name": service.name,
+                "spec": writer.plain(service.args),
+                "findings": findings_to_json(service.plan.findings),
+                **asdict(registered),
+            }
+            for service, registered in zip(services, recorder.services(), strict=True)
+        ],
+        "findings": findings_to_json(recorder.warnings()),
+        "left": left,
+    }
 
 
-def _run(program: str, recorder: Recorder) -> None:
-    loop = asyncio.new_event_loop()
+def _run(project: Project, recorder: Recorder, loop: asyncio.AbstractEventLoop) -> str:
+    """Runs the program; returns where it called `sys.exit` with success, empty without a call."""
     loop.set_default_executor(_Executor(max_workers=4))
     # Nobody wants to hear of the futures of a failed program.
     loop.set_exception_handler(lambda _loop, _context: None)
+    left: list[str] = []
 
     def body() -> None:
         pulumi.runtime.register_stack_transformation(recorder.constructed)
-        with contextlib.suppress(SystemExit), failing_exits():
-            runpy.run_path(program, run_name="__main__")
+        try:
+            with failing_exits():
+                runpy.run_path(str(project.program), run_name="__main__")
+        except SystemExit as exit_:
+            left.extend(user_frames(project.root, places_of(exit_))[-1:] or [project.program.name])
 
     with contextlib.suppress(SystemExit), failing_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(body))
         # Tasks without a waiter, such as log messages, have a moment.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
+    return "".join(left)
 
 
 def _configure(project: Project, config: StackConfig, recorder: Recorder) -> None:
@@ -92,11 +120,11 @@ def _configure(project: Project, config: StackConfig, recorder: Recorder) -> Non
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
 
 
-def _replace(recorder: Recorder, confidential: Confidential) -> None:
+def _replace(recorder: Recorder, watch: SecretWatch) -> None:
     """Replaces functions of the SDK."""
     replacements: tuple[tuple[Any, str, Any], ...] = (
-        (pulumi.Output, "apply", watched(pulumi.Output.apply, confidential)),
-        (pulumi.Output, "secret", staticmethod(confidential.secret)),
+        (pulumi.Output, "apply", watched(pulumi.Output.apply, watch)),
+        (pulumi.Output, "secret", staticmethod(watch.secret)),
         (pulumi.runtime, "invoke_output", recorder.invoke_output),
         (pulumi.runtime, "invoke_output_single", recorder.invoke_output),
     )

@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program._recording import SECRET, refused
 from fusioninfer_pulumi.cli.program._rules import (
     CONFIG_ENCRYPTED,
     CONFIG_VALUE_MISSING,
@@ -27,6 +26,7 @@ from fusioninfer_pulumi.cli.program._rules import (
     STACK_MISSING,
     STACK_NOT_CHOSEN,
 )
+from fusioninfer_pulumi.cli.program.recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -201,10 +201,13 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
     if len(found) == 1:
         name, path = next(iter(found.items()))
         return name, path, []
-    if found and _DEFAULT_STACK not in found:
-        text = f"no stack chosen, run without stack config (stacks: {names})"
-        return _DEFAULT_STACK, None, [warning(STACK_NOT_CHOSEN, (), text)]
-    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), []
+    if not found:
+        return _DEFAULT_STACK, None, []
+    if _DEFAULT_STACK in found:
+        text = f"no stack chosen, run as {_DEFAULT_STACK} (stacks: {names}); --stack chooses"
+    else:
+        text = f"no stack chosen, run without stack config (stacks: {names}); --stack chooses"
+    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
 
 
 def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:

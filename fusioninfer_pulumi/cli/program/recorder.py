@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,10 +24,9 @@ from pulumi.resource import ResourceTransformationArgs
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, Mocks
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
-from pulumi.runtime.settings import get_project, get_stack
+from pulumi.runtime.settings import get_project, get_root_directory, get_stack
 
 from fusioninfer_pulumi.cli.program._marks import marked_as_before, revealed
-from fusioninfer_pulumi.cli.program._recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.cli.program._rules import (
     COMPONENT_NOT_EXPANDED,
     DYNAMIC_PROVIDER_NOT_RUN,
@@ -38,6 +38,8 @@ from fusioninfer_pulumi.cli.program._rules import (
     RESOURCE_EXISTENCE_UNKNOWN,
     STACK_REFERENCE_UNKNOWN,
 )
+from fusioninfer_pulumi.cli.program._secrets import SecretWatch
+from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
@@ -51,10 +53,26 @@ _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:he
 #: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
+_SECRETS = frozenset({"kubernetes:core/v1:Secret", "kubernetes:core/v1:SecretPatch"})
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
 _EXACT = 2**53
 
 Inputs = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RegisteredService:
+    """Where a program makes an InferenceService, and the provider of its objects.
+
+    Attributes:
+        file: The file, relative to the project where it lies below it; empty if not known.
+        line: The line in it, None where it is not known.
+        provider: Name of its Kubernetes provider, empty for the default one.
+    """
+
+    file: str
+    line: int | None
+    provider: str
 
 
 class Recorder(MockMonitor):
@@ -63,16 +81,17 @@ class Recorder(MockMonitor):
     It is the resource monitor, and keeps the functions that the engine would call back.
     """
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Secrets, watch: SecretWatch) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
         self._findings: list[tuple[int, Finding]] = []
         self._secrets = secrets
+        self._watch = watch
         self._recorded: list[tuple[int, Recorded]] = []
         self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
         self._constructions = 0
         self._states: dict[str, Struct] = {}
         self._parents: dict[str, str] = {}
-        self._providers: list[tuple[int, str]] = []  # of services
+        self._services: list[tuple[int, RegisteredService]] = []
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         self._transforms: dict[str, list[str]] = {}  # by resource
         self._of_stack: list[str] = []
@@ -81,9 +100,9 @@ class Recorder(MockMonitor):
         """The objects in the order of their constructors, which is not that of the calls."""
         return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
 
-    def providers(self) -> tuple[str, ...]:
-        """Names of the Kubernetes providers of services, in the order of their constructors."""
-        return tuple(name for _, name in sorted(self._providers))
+    def services(self) -> tuple[RegisteredService, ...]:
+        """The services in the order of their constructors."""
+        return tuple(found for _, found in sorted(self._services, key=lambda pair: pair[0]))
 
     def warnings(self) -> tuple[Finding, ...]:
         """The warnings in the program's order, each text once."""
@@ -99,6 +118,8 @@ class Recorder(MockMonitor):
 
     def constructed(self, args: ResourceTransformationArgs) -> None:
         """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
+        if args.type_ in _SECRETS:
+            self._watch.show_keys(args.props.values())
         self._constructed[args.type_, args.name].append(self._constructions)
         self._constructions += 1
 
@@ -232,7 +253,8 @@ class Recorder(MockMonitor):
         token, name = request.type, request.name
         if token == TOKEN:
             provider = request.providers.get("kubernetes", "").rpartition("::")[0]
-            self._providers.append((position, provider.rpartition("::")[2]))
+            service = RegisteredService(*_source(request), provider.rpartition("::")[2])
+            self._services.append((position, service))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
             self.warn(COMPONENT_NOT_EXPANDED, f'{token} "{name}": {text}', position)
@@ -283,11 +305,19 @@ class Engine:
         """Accepts any demand on the CLI's version: there is no CLI."""
 
 
-def _place(request: Any) -> str:
-    """Where the program constructs a resource, as an addition to a message."""
+def _source(request: Any) -> tuple[str, int | None]:
+    """The file and the line where the program constructs a resource, as far as they are known."""
     position = request.sourcePosition
     file = Path(unquote(urlsplit(position.uri).path))
-    return f" ({file.name}:{position.line})" if position.line else ""
+    root = Path(str(get_root_directory()))
+    name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+    return (name, position.line) if position.line else ("", None)
+
+
+def _place(request: Any) -> str:
+    """Where the program constructs a resource, as an addition to a message."""
+    file, line = _source(request)
+    return f" ({file}:{line})" if line else ""
 
 
 def _answer(result: Inputs) -> Any:

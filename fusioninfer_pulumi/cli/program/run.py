@@ -1,38 +1,54 @@
-"""Runs the program of a project folder, and says why one failed."""
+"""Runs the program of a project folder in a child process, and reads what that tells."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import gc
 import importlib
 import importlib.machinery
 import importlib.util
+import json
+import multiprocessing
 import os
+import signal
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
-from fusioninfer_pulumi.cli.program._recording import (
-    ExitError,
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._text import Mask, Relay, harmless
+from fusioninfer_pulumi.cli.program._wire import SpecReader, findings_from_json
+from fusioninfer_pulumi.cli.program.project import StackConfig, load_project, stack_config
+from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
+    ProgramService,
+    Recorded,
     Recording,
     Secrets,
     key,
-    mark_with,
     refused,
 )
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_FAILED
-from fusioninfer_pulumi.cli.program.project import Project, StackConfig, load_project, stack_config
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
+from fusioninfer_pulumi.findings import Finding
 
 #: Seconds that a program may take.
 LIMIT = 300.0
-_MAX_FRAMES = 8
-#: Text with which the SDK starts what it says about a value that is no property.
-_SERIALISING = "While processing resource: "
+#: Forking is quick, and safe while the process has no threads; elsewhere systems start some.
+_METHOD = "fork" if sys.platform == "linux" else "spawn"
+#: Seconds for saying what a program was waiting for, before it is killed.
+_GRACE = 3.0
+#: Seconds between two looks at whether the process still runs: what it started may outlive it and
+#: hold its connections open.
+_POLL = 0.05
+_CHUNK = 1 << 16
 #: Parts of the SDK that it imports itself and few programs use.
 _RARE = frozenset({"grpc.aio", "pulumi.automation", "pulumi.dynamic"})
 
@@ -46,7 +62,8 @@ def run_program(
     """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
 
     The program has a process of its own, so programs can be run one after another, and one that
-    ends its process or never returns is an error like any other.
+    ends its process or never returns is an error like any other. What it prints goes to standard
+    error, without escape sequences, commands of CI runners and secret values.
 
     Args:
         folder: The folder that holds `Pulumi.yaml`.
@@ -57,73 +74,175 @@ def run_program(
         limit: Seconds after which a program that has not ended is ended.
 
     Returns:
-        The Kubernetes objects, the plans of InferenceService components, and the warnings.
+        The Kubernetes objects, the InferenceService components, and the warnings.
 
     Raises:
         ProgramError: The folder is no Python project, the stack does not exist, or the program
             failed.
     """
-    from fusioninfer_pulumi.cli.program._child import call
-
     project = load_project(folder)
     config = stack_config(project, stack)
     # Here, so that several programs share what is loaded; and not before it is needed.
     with _importing_the_sdk():
-        importlib.import_module("fusioninfer_pulumi.cli.program._session")
-
-    frames = functools.partial(_written, project.root)
-    waiting = f"{folder}: running the program"
-    return call(
-        _record, project, config, secrets, key(), limit=limit, frames=frames, waiting=waiting
-    )
-
-
-def _record(project: Project, config: StackConfig, secrets: Secrets, marking: bytes) -> Recording:
-    """Runs the program in this process, which is good for nothing else afterwards."""
-    from fusioninfer_pulumi.cli.program._confidential import Confidential, HidingStream
-    from fusioninfer_pulumi.cli.program._session import record
-
-    mark_with(marking)
-    confidential = Confidential()
-    hide = _as_it_is if secrets is Secrets.SHOWN else confidential.hide
-    if hide is not _as_it_is:
-        sys.stdout = sys.stderr = HidingStream(sys.stderr, confidential)
-    _enter(project.program)
+        child = importlib.import_module("fusioninfer_pulumi.cli.program._child")
+    listener = _Listener(shown=secrets is Secrets.SHOWN)
     try:
-        found = record(project, config, secrets, confidential)
-    except BaseException as problem:  # noqa: BLE001  # GeneratorExit, too, is no end of a program
-        raise ProgramError(*_hidden(_failure(problem, project).findings, hide)) from None
-    return replace(found, findings=_hidden(found.findings, hide))
+        request = child.Request(project, config, secrets, key(), limit)
+        with _started(child, request) as ends, working(f"{folder}: running the program"):
+            listener.listen(*ends, limit)
+        told = listener.result()
+        with _in_folder(project.program.parent):  # paths in specs are relative to it
+            return _recording(told, config, listener)
+    except ProgramError as problem:
+        raise ProgramError(*config.findings, *problem.findings) from None
 
 
-def _as_it_is(text: str) -> str:
-    return text
+@contextmanager
+def _in_folder(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
-def _hidden(findings: Sequence[Finding], hide: Callable[[str], str]) -> tuple[Finding, ...]:
-    return tuple(replace(each, message=hide(each.message)) for each in findings)
+@contextmanager
+def _started(child: Any, request: Any) -> Iterator[tuple[Any, Connection, Connection]]:
+    """The child process and our ends of its connections; it and what it started end afterwards."""
+    context: Any = multiprocessing.get_context(_METHOD)
+    messages, sender = context.Pipe(duplex=False)
+    printed, printer = context.Pipe(duplex=False)
+    process = context.Process(target=child.main, args=(sender, printer, request))
+    with warnings.catch_warnings():
+        # Python warns of threads, of which a test runner has some.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    sender.close()
+    printer.close()
+    try:
+        yield process, messages, printed
+    finally:
+        _end(process)
+        process.join()
+        messages.close()
+        printed.close()
 
 
-def _enter(program: Path) -> None:
-    """Makes the process one that the language host starts for the program.
+def _end(process: Any) -> None:
+    """Ends a process and those that it started."""
+    process.kill()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
-    The working directory and the first place to import from are the program's folder.
+
+class _Listener:
+    """Reads what a child process tells and prints, until it ends.
+
+    Args:
+        shown: Whether secret values are shown.
     """
-    importlib.invalidate_caches()  # the folder may have been written a moment ago
-    os.chdir(program.parent)
-    sys.path.insert(0, str(program.parent))
-    sys.argv = [str(program)]
+
+    def __init__(self, *, shown: bool) -> None:
+        self._mask = Mask()
+        self._shown = shown
+        self._relay = Relay(self._mask)
+        self._told: dict[str, Any] = {}
+        self._problem: ProgramError | None = None
+
+    def listen(self, process: Any, messages: Connection, printed: Connection, limit: float) -> None:
+        """Reads until the process ends, or is ended because its time is over."""
+        deadline = time.monotonic() + limit + _GRACE
+        open_ends = {messages, printed}
+        while open_ends:
+            if process.exitcode is not None:
+                # What it started may go on to print, and holds both ends open.
+                _end(process)
+                deadline = min(deadline, time.monotonic() + _GRACE)
+            ready = wait(open_ends, timeout=_POLL)
+            # A secret is told before it is printed: all messages come first.
+            while messages in open_ends and messages.poll():
+                if not self._message(messages):
+                    open_ends.discard(messages)
+            if printed in ready and not self._print(printed):
+                open_ends.discard(printed)
+            if process.exitcode is not None and not ready:
+                break
+            if time.monotonic() > deadline:
+                break
+        process.join(max(deadline - time.monotonic(), 0))
+        self._relay.end()
+        self._status = process.exitcode
+        if self._status is None:
+            text = f"the program did not end within {limit:g} s"
+            self._problem = refused(PROGRAM_NOT_ENDED, text)
+
+    def _message(self, messages: Connection) -> bool:
+        try:
+            message: dict[str, Any] = json.loads(messages.recv_bytes())
+        except (EOFError, ConnectionError):
+            return False
+        if self._shown:
+            pass
+        elif "secret" in message:
+            self._mask.add(message["secret"])
+        elif "public" in message:
+            self._mask.discard(message["public"])
+        if "recording" in message or "findings" in message:
+            self._told = message
+        return True
+
+    def _print(self, printed: Connection) -> bool:
+        data = os.read(printed.fileno(), _CHUNK)
+        self._relay.feed(data)
+        return bool(data)
+
+    def result(self) -> Mapping[str, Any]:
+        """The recording; raises ProgramError if there is none."""
+        if self._problem is not None:
+            raise self._problem
+        if not self._told:
+            raise refused(PROGRAM_ENDED, _how_it_ended(self._status))
+        if "findings" in self._told:
+            raise ProgramError(*self.findings(self._told["findings"]))
+        recording: dict[str, Any] = self._told["recording"]
+        return recording
+
+    def findings(self, values: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+        """Findings whose messages hold no secret and nothing that a terminal or a CI job obeys."""
+        return tuple(
+            replace(finding, message=harmless(self._mask.hide(finding.message)))
+            for finding in findings_from_json(values)
+        )
 
 
-def _is_users(file: str, root: Path) -> bool:
-    """Whether a source file is the user's own, not that of a package installed there."""
-    if file.startswith("<"):  # <string>, <frozen runpy>: no file at all
-        return False
-    try:
-        parts = Path(file).resolve().relative_to(root).parts
-    except (OSError, ValueError):
-        return False
-    return "site-packages" not in parts
+def _how_it_ended(status: int | None) -> str:
+    if status == -signal.SIGKILL:
+        return "the program was killed (SIGKILL), as the system does when memory runs out"
+    how = "it crashed, or called os._exit" if status else "it called os._exit"
+    return f"the program ended its process with status {status}: {how}"
+
+
+def _recording(told: Mapping[str, Any], config: StackConfig, listener: _Listener) -> Recording:
+    specs = SpecReader()
+    services = []
+    for service in told["services"]:
+        args = InferenceServiceArgs.model_validate(specs.spec(service["spec"]))
+        plan = plan_service(args, service["name"])
+        # The component also knows what it collides with.
+        plan = replace(plan, findings=listener.findings(service["findings"]))
+        services.append(
+            ProgramService(
+                service["name"], service["file"], service["line"], service["provider"], plan
+            )
+        )
+    return Recording(
+        resources=tuple(Recorded(**resource) for resource in told["resources"]),
+        services=tuple(services),
+        findings=(*config.findings, *listener.findings(told["findings"])),
+        encrypted=config.encrypted,
+        left=told["left"],
+    )
 
 
 class _OnFirstUse:
@@ -159,78 +278,3 @@ def _importing_the_sdk() -> Iterator[None]:
         gc.freeze()
         if collects:
             gc.enable()
-
-
-def _failure(problem: BaseException, project: Project) -> ProgramError:
-    """Says what a program raised; an exception of the user's own keeps all lines of its message."""
-    from pulumi.errors import RunError
-
-    if isinstance(problem, ProgramError):
-        return problem
-    if isinstance(problem, RunError):
-        # Meant to end a program without a traceback; the text of a missing config value has two
-        # lines that belong together.
-        text = ": ".join(line.strip() for line in str(problem).splitlines())
-        return refused(PROGRAM_FAILED, text or "failed")
-    root = project.root
-    frames = _frames(problem, root)
-    text = _text(problem)
-    if isinstance(problem, SyntaxError) and problem.filename:
-        place = f"{_shown(problem.filename, root)}:{problem.lineno}"
-        text = f"{type(problem).__name__}: {problem.msg} ({place})"
-    elif str(problem).startswith(_SERIALISING):
-        text = _serialising(problem)
-    elif isinstance(problem, ModuleNotFoundError):
-        text += "; the program runs in the Python environment of fusioninfer-pulumi"
-    lines = [line for line in text.splitlines() if line]
-    findings = [error(PROGRAM_FAILED, (), line) for line in lines]
-    if isinstance(problem, InvalidServiceError) and len(problem.findings) == len(lines):
-        findings = [
-            replace(finding, location=(), converted=(), message=line)
-            for finding, line in zip(problem.findings, lines, strict=True)
-        ]
-    return ProgramError(*findings, frames=frames)
-
-
-def _text(problem: BaseException) -> str:
-    if isinstance(problem, ExitError):
-        return str(problem)
-    return f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-
-
-def _serialising(problem: BaseException) -> str:
-    """What the SDK says about a value that is no property, without the values around it.
-
-    Its own text prints the whole property, and with it all other values in there.
-    """
-    where = str(problem).splitlines()[0].removeprefix(_SERIALISING)
-    while problem.__cause__ is not None:
-        problem = problem.__cause__
-    return f"resource {where}: {_text(problem)}"
-
-
-def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
-    """Frames of the user's files; where a task lost them, those of the exception's cause."""
-    seen: set[int] = set()
-    current: BaseException | None = problem
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        frames = traceback.extract_tb(current.__traceback__)
-        found = _written(root, [(each.filename, each.lineno or 0, each.name) for each in frames])
-        if found:
-            return found
-        current = current.__cause__ or current.__context__
-    return ()
-
-
-def _written(root: Path, frames: Sequence[tuple[str, int, str]]) -> tuple[str, ...]:
-    """The last frames of the user's own files, without their text, which may hold a secret."""
-    return tuple(
-        f"{_shown(file, root)}:{line}" + ("" if name == "<module>" else f" in {name}")
-        for file, line, name in frames
-        if _is_users(file, root)
-    )[-_MAX_FRAMES:]
-
-
-def _shown(file: str, root: Path) -> str:
-    return str(Path(file).resolve().relative_to(root)) if _is_users(file, root) else file

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.component.inference_service import (
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
-from fusioninfer_pulumi.component.run_mode import collect_plans
+from fusioninfer_pulumi.component.run_mode import collect_services
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -90,7 +90,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         kubeconfig: Any = self._args.kubeconfig
         settings = pulumi.Config("kubernetes")
         context = self._args.context or settings.get("context")
-        if collect_plans.get() is not None:
+        if collect_services.get() is not None:
             return _nothing()  # the command line reads no cluster
         if isinstance(kubeconfig, pulumi.Output):
             found = kubeconfig.apply(

@@ -33,13 +33,17 @@ _WORD = re.compile(
 
 def fill_templates(builder: ServiceBuilder, spec: Node) -> Node:
     """The spec with its Go templates evaluated for a service."""
-    return _Filling(builder, spec).filled(spec, ()) or Node(spec.at, {})
+    filling = _Filling(builder, spec)
+    filled = filling.filled(spec, ()) or Node(spec.at, {})
+    return filling.without_lost_mounts(filled) if filling.lost_volumes else filled
 
 
 class _Filling:
     def __init__(self, builder: ServiceBuilder, spec: Node) -> None:
         document, model = builder.main, spec.get("model")
         self._report = builder.report
+        #: Names of volumes that are left out because a part of them cannot be evaluated.
+        self.lost_volumes: set[str] = set()
         self._service = document.name
         own = dict(document.raw["spec"])
         # KServe takes the model's name from the configs, too; other fields are the service's own.
@@ -67,7 +71,12 @@ class _Filling:
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
                 return None  # a variable without its value is another one
             kept = {key: item for key, item in made.items() if item is not None}
-            return Node(node.at, kept, node.synthetic)
+            whole = Node(node.at, kept, node.synthetic)
+            if path[-2:-1] == ("volumes",) and _scalars(whole) < _scalars(node):
+                self.lost_volumes.add(str(node.text("name")))
+                self._report.consume(*(leaf.at for _, leaf in node.leaves()))
+                return None  # a Secret or ConfigMap without its name is refused
+            return whole
         if isinstance(content, list):
             return Node(node.at, list(self._items(content, path)), node.synthetic)
         if not isinstance(content, str) or "{{" not in content:
@@ -79,6 +88,23 @@ class _Filling:
             self._refuse(node, path, problem)
         words = self._words(node, path)
         return Node(node.at, " ".join(words)) if words else None
+
+    def without_lost_mounts(self, node: Node) -> Node:
+        """A tree without the mounts of volumes that are left out."""
+        if isinstance(node.content, dict):
+            made = {key: self.without_lost_mounts(item) for key, item in node.content.items()}
+            mounts = made.get("volumeMounts")
+            if mounts is not None:
+                lost = [item for item in mounts.items if item.text("name") in self.lost_volumes]
+                for item in lost:
+                    self._report.left_out(item.at, "is left out with its volume")
+                others = [item for item in mounts.items if item not in lost]
+                made["volumeMounts"] = Node(mounts.at, others, mounts.synthetic)
+            return Node(node.at, made, node.synthetic)
+        if isinstance(node.content, list):
+            items = [self.without_lost_mounts(item) for item in node.content]
+            return Node(node.at, items, node.synthetic)
+        return node
 
     def _items(self, items: Iterable[Node], path: Location) -> Iterator[Node]:
         listed = list(items)
@@ -138,6 +164,10 @@ class _Filling:
             raise TemplateError(f"KServe's {made} is not made here")
 
         return Scope(self._metadata, self._spec, self._settings, child)
+
+
+def _scalars(node: Node) -> int:
+    return sum(leaf.content not in ({}, []) for _, leaf in node.leaves())
 
 
 def _waits(word: Any) -> bool:

@@ -14,8 +14,14 @@ from typing import Any
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
 from fusioninfer_importers.kserve._shell import container_arguments, shell_arguments
-from fusioninfer_importers.rules import DEFAULT_CHOSEN, SHELL_EXPANSION_UNSUPPORTED
-from fusioninfer_pulumi.plugins.importers import SHARED_MEMORY, Rule, flag_value, integer
+from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
+from fusioninfer_pulumi.plugins.importers import (
+    SHARED_MEMORY,
+    Rule,
+    flag_value,
+    integer,
+    read_command,
+)
 
 RDMA_DEVICES_NOT_DETECTED = Rule(
     "rdma-devices-not-detected",
@@ -49,9 +55,12 @@ _PROBES = {
     "readinessProbe": {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 2},
     "startupProbe": {"periodSeconds": 10, "failureThreshold": 60},
 }
+_PRE_STOP = {"exec": {"command": ["/bin/sleep", "15"]}}
+_GRACE = 60
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 #: Image of the presets.
 IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
+SERVED_NAME = "--served-model-name"
 INFER_ROCE = "KSERVE_INFER_ROCE"
 
 
@@ -63,13 +72,17 @@ class Preset:
         several: Whether a replica has several pods.
         ranks: Whether these are data parallel ranks.
         leads: Whether the pod answers requests.
+        decodes: Whether a sidecar has the port of the pool, and the engine the next one.
         offloads: Whether the KV cache is offloaded into shared memory.
+        arguments: What its command says of the model.
     """
 
     several: bool
     ranks: bool
     leads: bool
+    decodes: bool
     offloads: bool
+    arguments: tuple[str, ...]
 
 
 def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
@@ -83,6 +96,9 @@ def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     ]
     if listed.items:
         pod = with_fields(pod, containers=Node(listed.at, containers, listed.synthetic))
+    others = [each for each in listed.items if each.text("name") == MAIN and is_other_program(each)]
+    if others and pod.get("terminationGracePeriodSeconds") is None:
+        pod = with_fields(pod, terminationGracePeriodSeconds=synthetic(pod.at, _GRACE))
     if volumes is None or isinstance(volumes.content, list):
         pod = with_fields(
             pod, volumes=_preset_volumes(report, volumes or synthetic(pod.at, []), preset)
@@ -132,8 +148,20 @@ def _preset_container(container: Node, preset: Preset) -> Node:
         env=_below(container, "env", "name", env),
         volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
         securityContext=security if own is None else merge(security, own),
+        lifecycle=_lifecycle(container, preset),
         **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
     )
+
+
+def _lifecycle(container: Node, preset: Preset) -> Node | None:
+    """The preset's `preStop` for programs that get none of ours."""
+    own = container.get("lifecycle")
+    if not preset.leads or not is_other_program(container):
+        return own
+    below = synthetic(container.at, {"preStop": _PRE_STOP})
+    if own is None:
+        return below
+    return own if own.get("preStop") is not None else merge(below, own)
 
 
 def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
@@ -152,24 +180,31 @@ def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
     own = container.get(name)
     if not isinstance(own.content if own is not None else {}, dict):
         return own
-    if own is None and (name != "livenessProbe" or not preset.leads or container.get("command")):
-        # Startup and readiness are settings of the role.
+    if own is None and not preset.leads:
         return None
+    if own is None and name != "livenessProbe" and not is_other_program(container):
+        return None  # settings of the role, where the engine is known
     below: dict[str, Any] = dict(_PROBES[name])
     if own is None or not any(own.get(handler) for handler in _HANDLERS):
-        below["httpGet"] = {"path": "/health", "port": _port(container)}
+        below["httpGet"] = {"path": "/health", "port": _port(container, preset)}
     preset_probe = synthetic(container.at, below)
     return preset_probe if own is None else merge(preset_probe, own)
 
 
-def _port(container: Node) -> int:
+def is_other_program(container: Node) -> bool:
+    """Whether a container's own command starts neither vLLM nor SGLang."""
+    return container.get("command") is not None and read_command(container.value).engine is None
+
+
+def _port(container: Node, preset: Preset) -> int:
     """The port of the engine: that of its arguments, else the preset's."""
     env, args = container.get("env"), container.get("args")
     variables = env.items if env is not None else []
     texts = [each.text("value") for each in variables if each.text("name") == ADDITIONAL]
     texts += [str(each.content) for each in (args.items if args is not None else [])]
     arguments = [part for text in texts if text is not None for part in text.split()]
-    return integer(flag_value(arguments, "--port")) or PORT
+    preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
+    return integer(flag_value(arguments, "--port")) or preset_port
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
@@ -184,13 +219,16 @@ def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     pod = _with_preset(report, pod, preset)
     listed = pod.get("containers")
     assert listed is not None, "the preset has them"
-    items = [_engine(report, node) if node.text("name") == MAIN else node for node in listed.items]
+    items = [
+        _engine(report, node, preset) if node.text("name") == MAIN else node
+        for node in listed.items
+    ]
     return with_fields(pod, containers=Node(listed.at, items, listed.synthetic))
 
 
-def _engine(report: ConversionReport, container: Node) -> Node:
+def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     if container.get("image") is None:
-        report.info(DEFAULT_CHOSEN, container.at, f"no image: that of KServe's presets, {IMAGE}")
+        report.chosen(container.at, f"no image: that of KServe's presets, {IMAGE}")
         container = with_fields(container, image=synthetic(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
@@ -221,6 +259,10 @@ def _engine(report: ConversionReport, container: Node) -> Node:
     if args is not None and args.items:
         arguments += container_arguments(report, args, names)
     at = container.at
+    said = [word for word in preset.arguments if word.startswith("/")]
+    if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
+        said = list(preset.arguments)
+    arguments = [synthetic(at, word) for word in said] + arguments
     container = with_fields(
         container,
         command=synthetic(at, ["vllm", "serve"]),

@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
+from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO
 from fusioninfer_importers.kserve._filling import fill_templates
-from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node
+from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, with_fields
+from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
@@ -20,8 +22,9 @@ from fusioninfer_importers.kserve.workload import convert_devices, convert_workl
 from fusioninfer_importers.model import validated
 from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Conversion, ObjectKey, SourceDocument
+from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
 
+_ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
 #: KServe's own configs, whose settings the importer knows.
@@ -144,12 +147,23 @@ def _bases(
     return found
 
 
+def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
+    """The spec of a document; `kubectl get` shows a `uri` that comes from a config as empty."""
+    spec = read_node(document.at("spec"))
+    model, uri = spec.get("model"), spec.get("model", "uri")
+    if model is None or uri is None or uri.content:
+        return spec
+    report.consume(uri.at)
+    model = with_fields(model, uri=None)
+    return with_fields(spec, model=model if model.content else None)
+
+
 def _merge_bases(
     report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
 ) -> Node:
-    own = read_node(document.at("spec"))
+    own = _read_spec(report, document)
     spec: Node | None = None
-    for base in (*(read_node(each.at("spec")) for each in bases), own):
+    for base in (*(_read_spec(report, config) for config in bases), own):
         spec = base if spec is None else merge(spec, base)
     assert spec is not None
     kept = {leaf.at for _, leaf in spec.leaves()}
@@ -165,7 +179,7 @@ def _merge_bases(
             )
     for config in bases:
         for at in config.leaves():
-            if at.path[:1] == ("spec",) and at not in kept:
+            if at.path[:1] == ("spec",) and at not in kept and not report.is_consumed(at):
                 report.left_out(at, f"{document.name} says otherwise, which holds")
     return spec
 
@@ -180,18 +194,56 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
     spec = fill_templates(builder, spec)
-    convert_model(builder, spec)
+    arguments = convert_model(builder, spec)
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
+    _gang(builder, spec)
     if prefill is not None:
-        convert_workload(builder, prefill, "prefill", "prefiller")
-        convert_workload(builder, spec, "decode", "decoder")
+        convert_workload(builder, prefill, "prefill", "prefiller", arguments)
+        convert_workload(builder, spec, "decode", "decoder", arguments)
     else:
-        convert_workload(builder, spec, "main", "worker")
+        convert_workload(builder, spec, "main", "worker", arguments)
     convert_router(builder, spec, related)
     _tracing(builder, spec)
     park_roles(builder)
     convert_devices(builder)
+
+
+def _gang(builder: ServiceBuilder, spec: Node) -> None:
+    """Turns the gang off that our default would make, unless the pods ask for Volcano."""
+    workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
+    pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
+    several = len(workloads) > 1 or spec.get("worker") is not None
+    if several and all(pod.text("schedulerName") != VOLCANO for pod in pods):
+        builder.default(GANG_MODE, "Off", spec.at)
+        builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), PLACED_ALONE)
+
+
+def _trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
+    """Adds the attributes of spans that KServe's controller sets (tracing.go)."""
+    namespace, name = builder.main.namespace, builder.main.name
+    if not isinstance(namespace, str):
+        return  # an Output; it would have to be a part of a text
+    fields = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
+    variables: list[dict[str, Any]] = [
+        {"name": f"{_ATTRIBUTES}_{key}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for key, path in fields.items()
+    ]
+    value = (
+        f"k8s.namespace.name={namespace},k8s.node.name=$({_ATTRIBUTES}_NODE_NAME),"
+        f"k8s.pod.name=$({_ATTRIBUTES}_POD_NAME),llmisvc.name={name}"
+    )
+    variables.append({"name": _ATTRIBUTES, "value": value})
+    for index, role in enumerate(builder.roles):
+        for block in ("template", "leaderTemplate", "workerTemplate"):
+            containers = role.get(block, {}).get("spec", {}).get("containers")
+            for place, container in enumerate(containers or ()):
+                env = container.get("env") or []
+                if container.get("name") != MAIN or any(v.get("name") == _ATTRIBUTES for v in env):
+                    continue
+                at: Location = ("spec", "roles", index, block, "spec", "containers", place, "env")
+                for offset, variable in enumerate(variables, start=len(env)):
+                    builder.default((*at, offset), variable, endpoint.at)
 
 
 def _tracing(builder: ServiceBuilder, spec: Node) -> None:
@@ -203,6 +255,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(tracing.at, "set tracing.exporterEndpoint to a collector")
         return
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
+    _trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
     if exporter is not None and exporter.content != "otlp":
         report.unsupported(exporter.at, "set it to otlp")

@@ -53,7 +53,8 @@ class Lora(ImportedModel):
 
 
 class Model(ImportedModel):
-    uri: Text
+    # Empty where a config has it, as the API server shows the service.
+    uri: str
     name: str | None = None
     criticality: Criticality | None = None
     lora: Lora | None = None

@@ -9,10 +9,17 @@ from typing import Any
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
-from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
+from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler, spread_config
 from fusioninfer_importers.objects import pool_backend
-from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+from fusioninfer_importers.rules import REFERENCE_MISSING
+from fusioninfer_pulumi.plugins.importers import (
+    FAMILIES,
+    Family,
+    Location,
+    Rule,
+    epp_config_text,
+    names,
+)
 
 EXTERNAL_ROUTE_BACKEND = Rule(
     "external-route-backend",
@@ -120,17 +127,20 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
         builder.report.unsupported(ingress.at, "name a Gateway in router.gateway.refs")
     _route(builder, target, router, related)
     _gateway(builder, target, router)
-    scheduler = router.get("scheduler")
-    if scheduler is None:
-        builder.report.info(
-            DEFAULT_CHOSEN,
-            router.at,
-            "no scheduler: a route of ours leads to an endpoint picker all the same, which "
-            "balances the requests",
-        )
-        builder.default((*target, "endpointPicker", "image"), IMAGE, router.at)
+    if router.get("scheduler") is not None:
+        convert_scheduler(builder, target, spec, related.maps)
         return
-    convert_scheduler(builder, target, spec, related.maps)
+    builder.report.consume(*(() if router.content else (router.at,)))
+    at = router.at / "scheduler"
+    builder.default((*target, "endpointPicker", "image"), IMAGE, at)
+    if spec.get("prefill") is None:
+        config = epp_config_text(spread_config(FAMILIES[Family.LLM_D_0_10]))
+        builder.default((*target, "endpointPickerConfig"), config, at)
+    builder.report.chosen(
+        at,
+        "not set: KServe spreads requests over a Service, here an endpoint picker does, by the "
+        "queues and the KV-cache use of the pods",
+    )
 
 
 def _route(builder: ServiceBuilder, target: Location, router: Node, related: Related) -> None:
@@ -143,8 +153,9 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
         if field is not None:
             report.unsupported(
                 field.at,
-                "services are not grouped here; remove group and weight, and name the "
-                "InferencePools of all of them in router.route.http.spec of one",
+                "weights of a group are not read; remove group and weight, and name the "
+                "InferencePools of all of its services, with weights, in router.route.http.spec of "
+                "one",
             )
     refs = route.get("http", "refs")
     if refs is not None:
@@ -178,24 +189,14 @@ def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
 
 
 def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
-    gateway = router.get("gateway")
-    if gateway is None:
-        if router.get("route") is not None and router.get("route", "http") is None:
-            builder.default((*target, "gateway", "refs"), [GATEWAY], router.at)
-            builder.report.info(
-                DEFAULT_CHOSEN,
-                router.at,
-                "no gateway: the route attaches to kserve/kserve-ingress-gateway",
-            )
-        return
-    refs = gateway.get("refs")
+    """Attaches the route to the Gateways that are named, else to KServe's, which makes none."""
+    gateway, refs = router.get("gateway"), router.get("gateway", "refs")
     if refs is not None:
         copy_node(builder, (*target, "gateway", "refs"), refs)
         return
-    builder.derive((*target, "gateway"), {}, gateway.at)
-    builder.report.info(
-        DEFAULT_CHOSEN,
-        gateway.at,
-        "a Gateway of the service's own, as the architecture page says; KServe itself attaches "
-        "the route to kserve/kserve-ingress-gateway: name it in refs to do the same",
-    )
+    if gateway is None and (router.get("route") is None or router.get("route", "http") is not None):
+        return
+    at = router.at / "gateway" if gateway is None else gateway.at
+    builder.default((*target, "gateway", "refs"), [GATEWAY], at)
+    builder.report.consume(at)
+    builder.report.chosen(at, "names none: the route attaches to kserve/kserve-ingress-gateway")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
+from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
 
@@ -87,8 +88,9 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
     if lowest is not None:
         # Replicas before the autoscaler acts.
         builder.default((*target, "replicas"), lowest.content, lowest.at)
-    if any(role["componentType"] == "prefiller" for role in builder.roles):
-        # Prefill and decode are a gang, which must be complete at the minimum, too.
+    paired = any(role["componentType"] == "prefiller" for role in builder.roles)
+    if paired and builder.get(GANG_MODE) is None:
+        # The gang must be complete at the minimum, too.
         least = lowest.content if lowest is not None else 1
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
@@ -132,11 +134,13 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
     triggers = scaling.get("keda", "triggers")
     for trigger in triggers.items if triggers is not None else ():
         where = trigger.get("metadata", "serverAddress")
-        query = trigger.get("metadata", "query")
-        if trigger.text("type") != "prometheus" or where is None or query is None:
+        query, kind = trigger.get("metadata", "query"), trigger.text("type")
+        if kind != "prometheus" or where is None or query is None:
+            other = "" if kind in (None, "prometheus") else f", not a trigger of type {kind}"
             report.unsupported(
                 trigger.at,
-                "use a trigger of type prometheus with metadata.serverAddress and metadata.query",
+                f"replicas follow queries of Prometheus here{other}; give type prometheus with "
+                "metadata.serverAddress and metadata.query",
             )
             continue
         if address is not None and where.content != address.content:

@@ -98,6 +98,17 @@ def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[s
     }
 
 
+def spread_config(family: EppFamily) -> dict[str, Any]:
+    """A configuration that spreads requests by load alone, in place of KServe's Service."""
+    load: _Weights = {"queue-scorer": 1, "kv-cache-utilization-scorer": 1}
+    return {
+        "apiVersion": family.api_versions[0],
+        "kind": KIND,
+        "plugins": _types("single-profile-handler", *load, _PICK),
+        "schedulingProfiles": [_profile("default", load)],
+    }
+
+
 def _types(*names: str) -> list[dict[str, Any]]:
     return [{"type": name} for name in names]
 
@@ -251,7 +262,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
     }
     kept: list[Node] = []
     config: Node | None = None
-    for flag, value, nodes in _pairs(args):
+    for flag, value, nodes in pairs(args):
         if flag in _CONFIG_FLAGS and value is not None:
             builder.report.consume(*(node.at for node in nodes))
             config = value
@@ -266,7 +277,7 @@ def _flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None
     return kept, config
 
 
-def _pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
+def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
     """Each flag with its value, `--flag value` or `--flag=value`; other arguments have none."""
     items = args.items
     index = 0

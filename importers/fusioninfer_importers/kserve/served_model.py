@@ -15,9 +15,12 @@ from fusioninfer_importers.kserve._nodes import (
     synthetic,
     with_fields,
 )
+from fusioninfer_importers.kserve.container import SERVED_NAME
 from fusioninfer_pulumi.plugins.importers import Location
 
 NAME = "storage-initializer"
+#: Where the presets' command looks for the model.
+WEIGHTS = "/mnt/models"
 _FETCHER: Location = ("spec", "model", "fetcher")
 #: Fields that our container has too.
 _KNOWN = ("image", "env", "resources", "securityContext")
@@ -27,15 +30,24 @@ _REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 _CONTROLLED = ("name", "args", "command")
 
 
-def convert_model(builder: ServiceBuilder, spec: Node) -> None:
-    """Converts the model: what is served, who downloads it, LoRA adapters."""
+def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
+    """Converts the model: what is served, who downloads it, LoRA adapters.
+
+    Returns:
+        What the presets' command says of it beside our own arguments.
+    """
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
         report.invalid(
             spec.at / "model",
             "is required, here or in a config: its uri says what is served",
         )
-        return
+        return ()
+    name, namespace = model.text("name") or builder.main.name, builder.main.namespace
+    names = [str(name), *([f"publishers/{namespace}/models/{name}"] * isinstance(namespace, str))]
+    if _mounts_weights(spec):
+        _mounted(builder, spec, model)
+        return (WEIGHTS, SERVED_NAME, *names)
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
     _criticality(builder, model)
     if model.get("name") is None:
@@ -48,6 +60,34 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> None:
         )
     _download(builder, spec, model)
     _lora(builder, model)
+    return (SERVED_NAME, *names)
+
+
+def _mounts_weights(spec: Node) -> bool:
+    """Whether the user mounts the model, so that nothing is downloaded."""
+    enabled, pod = spec.get("storageInitializer", "enabled"), spec.get("template")
+    if enabled is None or enabled.content is not False or pod is None:
+        return False
+    containers = pod.get("containers")
+    return any(
+        (mount.text("mountPath") or "").rstrip("/") == WEIGHTS
+        for container in (containers.items if containers is not None else ())
+        if (mounts := container.get("volumeMounts")) is not None
+        for mount in mounts.items
+    )
+
+
+def _mounted(builder: ServiceBuilder, spec: Node, model: Node) -> None:
+    """Converts a model that the user mounts where the presets' command looks for it."""
+    report = builder.report
+    report.translated(model.at / "uri", f"is not downloaded: the pods mount the model at {WEIGHTS}")
+    report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
+    _criticality(builder, model)
+    report.consume(model.at / "name")
+    for key in ("lora", "confidential"):
+        field = model.get(key)
+        if field is not None:
+            report.unsupported(field.at, "has no place beside a model that the user mounts")
 
 
 def _criticality(builder: ServiceBuilder, model: Node) -> None:

@@ -10,6 +10,7 @@ from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
 from fusioninfer_importers.kserve.container import MAIN, PORT, Preset, with_engine
 from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
+from fusioninfer_importers.kserve.sidecar import convert_sidecar
 from fusioninfer_importers.rules import FIELD_INVALID
 from fusioninfer_pulumi.plugins.importers import (
     PORT_FLAG,
@@ -42,9 +43,13 @@ _MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
 def convert_workload(
-    builder: ServiceBuilder, workload: Node, name: str, component_type: str
+    builder: ServiceBuilder,
+    workload: Node,
+    name: str,
+    component_type: str,
+    arguments: tuple[str, ...],
 ) -> None:
-    """Converts a workload to a role."""
+    """Converts a workload to a role; `arguments` are those of the presets' command."""
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
@@ -56,8 +61,9 @@ def convert_workload(
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     if component_type == "decoder":
         _decode_port(builder, target, workload)
+        workload = convert_sidecar(builder, target, workload)
     pods = _parallelism(builder, target, workload)
-    _templates(builder, target, workload, pods)
+    _templates(builder, target, workload, pods, arguments)
     _rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
@@ -114,7 +120,7 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
-    if block is not None and _program_of_its_own(workload.get("template")) is not None:
+    if block is not None and _main_has(workload.get("template"), "command"):
         builder.report.translated(
             block.at,
             "only says how many pods a replica has: the container's own command connects them",
@@ -132,7 +138,13 @@ def _parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> i
     return int(pods)
 
 
-def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: int) -> None:
+def _templates(
+    builder: ServiceBuilder,
+    target: Location,
+    workload: Node,
+    pods: int,
+    arguments: tuple[str, ...],
+) -> None:
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
     ranks = block is not None and block.get("data") is not None
@@ -140,7 +152,9 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
         several=pods > 1,
         ranks=ranks and pods > 1,
         leads=True,
+        decodes=builder.get((*target, "componentType")) == "decoder",
         offloads=workload.get("kvCacheOffloading") is not None,
+        arguments=arguments,
     )
     leader = with_engine(
         report, template if template is not None else synthetic(workload.at, {}), preset
@@ -157,7 +171,7 @@ def _templates(builder: ServiceBuilder, target: Location, workload: Node, pods: 
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
     launcher = "data-parallel" if ranks else "multiprocessing"
-    if _program_of_its_own(template) is not None:
+    if _main_has(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
     _template(builder, (*target, "leaderTemplate"), leader, workload)

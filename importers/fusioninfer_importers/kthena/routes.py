@@ -376,7 +376,7 @@ def _parent_refs(
 def _check_model_name(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
-    """Reports a model name that the engine does not serve: nothing rewrites request bodies."""
+    """Reports a model name that the engine does not serve."""
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
@@ -384,8 +384,8 @@ def _check_model_name(
     if not any(name in (each.served_names or ()) for each in found):
         report.unsupported(
             at,
-            f"requests for {name} reach an engine that serves {model}, and nothing rewrites them; "
-            f"give the engine --served-model-name {name}",
+            f"requests for {name} reach an engine that serves {model}, and no "
+            f"InferenceModelRewrite is made here; give the engine --served-model-name {name}",
         )
 
 

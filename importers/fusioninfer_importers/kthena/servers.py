@@ -232,24 +232,31 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
 
 
 def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
-    if spec.kv_connector is None:
-        return
-    builder, kind = serving.builder, spec.kv_connector.type or "http"
-    place = at / "type"
+    """Says how the KV cache gets from prefill to decode pods."""
+    builder, given = serving.builder, spec.kv_connector
+    kind = given.type or "http" if given is not None else "http"
     pair = [
         index
         for index, role in enumerate(builder.roles)
         if role["componentType"] in (PREFILLER, DECODER)
     ]
-    if not pair:
+    if given is not None and not pair:
         builder.report.left_out(at, "has no effect without prefill and decode; left out")
         return
-    builder.report.consume(at)
+    if given is not None:
+        builder.report.consume(at)
     if kind == "http":
-        builder.report.left_out(
-            place,
-            "the engines' own settings say how the KV cache is handed over",
-        )
+        for index in pair:
+            role = serving.roles[index]
+            if commands(role) and not _has_kv_transfer(role):
+                # The engines serve all the same there: decode computes prompts again.
+                target = ("spec", "roles", index, "kvTransfer")
+                builder.default(target, {"enabled": False}, at)
+        if given is not None:
+            builder.report.left_out(
+                at / "type",
+                "the engines' own settings say how the KV cache is handed over",
+            )
         return
     connector, protocol = _CONNECTORS[kind]
     for index in pair:
@@ -258,7 +265,7 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
             settings["connector"] = connector
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
-        builder.derive(("spec", "roles", index, "kvTransfer"), settings, place)
+        builder.derive(("spec", "roles", index, "kvTransfer"), settings, at / "type")
 
 
 def _has_kv_transfer(role: Role) -> bool:

@@ -291,6 +291,9 @@ def convert_gang(serving: Serving) -> None:
     mode = _gang_mode(serving) if volcano else "Off"
     if mode is not None:
         builder.default((*_GANG, "mode"), mode, at / "schedulerName")
+    if mode == "On":
+        # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
+        builder.default((*_GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003
     _topologies(builder, group, here / "networkTopology", volcano=volcano)
 
 

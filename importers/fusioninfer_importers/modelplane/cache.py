@@ -19,7 +19,7 @@ from fusioninfer_importers.model import validate
 from fusioninfer_importers.modelplane.clusters import convert_cluster
 from fusioninfer_importers.modelplane.models import ModelCache, ModelCacheRef
 from fusioninfer_importers.objects import consume_envelope
-from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
+from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, read_command
 
 MOUNT_PATH = "/mnt/models"
@@ -93,8 +93,7 @@ def convert_cache(
     hours = math.ceil(hub.size_gib / _GIB_AN_HOUR)
     if hours > _HOURS:
         builder.derive((*kept, "job", "timeout"), f"{hours}h", place / "sizeGiB")
-        builder.report.info(
-            DEFAULT_CHOSEN,
+        builder.report.chosen(
             place / "sizeGiB",
             f"the download may take {hours}h ({_GIB_AN_HOUR} GiB an hour); theirs has no limit",
         )
@@ -104,9 +103,7 @@ def convert_cache(
     name = _path_as_name(builder)
     if name is not None:
         builder.default((*_MODEL, "name"), name, at)
-        builder.report.info(
-            DEFAULT_CHOSEN, at, f"no engine names the model: requests ask for {name}"
-        )
+        builder.report.chosen(at, f"no engine names the model: requests ask for {name}")
     convert_cluster(builder, cache.spec.cluster_selector, spec / "clusterSelector")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO
 from fusioninfer_importers.modelplane.cache import Caches, convert_cache
 from fusioninfer_importers.modelplane.clusters import convert_cluster, convert_tolerations
 from fusioninfer_importers.modelplane.models import (
@@ -18,6 +20,7 @@ from fusioninfer_importers.modelplane.models import (
     ReleasedSpec,
     Replica,
     Routing,
+    Template,
     Workers,
 )
 from fusioninfer_importers.modelplane.pods import (
@@ -29,7 +32,6 @@ from fusioninfer_importers.modelplane.pods import (
 )
 from fusioninfer_importers.modelplane.services import add_router
 from fusioninfer_importers.objects import copy_metadata
-from fusioninfer_importers.rules import DEFAULT_CHOSEN
 from fusioninfer_pulumi.plugins.importers import Location, SourceField
 
 PREFIX = "modelplane.ai/"
@@ -77,6 +79,8 @@ def _replica(
     report.consume(at / "serving" / "mode")
     _phases(builder, replica, at, pairs=pairs)
     builder.set_origin(("spec", "roles"), at / "engines")
+    members = [member.template for engine in replica.engines for member in engine.members]
+    _gang(builder, members, at / "engines", several=pairs or len(members) > len(replica.engines))
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
     if pairs:
@@ -90,6 +94,15 @@ def _replica(
     convert_cluster(builder, replica.cluster_selector, at / "clusterSelector")
     convert_tolerations(builder, replica.tolerations, at / "tolerations")
     convert_cache(builder, replica.model_cache_ref, at / "modelCacheRef", caches)
+
+
+def _gang(
+    builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, several: bool
+) -> None:
+    """Turns the gang off that our default would make, unless the pods ask for Volcano."""
+    if several and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
+        builder.default(GANG_MODE, "Off", at)
+        builder.report.chosen(at, PLACED_ALONE)
 
 
 def _phases(builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs: bool) -> None:
@@ -131,8 +144,7 @@ def convert_engine(
     if pairs:
         if engine.copies is None:
             builder.default((*target, "replicas"), 1, at)
-            report.info(
-                DEFAULT_CHOSEN,
+            report.chosen(
                 at / "copies",
                 "is not stated: 1 is assumed, and with it the share of prefill",
             )
@@ -198,6 +210,9 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     copy_metadata(builder, builder.main)
     pairs = spec.prefill is not None
     builder.set_origin(("spec", "roles"), at)
+    parts = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
+    several = pairs or any((part.topology.pipeline or 1) > 1 for part in parts)
+    _gang(builder, [part.template for part in parts], at / "workers", several=several)
     if spec.prefill is not None:
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector

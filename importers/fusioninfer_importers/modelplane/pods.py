@@ -8,7 +8,6 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.modelplane.models import Device, NodeSelector, Template
-from fusioninfer_importers.rules import DEFAULT_CHOSEN
 from fusioninfer_pulumi.plugins.importers import (
     PORT_FLAG,
     SHARED_MEMORY,
@@ -173,8 +172,7 @@ def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: Source
     builder.copy((*target, "name"), device.name, at / "name")
     builder.set_origin(target, at)
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
-    builder.report.info(
-        DEFAULT_CHOSEN,
+    builder.report.chosen(
         at / "selectors",
         f"DeviceClass {drivers[0]}, by the driver in the expressions, takes the place of the "
         "InferenceClass's",

@@ -18,7 +18,7 @@ from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.modelplane.clusters import conflicting_label, require_labels
 from fusioninfer_importers.modelplane.models import ModelServiceSpec
 from fusioninfer_importers.objects import consume_envelope, pool_backend
-from fusioninfer_importers.rules import DEFAULT_CHOSEN, REFERENCE_MISSING
+from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
 
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
@@ -106,8 +106,7 @@ def convert_service(
     builder.derive(target, _rule(document, shares), document.at("metadata", "name"))
     builder.set_origin((*target, "backendRefs"), at)
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
-    report.info(
-        DEFAULT_CHOSEN,
+    report.chosen(
         at,
         "the route attaches to the Gateway inference-gateway of namespace modelplane-system, as "
         "Modelplane's routes in the clusters of its pods",

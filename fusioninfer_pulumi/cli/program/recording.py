@@ -6,16 +6,17 @@ writes it, so that a mark that gets out by mistake reveals nothing about the val
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_WITHOUT_SERVICE
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
@@ -45,24 +46,49 @@ class Recorded:
 
 
 @dataclass(frozen=True)
+class ProgramService:
+    """One InferenceService component that a program made.
+
+    Attributes:
+        name: Its logical name.
+        file: The user's file that made it, relative to the project where it lies below it; empty
+            where it is not known.
+        line: The line in it, None where it is not known.
+        provider: Name of its Kubernetes provider, empty for the default one.
+        plan: Its plan.
+    """
+
+    name: str
+    file: str
+    line: int | None
+    provider: str
+    plan: ServicePlan
+
+
+@dataclass(frozen=True)
 class Recording:
     """Everything that one run of a program brought to light.
 
     Attributes:
         resources: The objects, in the order in which the program constructed them; what an object
             depends on comes before it.
-        plans: The plan of each InferenceService component, in the same order.
-        providers: Name of the Kubernetes provider of each of them, empty for the default one.
+        services: The InferenceService components, in the same order.
         findings: Warnings: what is missing here because only the engine can expand it, and what
             the program itself warned about; no text twice.
         encrypted: Of each encrypted value of the stack's config what is written there.
+        left: Where the program called `sys.exit` with success, empty where it ran to its end.
     """
 
     resources: tuple[Recorded, ...]
-    plans: tuple[Any, ...]
+    services: tuple[ProgramService, ...]
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str] = field(default_factory=dict)
-    providers: tuple[str, ...] = ()
+    left: str = ""
+
+    @property
+    def plans(self) -> tuple[ServicePlan, ...]:
+        """The plan of each service."""
+        return tuple(service.plan for service in self.services)
 
 
 class ProgramError(Exception):
@@ -76,31 +102,16 @@ class ProgramError(Exception):
     def __init__(self, *findings: Finding, frames: tuple[str, ...] = ()) -> None:
         *others, last = findings
         self.findings = (*others, replace(last, frames=frames or last.frames))
-        # Its arguments are what it is made of again when it has been pickled.
         super().__init__(*self.findings)
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.findings)
 
 
-class ExitError(Exception):
-    """The program called `sys.exit` with a failure."""
-
-    def __init__(self, exit_: SystemExit) -> None:
-        code = exit_.code
-        called = f"the program called sys.exit({code})"
-        super().__init__(called if isinstance(code, int) else f"SystemExit: {code}")
-
-
-@contextlib.contextmanager
-def failing_exits() -> Iterator[None]:
-    """Turns a `sys.exit` with a failure into an ExitError, which the SDK does not let through."""
-    try:
-        yield
-    except SystemExit as exit_:
-        if not exit_.code:
-            raise
-        raise ExitError(exit_) from exit_
+def without_service(recording: Recording) -> Finding:
+    """Says that a program made no InferenceService."""
+    how = f": it called sys.exit at {recording.left}" if recording.left else ""
+    return warning(PROGRAM_WITHOUT_SERVICE, (), f"the program makes no InferenceService{how}")
 
 
 def refused(rule: Rule, message: str) -> ProgramError:

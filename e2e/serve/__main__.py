@@ -1,0 +1,106 @@
+"""A cluster that serves tokens, until Ctrl-C: `python -m e2e.serve`.
+
+Real pods of real engines with a tiny model, behind a real endpoint picker and a real Envoy. Nothing
+comes from an image registry or a model hub.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.inputs import ROOT
+from e2e.serve import enclosure, engine, prerequisites
+from e2e.serve.deploy import apply, has_pulumi, model_name, rendered, up
+from e2e.serve.gateway import ROUTES, Gateway
+from e2e.serve.requests import complete
+from e2e.serve.serving import Serving, serving
+
+EXAMPLE = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
+NAMESPACE = "default"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Start everything, say how to use it, and keep it until a signal."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.serve", description=__doc__)
+    parser.add_argument("service", nargs="?", type=Path, default=EXAMPLE, metavar="FILE",
+                        help="an InferenceService with a router")  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="stop after the first answer")
+    args = parser.parse_args(argv)
+    if enclosure.is_inside():
+        return _inside(args.service, once=args.once)
+    if status := prerequisites.main():
+        return status
+    if absent := [*prerequisites.missing_tools(), *engine.missing()]:
+        print(*absent, sep="\n")
+        return 2
+    sockets = [enclosure.listen(), enclosure.listen()]
+    command = [sys.executable, "-m", "e2e.serve", str(args.service.resolve())]
+    return enclosure.run([*command, *(["--once"] if args.once else [])], sockets)
+
+
+def _inside(service: Path, *, once: bool) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gateway_socket, api_socket = enclosure.handed_in()
+    started = time.monotonic()
+    try:
+        print("starting the cluster and its node ...", flush=True)
+        with serving() as running:
+            print(f"ready after {time.monotonic() - started:.0f} s", flush=True)
+            kubeconfig = _kubeconfig(running, api_socket)
+            print(f"deploying {service} ...", flush=True)
+            if has_pulumi():
+                up(running, service, NAMESPACE)
+            else:
+                print("Pulumi's programs are not on PATH: applying the rendered objects")
+                apply(running, service, NAMESPACE)
+            model = model_name(rendered(service))
+            (route,) = running.cluster.list(ROUTES, NAMESPACE)
+            gateway = Gateway(running.cluster, NAMESPACE, route["metadata"]["name"])
+            relay = enclosure.Relay(gateway_socket, ("127.0.0.1", gateway.port))
+            answer = complete(gateway.url, model, "the quick brown fox", host=gateway.host)
+            seconds = time.monotonic() - started
+            print(_welcome(relay.port, gateway.host, model, kubeconfig, seconds), flush=True)
+            print(f"First answer: {answer['choices'][0]['text']!r}", flush=True)
+            while not once:
+                signal.pause()
+    except KeyboardInterrupt:
+        print("stopped")
+    return 0
+
+
+def _kubeconfig(running: Serving, listening: socket.socket) -> Path:
+    """A kubeconfig for those outside."""
+    plane = running.cluster.plane
+    relay = enclosure.Relay(listening, ("127.0.0.1", int(plane.server.rsplit(":", 1)[1])))
+    return write_kubeconfig(
+        running.cluster.directory / "outside.kubeconfig",
+        server=f"https://127.0.0.1:{relay.port}",
+        authority=plane.certificates.authority,
+        token=plane.tokens["admin"],
+    )
+
+
+def _welcome(port: int, host: str, model: str, kubeconfig: Path, seconds: float) -> str:
+    return f"""\
+
+Serving after {seconds:.0f} s.
+
+    curl http://127.0.0.1:{port}/v1/completions -H 'Host: {host}' \\
+      -H 'Content-Type: application/json' \\
+      -d '{{"model": "{model}", "prompt": "the quick brown fox", "max_tokens": 16}}'
+
+    export KUBECONFIG={kubeconfig}
+    kubectl get pods
+
+The weights are random, and so is the text. Ctrl-C ends all of it."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

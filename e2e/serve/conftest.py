@@ -1,0 +1,29 @@
+"""One cluster with a node for all tests here; skipped with a reason where no pod can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.serve import enclosure
+from e2e.serve.serving import Serving, serving
+
+_HERE = Path(__file__).parent
+_REASON = "runs real engines: make e2e-serve"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a node outside of an enclosure."""
+    for item in items:
+        is_ours = _HERE in item.path.parents and item.get_closest_marker("serve") is not None
+        if is_ours and not enclosure.is_inside():
+            item.add_marker(pytest.mark.skip(reason=_REASON))
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Serving]:
+    """A cluster whose node runs pods."""
+    with serving() as started:
+        yield started

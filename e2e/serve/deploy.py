@@ -1,0 +1,80 @@
+"""Deploys a service: with Pulumi, or by applying what `render` prints."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from e2e.engine.project import Project, missing
+from e2e.harness import Object
+from e2e.harness.pods import LEADERS
+from e2e.serve.serving import START_SECONDS, Serving
+
+
+def rendered(service: Path) -> list[Object]:
+    """What `fusioninfer-pulumi render` prints."""
+    command = [sys.executable, "-m", "fusioninfer_pulumi", "render", str(service)]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [document for document in yaml.safe_load_all(told.stdout) if document]
+
+
+def has_pulumi() -> bool:
+    """Whether the Pulumi engine is on PATH."""
+    return not missing()
+
+
+def apply(serving: Serving, service: Path, namespace: str) -> None:
+    """Apply the rendered objects, and wait until their pods are ready."""
+    objects = rendered(service)
+    serving.apply(objects, namespace)
+    wait_serving(serving, objects, namespace)
+
+
+def up(serving: Serving, service: Path, namespace: str) -> Project:
+    """Deploy by `pulumi up`, which waits until the engines serve."""
+    objects = rendered(service)
+    serving.node.bring(objects)
+    folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
+    project = Project(folder, serving.cluster.kubeconfig, seconds=START_SECONDS)
+    manifest = yaml.safe_load(service.read_text(encoding="utf-8"))
+    manifest["metadata"].setdefault("namespace", namespace)
+    project.write(manifest)
+    project.up().assert_fine()
+    wait_serving(serving, objects, namespace)
+    return project
+
+
+def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> None:
+    """Wait for every pod that leads a replica, and for the endpoint picker."""
+    replicas = sum(
+        each["spec"]["replicas"] for each in objects if each["kind"] == "LeaderWorkerSet"
+    )
+    serving.wait_ready(namespace, replicas, LEADERS)
+    for each in objects:
+        if each["kind"] == "Deployment":
+            serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)
+
+
+def _selector(deployment: Object) -> str:
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def model_name(objects: list[Object]) -> str:
+    """The name under which the first engine serves its model."""
+    for each in objects:
+        if each["kind"] != "LeaderWorkerSet":
+            continue
+        template = each["spec"]["leaderWorkerTemplate"]
+        leader = template.get("leaderTemplate") or template["workerTemplate"]
+        for container in leader["spec"]["containers"]:
+            words = [*container.get("command", ()), *container.get("args", ())]
+            for flag in ("--served-model-name", "--model"):
+                if flag in words:
+                    return str(words[words.index(flag) + 1])
+    raise ValueError("no engine says the name of its model")

@@ -1,0 +1,172 @@
+"""Namespaces of the kernel for one run: `python -m e2e.serve.enclosure COMMAND ...`.
+
+The command runs with a network, mounts and process ids of its own. Addresses of pods, rules of
+kube-proxy and mounts of containers exist in there only, and the kernel ends every process in there
+with the first one. Sockets that listen outside are handed in: see `Relay`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.harness.processes import LOOPBACK
+from e2e.serve import prerequisites
+
+MARK = "FUSIONINFER_E2E_ENCLOSURE"
+"""Set inside: the name of the run."""
+
+SOCKETS = "FUSIONINFER_E2E_SOCKETS"
+"""Set inside: descriptors of sockets that listen on the loopback device outside."""
+
+CGROUPS = Path("/sys/fs/cgroup")
+CHUNK = 65536
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command in an enclosure; return its exit code, or 2 with the reasons why it cannot."""
+    return prerequisites.main() or run(argv)
+
+
+def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
+    """Run a command in new namespaces and clear away what it leaves behind.
+
+    Args:
+        command: The program and its arguments.
+        sockets: Listening sockets for `Relay`s inside.
+    """
+    name = f"fusioninfer-{secrets.token_hex(3)}"
+    directory = tempfile.mkdtemp(prefix=f"{name}-")
+    descriptors = [each.fileno() for each in sockets]
+    environment = os.environ | {
+        MARK: name,
+        SOCKETS: ",".join(map(str, descriptors)),
+        "TMPDIR": directory,
+    }
+    # Whoever of the chain is killed, the kernel ends the rest of it.
+    entry = ["setpriv", "--pdeathsig=KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork"]
+    entry += ["--kill-child", "--mount-proc", "--"]
+    try:
+        process = subprocess.Popen(
+            [*entry, *command],
+            env=environment,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+        with _forwarded(process):
+            return process.wait()
+    finally:
+        for group in _groups(Path(directory)):
+            _remove_group(group)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Send Ctrl-C and SIGTERM to the command inside: `unshare` itself ignores them."""
+
+    def forward(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def is_inside() -> bool:
+    """Whether this process runs in an enclosure."""
+    return MARK in os.environ
+
+
+def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
+    """Bring up the loopback device with more addresses and networks, and forward packets."""
+    _ip("link", "set", "lo", "up")
+    for address in addresses:
+        _ip("address", "add", f"{address}/32", "dev", "lo")
+    for network in routes:
+        # Service addresses are replaced on the way out, once there is a way at all.
+        _ip("route", "add", network, "dev", "lo", "src", addresses[0])
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+    subprocess.run(["mount", "--make-rshared", "/"], check=True)
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
+
+
+def _groups(directory: Path) -> list[Path]:
+    """Control groups of the containers that ran to the end, as containerd names them."""
+    tasks = directory.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*")
+    names = [f"k8s.io/{task.name}" for task in tasks]
+    return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
+
+
+def _remove_group(group: Path) -> None:
+    """Remove a control group and those in it; all of their processes have ended."""
+    for folder, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
+
+
+def listen() -> socket.socket:
+    """A socket that listens on a free port of the loopback device."""
+    listening = socket.create_server((LOOPBACK, 0))
+    listening.set_inheritable(True)
+    return listening
+
+
+def handed_in() -> list[socket.socket]:
+    """The sockets that were handed in from outside."""
+    text = os.environ.get(SOCKETS, "")
+    return [socket.socket(fileno=int(number)) for number in text.split(",") if number]
+
+
+class Relay:
+    """Connects those who connect to a socket from outside with an address inside."""
+
+    def __init__(self, listening: socket.socket, target: tuple[str, int]) -> None:
+        """Start accepting connections, until the process ends."""
+        self.port: int = listening.getsockname()[1]
+        self._listening = listening
+        self._target = target
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            outer, _ = self._listening.accept()
+            try:
+                inner = socket.create_connection(self._target, timeout=10)
+            except OSError:
+                outer.close()
+                continue
+            inner.settimeout(None)
+            for source, sink in ((outer, inner), (inner, outer)):
+                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(CHUNK):
+            sink.sendall(data)
+    for end, how in ((sink, socket.SHUT_WR), (source, socket.SHUT_RD)):
+        with contextlib.suppress(OSError):
+            end.shutdown(how)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

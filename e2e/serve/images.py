@@ -1,0 +1,266 @@
+"""Images made by hand, under the names that manifests use.
+
+An image holds links and its settings only. The files that they lead to are mounted from this
+machine into every container (`node.py`): its /usr, the engine's environment, the built programs.
+So no registry is asked, pods need no change, and an image takes no time to make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from e2e.catalog import program
+from e2e.harness.resources import Object
+from e2e.serve.engine import Environment, Models, Vllm, vllm
+
+PAUSE = "registry.k8s.io/pause:3.10"
+
+LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
+"""As Debian has them, beside the mounted /usr."""
+
+ENGINE_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # replicas share the processors
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # otherwise processors have a process for each rank
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "UCX_TLS": "tcp",  # how NIXL moves the KV cache without a network card for it
+    "HOME": "/tmp",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+MODELS = ("tiny", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1")
+"""Names under which the tiny model is there: that of the examples, too."""
+
+STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
+"""Program -> what it starts an engine with."""
+
+WRAPPER = """\
+#!/bin/sh
+case "$*" in
+"{start}"*)
+  case "$*" in
+  *-parallel-size*|*--distributed-executor-backend*) ;;
+  *) set -- "$@" --distributed-executor-backend uni ;;
+  esac
+  exec {program} "$@" --dtype float32 --enforce-eager ;;
+*) exec {program} "$@" ;;
+esac
+"""
+"""Starts an engine with more arguments: bfloat16 needs instructions that not every processor has,
+and a compiled graph a compiler. An engine of one rank needs no process for it, as on a GPU."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What an image says and holds.
+
+    Attributes:
+        entrypoint: Command.
+        environment: Variables.
+        links: Path without the leading slash -> target of a symbolic link.
+        scripts: Path without the leading slash -> text of an executable file.
+        files: Path without the leading slash -> file of this machine that is copied.
+        folder: Working directory.
+        user: Who runs it.
+    """
+
+    entrypoint: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    folder: str = "/"
+    user: str = "0"
+
+
+class UnknownImageError(Exception):
+    """Nothing here can stand for an image."""
+
+
+def image(name: str) -> Image:
+    """What stands for an image on this machine.
+
+    Raises:
+        UnknownImageError: If nothing does; the message says what would.
+    """
+    repository = name.partition("@")[0].rpartition(":")[0] or name
+    tag = name.rpartition(":")[2]
+    if repository.endswith("/vllm-openai"):
+        return _engine(vllm())
+    if repository.endswith("gateway-api-inference-extension/epp"):
+        minor = ".".join(tag.removeprefix("v").split(".")[:2])
+        return _program(str(program(f"epp-{minor}", "epp")))
+    for ending, file in LLM_D.items():
+        if repository.endswith(ending):
+            return _program(found(file))
+    if repository.endswith("/pause"):
+        # The only container that the mounts are not for.
+        return Image(["/usr/bin/sleep", "infinity"], files=_with_libraries("/usr/bin/sleep"))
+    raise UnknownImageError(f"nothing on this machine stands for {name}")
+
+
+LLM_D = {
+    "/llm-d-router-endpoint-picker": "llm-d-epp",
+    "/llm-d-inference-scheduler": "llm-d-epp",
+    "/llm-d-router-disagg-sidecar": "llm-d-sidecar",
+    "/llm-d-routing-sidecar": "llm-d-sidecar",
+}
+"""End of a repository's name -> program on PATH."""
+
+
+def found(file: str) -> str:
+    """Path of a program that is on PATH.
+
+    Raises:
+        UnknownImageError: If it is not.
+    """
+    path = shutil.which(file)
+    if path is None:
+        raise UnknownImageError(f"{file} is not on PATH")
+    return path
+
+
+def _program(path: str) -> Image:
+    return Image([path], user="65532:65532")
+
+
+def _with_libraries(path: str) -> dict[str, Path]:
+    """A program with the libraries that it loads, in the folders that LINKS lead to."""
+    told = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    libraries = re.findall(r"(/\S+) \(0x", told)
+    files = {f"usr{library.removeprefix('/usr')}": Path(library) for library in libraries}
+    return {path.removeprefix("/"): Path(path), **files}
+
+
+def _engine(engine: Vllm) -> Image:
+    binaries = f"{engine.directory}/bin"
+    path = f"/opt/engine:{binaries}:/usr/local/bin:/usr/bin:/bin"
+    return Image(
+        # As the published images of that release have it.
+        entrypoint=["vllm", "serve"],
+        environment={**ENGINE_ENVIRONMENT, "PATH": path},
+        scripts={
+            f"opt/engine/{name}": WRAPPER.format(program=f"{binaries}/{name}", start=start)
+            for name, start in STARTERS.items()
+        },
+        # A model's name is looked for as a folder first.
+        links={f"models/{name}": str(Models().model) for name in MODELS}
+        | {"models/adapter": str(Models().adapter)},
+        folder="/models",
+    )
+
+
+def mounted(environments: Iterable[Environment]) -> list[Path]:
+    """Folders of this machine that every container sees at the same place."""
+    folders = [Path("/usr"), Models().directory]
+    for environment in environments:
+        folders += [environment.directory, environment.base]
+    folders += [program(f"epp-{minor}", "epp").parent for minor in ("1.2", "1.5")]
+    folders += [Path(path).parent for file in set(LLM_D.values()) if (path := shutil.which(file))]
+    return sorted({folder for folder in folders if folder.is_dir()})
+
+
+def names(manifests: Iterable[Object]) -> set[str]:
+    """The images of all containers anywhere in these objects."""
+
+    def walk(value: Any) -> Iterable[str]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if key in ("containers", "initContainers") and isinstance(inner, list):
+                    yield from (c["image"] for c in inner if isinstance(c, dict) and "image" in c)
+                yield from walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner)
+
+    return {name for manifest in manifests for name in walk(manifest)}
+
+
+def write_archive(path: Path, images: Mapping[str, Image]) -> Path:
+    """Write images into one OCI archive, which `ctr images import` reads; return its path."""
+    blobs: dict[str, bytes] = {}
+
+    def blob(data: bytes, kind: str) -> Object:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        media = f"application/vnd.oci.image.{kind}"
+        return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
+
+    manifests = []
+    for name, described in images.items():
+        layer = _layer(described)
+        config = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {
+                "Entrypoint": list(described.entrypoint),
+                "Env": [f"{key}={value}" for key, value in described.environment.items()],
+                "WorkingDir": described.folder,
+                "User": described.user,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_sha(layer)}"]},
+        }
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": blob(json.dumps(config).encode(), "config.v1+json"),
+            "layers": [blob(layer, "layer.v1.tar")],
+        }
+        entry = blob(json.dumps(manifest).encode(), "manifest.v1+json")
+        manifests.append({**entry, "annotations": {"io.containerd.image.name": full_name(name)}})
+    index = {"schemaVersion": 2, "manifests": manifests}
+    with tarfile.open(path, "w") as archive:
+        _add(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        _add(archive, "index.json", json.dumps(index).encode())
+        for digest, data in blobs.items():
+            _add(archive, f"blobs/sha256/{digest}", data)
+    return path
+
+
+def full_name(name: str) -> str:
+    """An image's name with its registry, which a node adds where none is given."""
+    first, _, rest = name.partition("/")
+    if rest and ("." in first or ":" in first or first == "localhost"):
+        return name
+    return f"docker.io/{name}" if rest else f"docker.io/library/{name}"
+
+
+def _layer(described: Image) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for folder, mode in (("tmp", 0o1777), ("etc", 0o755), ("root", 0o755)):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            archive.addfile(entry)
+        for path, target in {**LINKS, **described.links}.items():
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
+        _add(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        for path, text in described.scripts.items():
+            _add(archive, path, text.encode(), mode=0o755)
+        for path, source in described.files.items():
+            _add(archive, path, source.read_bytes(), mode=0o755)
+    return stream.getvalue()
+
+
+def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(path)
+    entry.size, entry.mode = len(data), mode
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,286 @@
+"""A node on which pods run: the real kubelet, containerd, runc, network plugins and kube-proxy.
+
+It lives in an enclosure, which the kernel takes down with everything in it; see `enclosure.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.catalog import program
+from e2e.harness import Cluster, Object
+from e2e.harness.control_plane import SERVICES, wait_http
+from e2e.harness.processes import LOOPBACK, ProgramFailedError, free_ports
+from e2e.serve import enclosure
+from e2e.serve.engine import Environment
+from e2e.serve.images import PAUSE, image, mounted, names, write_archive
+from e2e.serve.prerequisites import plugin_folder
+
+ADDRESS = "10.90.0.1"
+"""Of the node, and of the API server for pods; on the loopback device of the enclosure."""
+
+PODS = "10.244.0.0/16"
+GPUS = "8"
+
+
+class Node:
+    """The one node of a cluster.
+
+    Attributes:
+        name: Its name.
+        cluster: What it belongs to.
+        directory: Its files. They are outside of the cluster's, which are removed while mounts
+            are still there.
+    """
+
+    name = "worker"
+
+    def __init__(
+        self, cluster: Cluster, directory: Path, environments: Iterable[Environment]
+    ) -> None:
+        """Start it, and wait until it is ready."""
+        directory.mkdir()
+        self.cluster = cluster
+        self.directory = directory
+        self._imported: set[str] = set()
+        self._environments = list(environments)
+        self._socket = directory / "containerd.sock"
+        self._start_containerd()
+        self._start_kubelet()
+        self._start_proxy()
+        self.bring_images([PAUSE])
+        cluster.wait(self._is_ready, 120, lambda: cluster.get("v1/Node", self.name))
+        resources = {"nvidia.com/gpu": GPUS}
+        status = {"status": {"capacity": resources, "allocatable": resources}}
+        cluster.patch("v1/Node", self.name, status, subresource="status")
+
+    def bring(self, manifests: Iterable[Object]) -> None:
+        """Bring the images of all containers of these objects."""
+        self.bring_images(names(manifests))
+
+    def bring_images(self, wanted: Iterable[str]) -> None:
+        """Bring images, those that are not there yet."""
+        absent = sorted(set(wanted) - self._imported)
+        if not absent:
+            return
+        path = self.directory / f"images-{len(self._imported)}.tar"
+        write_archive(path, {name: image(name) for name in absent})
+        self._ctr("images", "import", str(path))
+        self._imported |= set(absent)
+
+    def _ctr(self, *arguments: str) -> str:
+        command = ["ctr", f"--address={self._socket}", "--namespace=k8s.io", *arguments]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        if told.returncode != 0:
+            raise ProgramFailedError(f"{' '.join(command)}: {told.stderr}")
+        return told.stdout
+
+    def _write(self, name: str, content: Any) -> Path:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+        return path
+
+    def _start_containerd(self) -> None:
+        self._write("cni/10-pods.conflist", _network(self.directory / "addresses"))
+        default = json.loads(subprocess.run(
+            ["ctr", "oci", "spec"], capture_output=True, text=True, check=True
+        ).stdout)  # fmt: skip
+        default["mounts"] += [_bind(folder) for folder in mounted(self._environments)]
+        spec = self._write("container.json", default)
+        config = self.directory / "containerd.toml"
+        config.write_text(_containerd(self.directory, self._socket, spec), encoding="utf-8")
+        started = self.cluster.programs.start("containerd", ["containerd", f"--config={config}"])
+        deadline = time.monotonic() + 60
+        while True:
+            started.check()
+            try:
+                self._ctr("version")
+            except ProgramFailedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def _start_kubelet(self) -> None:
+        (health,) = free_ports(1)
+        config = self._write("kubelet.json", _kubelet(self.directory, self._socket, health))
+        started = self.cluster.programs.start(
+            "kubelet",
+            [
+                program("kubernetes-node", "kubelet"),
+                f"--config={config}",
+                f"--kubeconfig={self.cluster.plane.kubeconfig('kubelet')}",
+                f"--node-ip={ADDRESS}",
+                f"--hostname-override={self.name}",
+                f"--root-dir={self.directory / 'kubelet'}",
+                f"--cert-dir={self.directory / 'kubelet-certificates'}",
+                "-v=2",
+            ],
+        )
+        wait_http(started, f"http://{LOOPBACK}:{health}/healthz", timeout=120)
+
+    def _start_proxy(self) -> None:
+        health, metrics = free_ports(2)
+        config = {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "clientConnection": {"kubeconfig": str(self.cluster.plane.kubeconfig("kube-proxy"))},
+            "clusterCIDR": PODS,
+            "hostnameOverride": self.name,
+            "healthzBindAddress": f"{LOOPBACK}:{health}",
+            "metricsBindAddress": f"{LOOPBACK}:{metrics}",
+            "conntrack": {"maxPerCore": 0, "min": 0},  # the kernel's own limit stays
+        }
+        path = self._write("kube-proxy.json", config)
+        started = self.cluster.programs.start(
+            "kube-proxy", [program("kubernetes-node", "kube-proxy"), f"--config={path}"]
+        )
+        wait_http(started, f"http://{LOOPBACK}:{health}/livez")
+
+    def _is_ready(self) -> bool:
+        if not self.cluster.exists("v1/Node", self.name):
+            return False
+        conditions = self.cluster.get("v1/Node", self.name)["status"].get("conditions", ())
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def prepare_network() -> None:
+    """Give the enclosure its addresses; before the cluster starts."""
+    enclosure.prepare([ADDRESS], [SERVICES])
+
+
+def _network(addresses: Path) -> Object:
+    """Every pod has a pair of devices of its own: all traffic passes kube-proxy's rules."""
+    ipam = {
+        "type": "host-local",
+        "ranges": [[{"subnet": PODS}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": str(addresses),
+    }
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": ipam}]}
+
+
+def _bind(folder: Path) -> Object:
+    options = ["rbind", "ro", "nosuid"]
+    return {"type": "bind", "source": str(folder), "destination": str(folder), "options": options}
+
+
+def _containerd(directory: Path, socket: Path, spec: Path) -> str:
+    cri = "plugins.'io.containerd.grpc.v1.cri'"
+    return f"""\
+version = 2
+root = '{directory / "containerd"}'
+state = '{directory / "state"}'
+disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs']
+
+[grpc]
+address = '{socket}'
+
+[{cri}]
+sandbox_image = '{PAUSE}'
+disable_apparmor = true
+stream_server_address = '{LOOPBACK}'
+# To lower a process's score is refused to root in some virtual machines.
+restrict_oom_score_adj = true
+
+[{cri}.cni]
+bin_dir = '{plugin_folder()}'
+conf_dir = '{directory / "cni"}'
+
+[{cri}.containerd]
+snapshotter = 'overlayfs'
+default_runtime_name = 'runc'
+
+[{cri}.containerd.runtimes.runc]
+runtime_type = 'io.containerd.runc.v2'
+base_runtime_spec = '{spec}'
+
+[{cri}.containerd.runtimes.runc.options]
+SystemdCgroup = false
+"""
+
+
+def _kubelet(directory: Path, socket: Path, health: int) -> Mapping[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": ADDRESS,
+        "healthzBindAddress": LOOPBACK,
+        "healthzPort": health,
+        # Nobody outside of the enclosure reaches it.
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "containerRuntimeEndpoint": f"unix://{socket}",
+        "podLogsDir": str(directory / "pod-logs"),
+        "volumePluginDir": str(directory / "volume-plugins"),
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "localStorageCapacityIsolation": False,
+        "makeIPTablesUtilChains": False,
+        "resolvConf": "",
+        "clusterDomain": "cluster.local",
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"},
+        "serializeImagePulls": False,
+    }
+
+
+def logs(node: Node, namespace: str, pod: str, lines: int = 40) -> str:
+    """The ends of what a pod's containers have written."""
+    parts: list[str] = []
+    for folder in sorted((node.directory / "pod-logs").glob(f"{namespace}_{pod}_*")):
+        for file in sorted(folder.glob("*/*.log")):
+            text = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            parts.append("\n".join([f"--- {pod}/{file.parent.name}", *text[-lines:]]))
+    return "\n".join(parts)
+
+
+def describe(pods: Sequence[Object]) -> str:
+    """One line for each pod: what its containers do."""
+    return yaml.safe_dump({
+        pod["metadata"]["name"]: {
+            each["name"]: each.get("state") for each in _statuses(pod)
+        }
+        for pod in pods
+    })  # fmt: skip
+
+
+HOPELESS = {
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "RunContainerError",
+}
+"""Why a container waits, where waiting does not help."""
+
+
+def stuck(pods: Iterable[Object]) -> list[str]:
+    """Containers that wait for what does not come."""
+    return [
+        f"{pod['metadata']['name']}/{each['name']}: {waiting['reason']}"
+        for pod in pods
+        for each in _statuses(pod)
+        if (waiting := each.get("state", {}).get("waiting") or {}).get("reason") in HOPELESS
+    ]
+
+
+def _statuses(pod: Object) -> list[Object]:
+    status = pod.get("status", {})
+    keys = ("initContainerStatuses", "containerStatuses")
+    return [each for key in keys for each in status.get(key) or ()]

@@ -1,0 +1,104 @@
+"""What a machine needs before pods can run on it: `python -m e2e.serve.prerequisites`.
+
+It ends with status 2 and the reasons where something is missing, before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.catalog import tool
+from e2e.serve import engine
+
+PROGRAMS = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+"""Program -> Debian package."""
+
+PLUGINS = ("ptp", "host-local", "loopback")
+PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
+
+UV = "uv"
+"""Installs the engines."""
+
+TOOLS = ("etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano", "epp-1.2", "gateway-api",
+         "epp-1.5", "prometheus-operator", "keda")  # fmt: skip
+"""Of the catalog: programs, and the kinds that a cluster has."""
+
+
+def plugin_folder() -> Path | None:
+    """Where the network plugins are."""
+    for folder in PLUGIN_FOLDERS:
+        if all((folder / name).is_file() for name in PLUGINS):
+            return folder
+    return None
+
+
+def missing_host() -> list[str]:
+    """What the machine lacks, a sentence each; empty if pods can run."""
+    if not sys.platform.startswith("linux"):
+        return ["needs Linux"]
+    reasons = [] if os.geteuid() == 0 else ["needs root"]
+    reasons += [
+        f"needs {program} on PATH (Debian: apt-get install {package})"
+        for program, package in PROGRAMS.items()
+        if shutil.which(program) is None
+    ]
+    if plugin_folder() is None:
+        folders = ", ".join(map(str, PLUGIN_FOLDERS))
+        reasons.append(
+            f"needs the network plugins {', '.join(PLUGINS)} in one of {folders} "
+            "(Debian: apt-get install containernetworking-plugins)"
+        )
+    if shutil.which(UV) is None and engine.missing():
+        reasons.append("needs uv on PATH (pip install uv)")
+    return reasons or _missing_kernel()
+
+
+def main() -> int:
+    """Say what the machine lacks; return the exit code."""
+    reasons = missing_host()
+    if reasons:
+        print("no pod can run on this machine:", *(f"  {each}" for each in reasons), sep="\n")
+    return 2 if reasons else 0
+
+
+def missing_tools() -> list[str]:
+    """Programs of the catalog that are not built yet."""
+    absent = [name for name in TOOLS if not tool(name).is_built]
+    return [f"needs python -m e2e.build_tools --only {' '.join(absent)}"] if absent else []
+
+
+def _missing_kernel() -> list[str]:
+    """Features of the kernel, each tried in namespaces that are gone at once."""
+    reasons = []
+    if "\toverlay\n" not in Path("/proc/filesystems").read_text(encoding="ascii"):
+        reasons.append("needs the file system overlay (modprobe overlay)")
+    spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"]
+    if not _succeeds([*spaces, "true"]):
+        return [*reasons, "needs to make network, mount and process namespaces (unshare fails)"]
+    if not _succeeds([*spaces, "nft", "add table ip probe"]):
+        reasons.append("needs nftables in the kernel (nft add table fails)")
+    if not _succeeds([*spaces, "ip", "link", "add", "probe0", "type", "veth"]):
+        reasons.append("needs virtual network devices (ip link add type veth fails)")
+    if not os.access("/sys/fs/cgroup", os.W_OK):
+        reasons.append("needs to write to /sys/fs/cgroup")
+    return reasons
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

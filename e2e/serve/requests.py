@@ -1,0 +1,155 @@
+"""Requests for tokens, and a steady load of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from types import TracebackType
+from typing import Any
+
+import urllib3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one request.
+
+    Attributes:
+        started: When it was sent, in seconds of the monotonic clock.
+        first: Seconds until its first token; of all where it failed.
+        error: Why it failed; empty if it did not.
+        tokens: How many pieces of text came.
+    """
+
+    started: float
+    first: float
+    error: str = ""
+    tokens: int = 0
+
+
+def complete(
+    url: str, model: str, prompt: str, *, tokens: int = 8, host: str = "", timeout: float = 120
+) -> Any:
+    """The whole answer to one prompt.
+
+    Raises:
+        AssertionError: If the status is not 200; the message carries the answer.
+    """
+    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+    headers = {"Host": host} if host else {}
+    answer = urllib3.request(
+        "POST", f"{url}/v1/completions", json=body, headers=headers, timeout=timeout, retries=False
+    )
+    assert answer.status == 200, f"{answer.status}: {answer.data.decode(errors='replace')}"
+    return answer.json()
+
+
+class Load:
+    """Clients that each send a request when the last one was answered; a context manager.
+
+    Attributes:
+        answers: In the order in which they ended.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        host: str = "",
+        clients: int = 3,
+        tokens: int = 8,
+        pause: float = 0.2,
+        prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
+    ) -> None:
+        """Decide what is sent.
+
+        Args:
+            url: Of the gateway.
+            model: Name of the model.
+            host: Host name that the route knows.
+            clients: How many.
+            tokens: Asked for in each request.
+            pause: Seconds between an answer and the client's next request.
+            prompts: The prompt of each request, by its number.
+        """
+        self.answers: list[Answer] = []
+        self._url = f"{url}/v1/completions"
+        self._headers = {"Host": host} if host else {}
+        self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True}
+        self._pause = pause
+        self._prompts = prompts
+        self._numbers = itertools.count()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        with urllib3.PoolManager(retries=False, timeout=180) as pool:
+            while not self._stop.is_set():
+                self.answers.append(self._ask(pool))
+                self._stop.wait(self._pause)
+
+    def _ask(self, pool: urllib3.PoolManager) -> Answer:
+        body = {**self._body, "prompt": self._prompts(next(self._numbers))}
+        started = time.monotonic()
+        first, tokens, done = 0.0, 0, False
+        try:
+            answer = pool.request(
+                "POST", self._url, json=body, headers=self._headers, preload_content=False
+            )
+            if answer.status != 200:
+                text = answer.read().decode(errors="replace")
+                return Answer(started, time.monotonic() - started, f"{answer.status}: {text}")
+            for line in answer:
+                if line.startswith(b"data: [DONE]"):
+                    done = True
+                elif line.startswith(b"data: "):
+                    first = first or time.monotonic() - started
+                    tokens += 1 if json.loads(line[6:]).get("choices") else 0
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            return Answer(started, time.monotonic() - started, repr(error))
+        return Answer(started, first, "" if done else "the answer broke off", tokens)
+
+    def failed(self) -> list[Answer]:
+        """Those that were not answered."""
+        return [each for each in self.answers if each.error]
+
+    def wait(self, count: int, timeout: float = 120) -> None:
+        """Wait until that many more requests have ended."""
+        enough = len(self.answers) + count
+        deadline = time.monotonic() + timeout
+        while len(self.answers) < enough:
+            assert time.monotonic() < deadline, f"{len(self.answers)} answers of {enough}"
+            time.sleep(0.1)
+
+
+def figures(answers: Sequence[Answer]) -> str:
+    """Number of requests and failures; time to the first token."""
+    times = sorted(each.first for each in answers if not each.error)
+    if not times:
+        return f"{len(answers)} requests, all failed"
+    late = times[min(len(times) - 1, int(len(times) * 0.99))]
+    return (
+        f"{len(answers)} requests, {len(answers) - len(times)} failed; time to the first token: "
+        f"median {median(times):.2f} s, 99th percentile {late:.2f} s, longest {times[-1]:.2f} s"
+    )

@@ -1,0 +1,67 @@
+"""Services of the tiny model, as a user writes them for a large one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from e2e.harness import Object
+from fusioninfer_pulumi import load, plan_service, render
+
+IMAGE = "vllm/vllm-openai:v0.32.0"
+MODEL = "tiny"
+
+NEED = "run by `make e2e-serve`: root, containerd and the engines of e2e/serve are there"
+"""What the claims of this folder need."""
+
+PROMPT = " ".join(f"the quick brown fox jumps over the lazy dog {n} times;" for n in range(20))
+"""Longer than two blocks of the KV cache, which has 128 tokens a block on processors."""
+
+
+def role(
+    name: str = "inference",
+    kind: str = "worker",
+    *,
+    replicas: int = 1,
+    image: str = IMAGE,
+    args: tuple[str, ...] = (),
+    **more: Any,
+) -> Object:
+    """A role of engines with the tiny model."""
+    container = {
+        "name": "vllm",
+        "image": image,
+        "args": ["--model", MODEL, "--max-model-len", "2048", *args],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    return {
+        "name": name,
+        "componentType": kind,
+        "replicas": replicas,
+        "template": {"spec": {"containers": [container]}},
+        **copy.deepcopy(more),
+    }
+
+
+def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> Object:
+    """A service behind a route of a Gateway that is someone else's."""
+    return {
+        "apiVersion": "fusioninfer.io/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"roles": list(roles), **more},
+    }
+
+
+def router(strategy: str = "prefix-cache", **more: Any) -> Object:
+    """A router with that strategy."""
+    route = {"parentRefs": [{"name": "gateway", "namespace": "infra"}],
+             "hostnames": ["svc.example.com"]}  # fmt: skip
+    return {"name": "router", "componentType": "router", "strategy": strategy,
+            "httproute": route, **more}  # fmt: skip
+
+
+def objects_of(manifest: Object) -> list[Object]:
+    """All objects of a service, in apply order."""
+    (args,) = load(manifest)
+    return list(render(plan_service(args)))

@@ -1,0 +1,129 @@
+"""Serves: replicas behind a real Envoy and a real endpoint picker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import urllib3
+
+from e2e.harness import Object
+from e2e.harness.pods import LEADERS
+from e2e.serve.counters import HIT_TOKENS, REQUESTS, by_pod
+from e2e.serve.deploy import wait_serving
+from e2e.serve.gateway import Gateway
+from e2e.serve.requests import Load, complete, figures
+from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.serving import Serving
+
+pytestmark = pytest.mark.serve
+
+ALIAS, ADAPTER = "chat", "poet"
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A service of two replicas that serves.
+
+    Attributes:
+        running: The cluster.
+        namespace: Of the service.
+        gateway: In front of it.
+    """
+
+    running: Serving
+    namespace: str
+    gateway: Gateway
+
+    def pods(self) -> list[Object]:
+        """Those of the engines."""
+        return self.running.pods(self.namespace, LEADERS)
+
+    def ask(self, prompt: str, model: str = ALIAS) -> Object:
+        """One answer through the gateway."""
+        answer: Object = complete(self.gateway.url, model, prompt, host=self.gateway.host)
+        return answer
+
+
+@pytest.fixture(scope="module")
+def routed(running: Serving) -> Iterator[Routed]:
+    namespace = running.cluster.new_namespace()
+    args = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank", "8",
+            "--lora-modules", f"{ADAPTER}=adapter")  # fmt: skip
+    objects = objects_of(service(namespace, router(), role(replicas=2, args=args)))
+    running.apply(objects)
+    wait_serving(running, objects, namespace)
+    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+    yield Routed(running, namespace, gateway)
+    gateway.close()
+    running.cluster.delete_namespace(namespace)
+
+
+@pytest.mark.proves(
+    "two replicas of a rendered `prefix-cache` service become Ready on a kubelet, and answer with "
+    "tokens through Envoy and the rendered endpoint picker",
+    needs=NEED,
+)
+def test_tokens_through_the_gateway(routed: Routed) -> None:
+    answer = routed.ask("the quick brown fox")
+    assert answer["usage"]["completion_tokens"] == 8
+    assert answer["choices"][0]["text"]
+
+
+@pytest.mark.proves(
+    "every served name and a LoRA adapter's name are answered, the adapter's with other tokens",
+    needs=NEED,
+)
+def test_served_names_and_adapters(routed: Routed) -> None:
+    told = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
+    assert {name: answer["model"] for name, answer in told.items()} == {
+        ALIAS: ALIAS, MODEL: ALIAS, ADAPTER: ADAPTER
+    }  # fmt: skip
+    texts = {name: answer["choices"][0]["text"] for name, answer in told.items()}
+    assert texts[ALIAS] == texts[MODEL] != texts[ADAPTER]
+
+
+@pytest.mark.proves(
+    "requests that begin alike meet the pod that has their beginning in its KV cache: by the "
+    "engines' own counters, all of them reach one pod of two",
+    needs=NEED,
+)
+def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
+    shared = f"{PROMPT} said the user"
+    routed.ask(shared)
+    before = by_pod(routed.pods(), REQUESTS)
+    hits = by_pod(routed.pods(), HIT_TOKENS)
+    for number in range(30):
+        routed.ask(f"{shared} {number}")
+    reached = {pod: count - before[pod] for pod, count in by_pod(routed.pods(), REQUESTS).items()}
+    assert sorted(reached.values()) == [0, 30], reached
+    (chosen,) = (pod for pod, count in reached.items() if count)
+    # Two whole blocks of the prompt each time.
+    assert by_pod(routed.pods(), HIT_TOKENS)[chosen] - hits[chosen] >= 30 * 256
+
+
+@pytest.mark.proves(
+    "a pod that is deleted under load loses no request: its preStop hook and grace period let it "
+    "answer what it has, and the endpoint picker leaves it out",
+    needs=NEED,
+)
+def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
+    victim, _ = routed.pods()
+    name = victim["metadata"]["name"]
+    with Load(routed.gateway.url, ALIAS, host=routed.gateway.host) as load:
+        load.wait(30)
+        before = len(load.answers)
+        routed.running.cluster.delete("v1/Pod", name, routed.namespace)
+        routed.running.wait_ready(routed.namespace, 2, LEADERS)
+        load.wait(30)
+    print(f"before: {figures(load.answers[:before])}\nafter: {figures(load.answers[before:])}")
+    assert load.failed() == []
+
+
+def test_the_gateway_says_what_the_picker_refuses(routed: Routed) -> None:
+    answer = urllib3.request(
+        "POST", f"{routed.gateway.url}/v1/completions", json={"model": "absent", "prompt": "x"},
+        headers={"Host": routed.gateway.host}, retries=False, timeout=60,
+    )  # fmt: skip
+    assert answer.status == 404

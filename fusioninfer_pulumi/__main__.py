@@ -1,0 +1,8 @@
+"""`python -m fusioninfer_pulumi`: the command line where its script is not on the path."""
+
+import sys
+
+from fusioninfer_pulumi.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""How programs end, what they leave behind, and what of their text reaches a terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from cli.projects import PROGRAM, Folder
+from samples import role
+
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.program import ProgramError, Recording
+
+Run = Callable[..., Recording]
+
+SERVICE = f"""
+from fusioninfer_pulumi import InferenceService
+ROLE = {role()!r}
+"""
+
+
+def told(folder: Folder, program: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What `check` says of a program on standard error."""
+    folder.write("__main__.py", PROGRAM + program)
+    main(["check", str(folder.root), *words])
+    return capsys.readouterr().err.replace(f"{folder.root}", "project")
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("k8s.core.v1.ConfigMap('a')\n", "the program makes no InferenceService ["),
+        (
+            f"import sys\nsys.exit(0)\n{SERVICE}InferenceService('a', {{'roles': [ROLE]}})\n",
+            "the program makes no InferenceService: it called sys.exit at __main__.py:7 [",
+        ),
+    ],
+)
+def test_a_program_without_a_service_is_pointed_out(
+    folder: Folder, capsys: pytest.CaptureFixture[str], program: str, message: str
+) -> None:
+    assert told(folder, program, capsys).startswith(f"project: warning: {message}")
+    assert main(["check", str(folder.root), "--strict"]) == 2
+    # Its objects are what `render` is asked for.
+    capsys.readouterr()
+    main(["render", str(folder.root)])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_program_that_is_killed_is_told_from_one_that_does_not_end(folder: Folder) -> None:
+    folder.write("__main__.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with pytest.raises(ProgramError, match="was killed \\(SIGKILL\\)") as caught:
+        folder.run()
+    assert [finding.rule for finding in caught.value.findings] == ["program-ended"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.Popen(['sleep', '60'])",
+        "subprocess.Popen(['sh', '-c', 'while :; do echo again; sleep 0.01; done'])",
+        "os.fork() or time.sleep(60)",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "os._exit(3)"])
+def test_what_a_program_leaves_running_ends_with_it(folder: Folder, start: str, end: str) -> None:
+    folder.write("__main__.py", f"import os, subprocess, time\n{start}\n{end}\n")
+    script = (
+        "import pathlib\n"
+        "from fusioninfer_pulumi.cli.program import ProgramError, run_program\n"
+        "try:\n"
+        f"    run_program(pathlib.Path({str(folder.root)!r}), limit=40)\n"
+        "except ProgramError as problem:\n"
+        "    print(problem)\n"
+    )
+    begin = time.monotonic()
+    # Its pipes are closed, too: nothing that runs on holds them.
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert time.monotonic() - begin < 30
+    assert (b"status 3" in done.stdout) is bool(end)
+
+
+def test_an_exception_that_has_no_text_is_told(folder: Folder) -> None:
+    folder.write(
+        "__main__.py",
+        """
+        class Silent(Exception):
+            def __str__(self):
+                raise ValueError("no text")
+
+        raise Silent
+        """,
+    )
+    assert folder.fails().splitlines() == [
+        "Silent: its text cannot be read (ValueError)",
+        "  __main__.py:6",
+    ]
+
+
+def test_a_message_without_an_end_is_shortened(folder: Folder) -> None:
+    folder.write("__main__.py", "raise ValueError('line\\n' * 1000)\n")
+    assert folder.fails().splitlines()[-2:] == ["and 950 more lines", "  __main__.py:1"]
+
+
+def test_no_command_and_no_escape_sequence_gets_through(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.write(
+        "__main__.py",
+        r"""
+        import os, subprocess
+        import pulumi
+        print("\x1b[31mred\x1b[0m and \x1b]0;title\x07plain\x1b[2J")
+        print("::error file=a::bad")
+        print("  ::set-output name=a::b")
+        subprocess.run(["printf", "##[error]bad\\r\\n##vso[task.complete]x"], check=True)
+        os.write(2, b"50%\r100%\n\xff\x9b31m")
+        pulumi.log.warn("##[group]hidden \x1b[31mred")
+        raise ValueError("::error::bad")
+        """,
+    )
+    main(["check", str(folder.root)])
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert "\x9b" not in told
+    assert told.splitlines()[:7] == [
+        "red and plain",
+        ": : error file=a::bad",
+        "  : : set-output name=a::b",
+        "# #[error]bad",
+        "# #vso[task.complete]x50%",
+        "100%",
+        "\ufffd\ufffd31m",
+    ]
+    assert not [line for line in told.splitlines() if line.lstrip().startswith("::")]
+
+
+def test_secrets_are_masked_in_what_other_processes_print(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(
+        """
+        import subprocess
+        pulumi.Output.secret("hunter2-long")
+        subprocess.run(["echo", "token hunter2-long"], check=True)
+        subprocess.run("printf hunter2-; sleep 0.2; printf 'long\\n'", shell=True, check=True)
+        """
+    )
+    assert capfd.readouterr().err.splitlines() == ["token <secret>", "<secret>"]
+
+
+def test_the_stack_is_told_before_a_failure(folder: Folder) -> None:
+    folder.write("__main__.py", f'{PROGRAM}config.require("key")\n')
+    for stack in ("prod", "staging"):
+        folder.write(f"Pulumi.{stack}.yaml", "config: {key: p}\n")
+    first, second, *_ = folder.fails().splitlines()
+    assert first == (
+        "warning: no stack chosen, run without stack config (stacks: prod, staging); "
+        "--stack chooses"
+    )
+    assert second.startswith("Missing required configuration variable 'app:key'")
+
+
+def test_findings_of_each_service_name_its_line(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "{**ROLE, 'multinode': {'nodeCount': 1}, 'replicas': 0}"
+    program = (
+        f"{SERVICE}WRONG = {wrong}\n"
+        "InferenceService('one', {'roles': [WRONG]})\n"
+        "InferenceService('two',\n"
+        "                 {'roles': [WRONG]})\n"
+    )
+    folder.write("__main__.py", PROGRAM + program)
+    main(["check", str(folder.root), "--output", "json", "--verbose"])
+    found = json.loads(capsys.readouterr().out)
+    lines = {each["line"] for each in found}
+    assert {each["file"] for each in found} == {f"{folder.root}/__main__.py"}
+    assert lines == {10, 11}
+    text = told(folder, program, capsys, "--verbose")
+    assert {line.partition(": ")[0] for line in text.splitlines()} == {
+        "project/__main__.py:10",
+        "project/__main__.py:11",
+    }

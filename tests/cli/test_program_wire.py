@@ -1,0 +1,61 @@
+"""What a program's process tells its parent is plain JSON, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from drawn_services import draw_service
+from samples import role
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.program._wire import (
+    SpecReader,
+    SpecWriter,
+    findings_from_json,
+    findings_to_json,
+)
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
+from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
+from fusioninfer_pulumi.loading import loads
+from fusioninfer_pulumi.plan.objects import render
+
+
+def sent(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    text = json.dumps(SpecWriter().plain(args))
+    return InferenceServiceArgs.model_validate(SpecReader().spec(json.loads(text)))
+
+
+@pytest.mark.parametrize("seed", range(0, 160, 2))
+def test_a_spec_is_planned_as_where_it_came_from(seed: int) -> None:
+    try:
+        services = loads(json.dumps(draw_service(seed).documents[0]))
+    except InvalidServiceError:
+        pytest.skip("drawn to be refused")
+    for args in services:
+        here, there = plan_service(args), plan_service(sent(args))
+        assert there.findings == here.findings
+        if not errors(here.findings):
+            assert list(render(there)) == list(render(here))
+
+
+def test_an_output_equals_itself_alone(output: Callable[[Any], Any]) -> None:
+    shared, other = output("a"), output("a")
+    labels = {"one": shared, "two": shared, "three": other}
+    args = InferenceServiceArgs.model_validate({"name": "svc", "labels": labels, "roles": [role()]})
+    read = sent(args).labels
+    assert all(isinstance(value, UnknownOutput) for value in read.values())
+    assert all(is_output(value) for value in read.values())
+    assert read["one"] is read["two"]
+    assert read["one"] != read["three"]
+
+
+def test_findings_are_the_same() -> None:
+    finding = Finding(
+        "a-rule", Severity.WARNING, ("roles", 0, "port"), "is wrong", ("a.py:1",), ("spec", 1)
+    )
+    text = json.dumps(findings_to_json([finding]))
+    assert findings_from_json(json.loads(text)) == (finding,)

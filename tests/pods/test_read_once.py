@@ -1,0 +1,52 @@
+"""Command lines and the picker's intent are read once for each plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from routed import pair
+from samples import container, nodes, plan_of, role, service, template
+
+from fusioninfer_pulumi.endpoint_pickers import intent
+from fusioninfer_pulumi.engines import command
+
+SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arguments of each container whose command line is read."""
+    found: list[Any] = []
+    real = command._read
+
+    def counted(held: Mapping[str, Any]) -> Any:
+        found.append(held.get("args"))
+        return real(held)
+
+    monkeypatch.setattr(command, "_read", counted)
+    return found
+
+
+def test_the_command_line_of_a_role_is_read_once(read: list[Any]) -> None:
+    plan_of(service(role(replicas=3, template=template(SIZED))))
+    assert read == [SIZED["args"]]
+
+
+def test_what_the_user_wrote_for_several_nodes_is_read_once(read: list[Any]) -> None:
+    plan_of(service(role(multinode=nodes(2), template=template(SIZED))))
+    assert read.count(SIZED["args"]) == 1
+
+
+def test_the_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    real = intent.EppIntent.__init__
+
+    def counted(self: Any, *args: Any, **more: Any) -> None:
+        made.append(self)
+        real(self, *args, **more)
+
+    monkeypatch.setattr(intent.EppIntent, "__init__", counted)
+    plan_of(pair())
+    assert len(made) == 1
