@@ -122,10 +122,12 @@ class ConversionReport:
         for document in self.documents:
             self._report_unread(document)
         services = [builder.build() for builder in self._builders]
-        self._report_unused({origin for each in services for origin in each.origins.documents})
+        self._report_unused(
+            {origin for service in services for origin in service.origins.documents}
+        )
         order = {document: index for index, document in enumerate(self.documents)}
-        services.sort(key=lambda each: order[each.main])
-        self._findings.sort(key=lambda each: order[each[0]])
+        services.sort(key=lambda service: order[service.main])
+        self._findings.sort(key=lambda item: order[item[0]])
         findings = [(document.origin, finding) for document, finding in self._findings]
         return Conversion(tuple(services), tuple(findings))
 
@@ -140,7 +142,9 @@ class ConversionReport:
     def _report_unused(self, used: Collection[Origin]) -> None:
         """Warns of documents without any effect: infos are shown with services."""
         reported = {
-            document for document, each in self._findings if each.severity is not Severity.INFO
+            document
+            for document, finding in self._findings
+            if finding.severity is not Severity.INFO
         }
         for document in self.documents:
             if document.origin not in used and document not in reported:

@@ -22,15 +22,15 @@ from fusioninfer_pulumi.plugins.importers import (
 def _quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
-    found = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
-    raise finding_error(found)
+    finding = mismatch((), value, "a quantity such as 5, 500m or 16Gi")
+    raise finding_error(finding)
 
 
 def _mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
-    found = mismatch((), value, "a mapping or a string")
-    raise finding_error(found)
+    finding = mismatch((), value, "a mapping or a string")
+    raise finding_error(finding)
 
 
 #: A Kubernetes quantity; YAML reads those without a unit as numbers.

@@ -230,6 +230,8 @@ def test_tracing() -> None:
     own = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}
     made = spec(llm(tracing=given, template=pod(env=[own])))
     assert container(made["roles"][0])["env"][-1] == own
+    assert problems(llm(tracing=given, template={"containers": ["x"]}))
+    assert problems(llm(tracing=given, template=pod(env=["x"])))
 
 
 def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:

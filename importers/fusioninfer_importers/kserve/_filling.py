@@ -45,10 +45,13 @@ class _Filling:
         #: Names of volumes that are left out because a part of them cannot be evaluated.
         self.lost_volumes: set[str] = set()
         self._service = document.name
-        own = dict(document.raw["spec"])
+        spec_of_service = dict(document.raw["spec"])
         # KServe takes the model's name from the configs, too; other fields are the service's own.
         name = (model.text("name") if model is not None else None) or document.name
-        self._spec = {**own, "model": {**(own.get("model") or {}), "name": name}}
+        self._spec = {
+            **spec_of_service,
+            "model": {**(spec_of_service.get("model") or {}), "name": name},
+        }
         self._metadata = {
             **document.metadata,
             "name": document.name,
@@ -110,21 +113,21 @@ class _Filling:
         listed = list(items)
         made = [self.filled(item, (*path, index)) for index, item in enumerate(listed)]
         if path[-1] not in _LISTS_OF_WORDS:
-            yield from (each for each in made if each is not None)
+            yield from (entry for entry in made if entry is not None)
             return
-        for index, each in enumerate(made):
-            after = made[index + 1] if index + 1 < len(made) else each
-            if each is None:
+        for index, entry in enumerate(made):
+            after = made[index + 1] if index + 1 < len(made) else entry
+            if entry is None:
                 continue
-            if each.content == "" and listed[index].content != "":
+            if entry.content == "" and listed[index].content != "":
                 self._report.left_out(
-                    each.at,
+                    entry.at,
                     "its Go template is empty here, where engines serve plain HTTP; left out",
                 )
-            elif after is None and _waits(each.content):
-                self._report.left_out(each.at, "is left out with its value, the next argument")
+            elif after is None and _waits(entry.content):
+                self._report.left_out(entry.at, "is left out with its value, the next argument")
             else:
-                yield each
+                yield entry
 
     def _words(self, node: Node, path: Location) -> list[str]:
         """The words of a shell's text but for those that cannot be evaluated, with their flags."""

@@ -72,8 +72,8 @@ class Node:
 
     def text(self, key: str) -> str | None:
         """The text below it, None for anything else."""
-        found = self.get(key)
-        return found.content if found is not None and isinstance(found.content, str) else None
+        text = self.get(key)
+        return text.content if text is not None and isinstance(text.content, str) else None
 
     def leaves(self, path: Location = ()) -> Iterator[tuple[Location, Node]]:
         """Every node without nodes below it, with its path from here."""
@@ -121,14 +121,14 @@ def merge(below: Node, above: Node, field: str = "") -> Node:
 
 def _merge_lists(below: list[Node], above: list[Node], key: str) -> list[Node]:
     def name(node: Node) -> Any:
-        found = node.get(key)
-        return None if found is None else found.content
+        field = node.get(key)
+        return None if field is None else field.content
 
     # One after the other, as the API server does: two items of one name become one.
     built = list(below)
     for node in above:
         wanted = name(node)
-        position = next((i for i, each in enumerate(built) if name(each) == wanted), None)
+        position = next((i for i, item in enumerate(built) if name(item) == wanted), None)
         if position is None:
             built.append(node)
         else:

@@ -66,7 +66,7 @@ def shell_arguments(
             "its variables are expanded by the kubelet, inside of quotes too",
         )
     try:
-        parts = shlex.split("".join(_for_kubelet(each, names) for each in _PIECE.findall(text)))
+        parts = shlex.split("".join(_for_kubelet(piece, names) for piece in _PIECE.findall(text)))
     except ValueError as failure:
         report.invalid(node.at, f"cannot be read by a shell: {failure}")
         return
@@ -78,10 +78,10 @@ def _problem(
     text: str, names: Collection[str], expanded: Collection[str]
 ) -> tuple[Rule, str] | None:
     """Rule and message where only the shell in the pod knows the arguments."""
-    pieces = [re.sub(r"\\.", "", each, flags=re.DOTALL) for each in _PIECE.findall(text)]
+    pieces = [re.sub(r"\\.", "", piece, flags=re.DOTALL) for piece in _PIECE.findall(text)]
     # Nothing expands between single quotes, or after a backslash.
-    live = " ".join(each for each in pieces if not each.startswith("'"))
-    rest = _KUBELET_VARIABLE.sub(lambda found: "" if found[1] in expanded else found[0], live)
+    live = " ".join(piece for piece in pieces if not piece.startswith("'"))
+    rest = _KUBELET_VARIABLE.sub(lambda match: "" if match[1] in expanded else match[0], live)
     if "$(" in rest or "`" in rest:
         return (
             SHELL_EXPANSION_UNSUPPORTED,
@@ -104,7 +104,7 @@ def _problem(
 
 
 def _variables(text: str) -> list[str]:
-    return [found[1] or found[2] for found in _VARIABLE.finditer(text)]
+    return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
 
 
 def _for_kubelet(piece: str, names: Collection[str]) -> str:
@@ -112,15 +112,15 @@ def _for_kubelet(piece: str, names: Collection[str]) -> str:
     if piece.startswith("\\"):
         return piece
 
-    def known(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return f"$({name})" if name in names else found[0]
+    def known(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return f"$({name})" if name in names else match[0]
 
     if not piece.startswith('"'):
         return _VARIABLE.sub(known, piece)
     # shlex keeps a backslash that a shell removes here.
     parts = re.split(r"(\\.)", piece, flags=re.DOTALL)
     return "".join(
-        each[1:] if each in (r"\$", r"\`") else each if odd else _VARIABLE.sub(known, each)
-        for each, odd in zip(parts, itertools.cycle((False, True)), strict=False)
+        part[1:] if part in (r"\$", r"\`") else part if odd else _VARIABLE.sub(known, part)
+        for part, odd in zip(parts, itertools.cycle((False, True)), strict=False)
     )

@@ -91,12 +91,16 @@ def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     if listed is None:
         listed = synthetic(pod.at, [{"name": MAIN}])
     containers = [
-        _preset_container(each, preset) if each.text("name") == MAIN else each
-        for each in listed.items
+        _preset_container(container, preset) if container.text("name") == MAIN else container
+        for container in listed.items
     ]
     if listed.items:
         pod = with_fields(pod, containers=Node(listed.at, containers, listed.synthetic))
-    others = [each for each in listed.items if each.text("name") == MAIN and is_other_program(each)]
+    others = [
+        container
+        for container in listed.items
+        if container.text("name") == MAIN and is_other_program(container)
+    ]
     if others and pod.get("terminationGracePeriodSeconds") is None:
         pod = with_fields(pod, terminationGracePeriodSeconds=synthetic(pod.at, _GRACE))
     if volumes is None or isinstance(volumes.content, list):
@@ -112,23 +116,25 @@ def _security(preset: Preset) -> dict[str, Any]:
     return {**_SECURITY, "capabilities": {"add": _CAPABILITIES, "drop": ["ALL"]}}
 
 
-def _preset_volumes(report: ConversionReport, given: Node, preset: Preset) -> Node:
+def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> Node:
     """The preset's volumes merged with the user's, which replace those of another source."""
     below: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
-        own = next((each for each in given.items if each.text("name") == name), None)
+        written = next((volume for volume in volumes.items if volume.text("name") == name), None)
         others = (
-            [] if own is None else [key for key in own.content if key not in ("name", "emptyDir")]
+            []
+            if written is None
+            else [key for key in written.content if key not in ("name", "emptyDir")]
         )
-        if own is not None and others:
+        if written is not None and others:
             report.translated(
-                own.at,
+                written.at,
                 f"KServe's presets have an emptyDir of this name, and API servers take no volume "
                 f"with two sources; here {others[0]} holds alone",
             )
         else:
             below.append({"name": name, "emptyDir": _empty_dir(name, preset)})
-    return merge(synthetic(given.at, below), given, "volumes")
+    return merge(synthetic(volumes.at, below), volumes, "volumes")
 
 
 def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
@@ -142,12 +148,12 @@ def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
 def _preset_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
     env = [{"name": name, "value": value} for name, value in _ENV.items()]
-    security, own = synthetic(container.at, _security(preset)), container.get("securityContext")
+    security, written = synthetic(container.at, _security(preset)), container.get("securityContext")
     return with_fields(
         container,
         env=_below(container, "env", "name", env),
         volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
-        securityContext=security if own is None else merge(security, own),
+        securityContext=security if written is None else merge(security, written),
         lifecycle=_lifecycle(container, preset),
         **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
     )
@@ -155,40 +161,40 @@ def _preset_container(container: Node, preset: Preset) -> Node:
 
 def _lifecycle(container: Node, preset: Preset) -> Node | None:
     """The preset's `preStop` for programs that get none of ours."""
-    own = container.get("lifecycle")
+    lifecycle = container.get("lifecycle")
     if not preset.leads or not is_other_program(container):
-        return own
+        return lifecycle
     below = synthetic(container.at, {"preStop": _PRE_STOP})
-    if own is None:
+    if lifecycle is None:
         return below
-    return own if own.get("preStop") is not None else merge(below, own)
+    return lifecycle if lifecycle.get("preStop") is not None else merge(below, lifecycle)
 
 
 def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
     """A list of the container, after those items of the preset whose key it does not have."""
-    own = container.get(field)
-    if own is not None and not isinstance(own.content, list):
-        return own  # our own rules refuse it
-    given = own.items if own is not None else []
-    taken = {(each.text(key) or "").rstrip("/") for each in given}
-    free = synthetic(container.at, [each for each in items if each[key] not in taken])
-    return free if own is None else Node(own.at, [*free.items, *given], own.synthetic)
+    listed = container.get(field)
+    if listed is not None and not isinstance(listed.content, list):
+        return listed  # our own rules refuse it
+    written = listed.items if listed is not None else []
+    taken = {(item.text(key) or "").rstrip("/") for item in written}
+    free = synthetic(container.at, [item for item in items if item[key] not in taken])
+    return free if listed is None else Node(listed.at, [*free.items, *written], listed.synthetic)
 
 
 def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
     """A probe merged over the preset's."""
-    own = container.get(name)
-    if not isinstance(own.content if own is not None else {}, dict):
-        return own
-    if own is None and not preset.leads:
+    probe = container.get(name)
+    if not isinstance(probe.content if probe is not None else {}, dict):
+        return probe
+    if probe is None and not preset.leads:
         return None
-    if own is None and name != "livenessProbe" and not is_other_program(container):
+    if probe is None and name != "livenessProbe" and not is_other_program(container):
         return None  # settings of the role, where the engine is known
     below: dict[str, Any] = dict(_PROBES[name])
-    if own is None or not any(own.get(handler) for handler in _HANDLERS):
+    if probe is None or not any(probe.get(handler) for handler in _HANDLERS):
         below["httpGet"] = {"path": "/health", "port": _port(container, preset)}
     preset_probe = synthetic(container.at, below)
-    return preset_probe if own is None else merge(preset_probe, own)
+    return preset_probe if probe is None else merge(preset_probe, probe)
 
 
 def is_other_program(container: Node) -> bool:
@@ -200,8 +206,10 @@ def _port(container: Node, preset: Preset) -> int:
     """The port of the engine: that of its arguments, else the preset's."""
     env, args = container.get("env"), container.get("args")
     variables = env.items if env is not None else []
-    texts = [each.text("value") for each in variables if each.text("name") == ADDITIONAL]
-    texts += [str(each.content) for each in (args.items if args is not None else [])]
+    texts = [
+        variable.text("value") for variable in variables if variable.text("name") == ADDITIONAL
+    ]
+    texts += [str(argument.content) for argument in (args.items if args is not None else [])]
     arguments = [part for text in texts if text is not None for part in text.split()]
     preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
     return integer(flag_value(arguments, "--port")) or preset_port
@@ -236,7 +244,7 @@ def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
         _check_rdma(report, variable)
     if container.get("command") is not None:
         return container
-    names = {each.text("name") or "" for each in variables}
+    names = {variable.text("name") or "" for variable in variables}
     arguments: list[Node] = []
     kept: list[Node] = []
     for variable in variables:
@@ -253,7 +261,7 @@ def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
             report.consume(variable.at)
             # In a variable's value the kubelet expands only the variables before it.
             arguments += shell_arguments(
-                report, value, names, [each.text("name") or "" for each in kept]
+                report, value, names, [variable.text("name") or "" for variable in kept]
             )
     args = container.get("args")
     if args is not None and args.items:

@@ -36,15 +36,15 @@ _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "nam
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
     """The ConfigMaps that hold configurations of endpoint pickers."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
-    found = [document.at(*place).value for document in documents]
-    names = {name for name in found if isinstance(name, str)}
+    values = [document.at(*place).value for document in documents]
+    names = {name for name in values if isinstance(name, str)}
     # A config may be in another namespace than the services that are based on it.
-    namespaces = [each.namespace for each in of_kind(documents, SERVICE)]
+    namespaces = [document.namespace for document in of_kind(documents, SERVICE)]
     return frozenset(
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
-        for own in namespaces
-        for namespace in map_namespaces(own, name)
+        for service_namespace in namespaces
+        for namespace in map_namespaces(service_namespace, name)
     )
 
 
@@ -118,13 +118,13 @@ def _bases(
     report: ConversionReport, document: SourceDocument, configs: Objects
 ) -> list[SourceDocument]:
     """The configs that a service is based on, in merge order."""
-    found = []
+    bases = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
         at = document.at("spec", "baseRefs", index)
         name = reference["name"]
         config = _find_config(configs, document.namespace, name)
         if config is not None:
-            found.append(config)
+            bases.append(config)
             report.consume(at)
         elif str(name).startswith(PRESET):
             report.left_out(
@@ -144,7 +144,7 @@ def _bases(
                 place,
                 "configs of configs are not followed; name both in the service's baseRefs",
             )
-    return found
+    return bases
 
 
 def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
@@ -161,13 +161,13 @@ def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
 def _merge_bases(
     report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
 ) -> Node:
-    own = _read_spec(report, document)
+    service = _read_spec(report, document)
     spec: Node | None = None
-    for base in (*(_read_spec(report, config) for config in bases), own):
+    for base in (*(_read_spec(report, config) for config in bases), service):
         spec = base if spec is None else merge(spec, base)
     assert spec is not None
     kept = {leaf.at for _, leaf in spec.leaves()}
-    for _, leaf in own.leaves():
+    for _, leaf in service.leaves():
         if leaf.at in kept:
             continue
         if leaf.content in ({}, []):  # `scheduler: {}` enables what a config configures
@@ -236,14 +236,22 @@ def _trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     variables.append({"name": _ATTRIBUTES, "value": value})
     for index, role in enumerate(builder.roles):
         for block in ("template", "leaderTemplate", "workerTemplate"):
-            containers = role.get(block, {}).get("spec", {}).get("containers")
-            for place, container in enumerate(containers or ()):
-                env = container.get("env") or []
-                if container.get("name") != MAIN or any(v.get("name") == _ATTRIBUTES for v in env):
-                    continue
-                at: Location = ("spec", "roles", index, block, "spec", "containers", place, "env")
-                for offset, variable in enumerate(variables, start=len(env)):
-                    builder.default((*at, offset), variable, endpoint.at)
+            pod: Location = ("spec", "roles", index, block, "spec", "containers")
+            for place, container in enumerate(builder.get(pod) or () if block in role else ()):
+                env = _env(container)
+                if env is not None and _ATTRIBUTES not in env:
+                    for offset, variable in enumerate(variables, start=len(env)):
+                        builder.default((*pod, place, "env", offset), variable, endpoint.at)
+
+
+def _env(container: Any) -> list[Any] | None:
+    """Names of the variables of the container `main`, None where it is ill-formed or another."""
+    if not isinstance(container, dict) or container.get("name") != MAIN:
+        return None
+    env = container.get("env") or []
+    if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
+        return None
+    return [variable.get("name") for variable in env]
 
 
 def _tracing(builder: ServiceBuilder, spec: Node) -> None:

@@ -91,7 +91,7 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
     namespace = ref.text("namespace") or builder.main.namespace
     service = known.get((namespace, kind, name))
     if service is None:
-        if name not in {pool_backend(each)["name"] for each in known.values()}:
+        if name not in {pool_backend(service)["name"] for service in known.values()}:
             builder.report.warning(
                 REFERENCE_MISSING,
                 ref.at / "name",
@@ -166,12 +166,12 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
             "KServe's pool is called otherwise, and no request comes until the route's backendRefs "
             f"name InferencePool {names.inference_pool(str(builder.main.name))}",
         )
-    own = route.get("http", "spec")
-    if own is not None:
-        for key, field in own.content.items():
+    route_spec = route.get("http", "spec")
+    if route_spec is not None:
+        for key, field in route_spec.content.items():
             ours = replace_backends(builder, field, related.backends) if key == "rules" else field
             copy_node(builder, (*target, "httproute", key), ours)
-    if refs is not None or own is not None:
+    if refs is not None or route_spec is not None:
         return
     namespace, name = builder.main.namespace, builder.main.name
     rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]

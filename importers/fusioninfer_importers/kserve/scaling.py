@@ -96,8 +96,8 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
         name = builder.get((*target, "name"))
         builder.default((*minima, name), least, lowest.at if lowest is not None else scaling.at)
     for index, trigger in enumerate(metrics):
-        for key, its in (("query", "query"), ("target", "threshold")):
-            node = trigger.get("metadata", its)
+        for key, source in (("query", "query"), ("target", "threshold")):
+            node = trigger.get("metadata", source)
             if node is not None:
                 copy_node(builder, (*ours, "metrics", index, key), node)
         _trigger_fields(builder, (*ours, "metrics", index), trigger)
@@ -129,7 +129,7 @@ def _trigger_fields(builder: ServiceBuilder, target: Location, trigger: Node) ->
 
 def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node | None]:
     """The supported triggers, and the address of their Prometheus."""
-    found: list[Node] = []
+    supported: list[Node] = []
     address: Node | None = None
     triggers = scaling.get("keda", "triggers")
     for trigger in triggers.items if triggers is not None else ():
@@ -150,10 +150,10 @@ def _metrics(report: ConversionReport, scaling: Node) -> tuple[list[Node], Node 
             )
             continue
         address = where
-        found.append(trigger)
+        supported.append(trigger)
         report.consume(where.at, trigger.at / "type")
         _report_trigger_fields(report, trigger)
-    return found, address
+    return supported, address
 
 
 def _report_trigger_fields(report: ConversionReport, trigger: Node) -> None:

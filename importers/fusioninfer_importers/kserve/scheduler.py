@@ -114,8 +114,8 @@ def _types(*names: str) -> list[dict[str, Any]]:
 
 
 def _profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]:
-    references: list[dict[str, Any]] = [{"pluginRef": each} for each in filters]
-    references += [{"pluginRef": each, "weight": weight} for each, weight in weights.items()]
+    references: list[dict[str, Any]] = [{"pluginRef": plugin} for plugin in filters]
+    references += [{"pluginRef": plugin, "weight": weight} for plugin, weight in weights.items()]
     return {"name": name, "plugins": [*references, {"pluginRef": _PICK}]}
 
 
@@ -156,8 +156,8 @@ def _config(
         report.left_out(flag.at, "router.scheduler.config says otherwise, and holds")
         flag = None
     if inline is not None:
-        given = inline.value
-        text = given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False)
+        value = inline.value
+        text = value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
         builder.derive(ours, text, inline.at)
     elif reference is not None:
         _config_from_map(builder, target, reference, maps)
@@ -232,8 +232,8 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
         args = container.get("args")
         if args is not None and isinstance(args.content, list):
             kept, config = _flags(builder, args)
-            own = Node(args.at, kept) if kept else None
-            others += _picker_container(builder, picker, with_fields(container, args=own), name)
+            flags = Node(args.at, kept) if kept else None
+            others += _picker_container(builder, picker, with_fields(container, args=flags), name)
         else:
             others += _picker_container(builder, picker, container, name)
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
@@ -309,6 +309,6 @@ def _picker_container(
             command.at,
             "the picker's own is used; write further flags into args",
         )
-    own = dict.fromkeys((*_PICKER_FIELDS, "command"))
-    rest = with_fields(container, name=Node(name.at, "epp"), **own)
+    taken = dict.fromkeys((*_PICKER_FIELDS, "command"))
+    rest = with_fields(container, name=Node(name.at, "epp"), **taken)
     return [rest] if len(rest.content) > 1 else []

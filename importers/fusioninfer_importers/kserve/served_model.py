@@ -155,7 +155,10 @@ def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     if enabled is not None and enabled.content is False:
         return spec
     adapters, model = spec.get("model", "lora", "adapters"), spec.get("model", "uri")
-    uris = [model, *(each.get("uri") for each in (adapters.items if adapters is not None else ()))]
+    uris = [
+        model,
+        *(adapter.get("uri") for adapter in (adapters.items if adapters is not None else ())),
+    ]
     used = any(_downloads(uri) for uri in uris)
     prefill = spec.get("prefill")
     spec = _without_initializer(builder, spec, used=used)
@@ -176,7 +179,7 @@ def _without_initializer(builder: ServiceBuilder, workload: Node, *, used: bool)
 def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) -> Node:
     listed = pod.get("initContainers")
     items = listed.items if listed is not None else []
-    kept = [each for each in items if each.text("name") != NAME]
+    kept = [item for item in items if item.text("name") != NAME]
     if listed is None or len(kept) == len(items):
         return pod
     for container in items:
@@ -194,12 +197,12 @@ def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) 
 
 def _fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
-    for key, given in container.content.items():
+    for key, source in container.content.items():
         target = (*_FETCHER, key)
         # Otherwise limits alone would be requests, too.
-        asked = key == "resources" and isinstance(given.content, dict)
-        field = merge(synthetic(given.at, {"requests": _REQUESTS}), given) if asked else given
-        held = builder.get(target)
+        asked = key == "resources" and isinstance(source.content, dict)
+        field = merge(synthetic(source.at, {"requests": _REQUESTS}), source) if asked else source
+        present = builder.get(target)
         if key == "name":
             report.consume(field.at)
         elif key in _CONTROLLED:
@@ -212,10 +215,10 @@ def _fetcher(builder: ServiceBuilder, container: Node) -> None:
                 field.at,
                 f"the storage-initializer has {', '.join(_KNOWN)} here; remove it",
             )
-        elif held is None:
+        elif present is None:
             copy_node(builder, target, field)
-        elif held == field.value:
-            report.consume(*(leaf.at for _, leaf in given.leaves()))
+        elif present == field.value:
+            report.consume(*(leaf.at for _, leaf in source.leaves()))
         else:
             report.unsupported(
                 field.at,

@@ -105,13 +105,13 @@ def _split(text: str) -> Iterator[_Part]:
     # One blank beside each trim marker, so that a minus is none.
     text = re.sub(r"\s+-\}\}", " -}}", re.sub(r"\{\{-\s+", "{{- ", text))
     position, trim = 0, False
-    for found in _ACTION.finditer(text):
-        before = text[position : found.start()]
+    for action in _ACTION.finditer(text):
+        before = text[position : action.start()]
         # KServe evaluates JSON, where a line break is two letters: only blanks are trimmed.
         before = before.lstrip(" ") if trim else before
-        yield _Part(before.rstrip(" ") if found[1] else before, action=False)
-        yield _Part(found[2].strip(), action=True)
-        position, trim = found.end(), bool(found[3])
+        yield _Part(before.rstrip(" ") if action[1] else before, action=False)
+        yield _Part(action[2].strip(), action=True)
+        position, trim = action.end(), bool(action[3])
     last = text[position:]
     if "{{" in last:
         raise TemplateError("a template is not closed")
@@ -185,11 +185,11 @@ def _value(expression: str, scope: Scope) -> Any:
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:
     position, text = 0, expression.strip()
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None or found.lastgroup is None:
+        token = _TOKEN.match(text, position)
+        if token is None or token.lastgroup is None:
             raise TemplateError(f"{text} is more than is evaluated here")
-        yield found.lastgroup, found[found.lastgroup]
-        position = found.end()
+        yield token.lastgroup, token[token.lastgroup]
+        position = token.end()
         while position < len(text) and text[position].isspace():
             position += 1
 
@@ -255,19 +255,19 @@ def _skipped(tokens: _Tokens) -> _Tokens:
 
 
 def _child(scope: Scope, *arguments: Any) -> str:
-    if len(arguments) != 2 or not all(isinstance(each, str) for each in arguments):
+    if len(arguments) != 2 or not all(isinstance(argument, str) for argument in arguments):
         raise TemplateError("ChildName takes a name and a suffix")
     return scope.child(*arguments)
 
 
 def _or(scope: Scope, *arguments: Any) -> Any:
     del scope
-    return next((each for each in arguments if _is_true(each)), arguments[-1])
+    return next((argument for argument in arguments if _is_true(argument)), arguments[-1])
 
 
 def _and(scope: Scope, *arguments: Any) -> Any:
     del scope
-    return next((each for each in arguments if not _is_true(each)), arguments[-1])
+    return next((argument for argument in arguments if not _is_true(argument)), arguments[-1])
 
 
 def _not(scope: Scope, *arguments: Any) -> bool:
@@ -280,7 +280,7 @@ def _not(scope: Scope, *arguments: Any) -> bool:
 def _equal(scope: Scope, *arguments: Any) -> bool:
     del scope
     first, *others = arguments
-    if not others or any(type(each) is not type(first) for each in others):
+    if not others or any(type(other) is not type(first) for other in others):
         raise TemplateError("eq compares values of different kinds")
     return first in others
 

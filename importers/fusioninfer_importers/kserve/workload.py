@@ -81,9 +81,9 @@ def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> N
 def _program_of_its_own(pod: Node | None) -> EngineCommand | None:
     """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
     containers = pod.get("containers") if pod is not None else None
-    for each in containers.items if containers is not None else ():
-        if each.text("name") == MAIN and each.get("command") is not None:
-            command = read_command(each.value)
+    for container in containers.items if containers is not None else ():
+        if container.text("name") == MAIN and container.get("command") is not None:
+            command = read_command(container.value)
             return command if command.engine is None and command.readable else None
     return None
 
@@ -92,7 +92,7 @@ def _hands_over(workload: Node) -> bool:
     """Whether something in the pods may say how the engine hands its KV cache over."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
-    program = any(each is not None and _main_has(each, "command") for each in pods)
+    program = any(pod is not None and _main_has(pod, "command") for pod in pods)
     return program or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
@@ -183,8 +183,8 @@ def _main_has(pod: Node | None, *fields: str) -> bool:
     """Whether the container `main` of a pod has one of some fields of its own."""
     containers = pod.get("containers") if pod is not None else None
     return containers is not None and any(
-        each.text("name") == MAIN and any(each.get(field) is not None for field in fields)
-        for each in containers.items
+        container.text("name") == MAIN and any(container.get(field) is not None for field in fields)
+        for container in containers.items
     )
 
 
@@ -195,20 +195,20 @@ def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: No
         more = (_LWS,) if several and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            given = isinstance(value, str) or is_output(value)  # others are refused on the objects
-            if given and str(key).startswith((*always, *more)):
+            known = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            if known and str(key).startswith((*always, *more)):
                 builder.default((*target, "metadata", field, key), value, at / key)
-        own = workload.get(field)
-        if own is not None:
-            _workload_metadata(builder, (*target, "metadata", field), own)
+        metadata = workload.get(field)
+        if metadata is not None:
+            _workload_metadata(builder, (*target, "metadata", field), metadata)
 
 
-def _workload_metadata(builder: ServiceBuilder, target: Location, own: Node) -> None:
+def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node) -> None:
     """Copies a workload's labels or annotations, which win over those of the service."""
-    if not isinstance(own.content, dict) or not own.content:
-        builder.report.consume(own.at)
+    if not isinstance(metadata.content, dict) or not metadata.content:
+        builder.report.consume(metadata.at)
         return
-    for key, node in own.content.items():
+    for key, node in metadata.content.items():
         if key == _MODEL_ROUTING:
             builder.report.left_out(
                 node.at,
@@ -238,16 +238,16 @@ def _rollout(builder: ServiceBuilder, target: Location, workload: Node) -> None:
 
 def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     """Converts the offloading of a workload's KV cache."""
-    given = workload.get("kvCacheOffloading")
-    if given is None:
+    offloading = workload.get("kvCacheOffloading")
+    if offloading is None:
         return
     ours = (*target, "kvCacheOffloading")
-    builder.set_origin(ours, given.at)
+    builder.set_origin(ours, offloading.at)
     for key in ("cpu", "evictionPolicy"):
-        field = given.get(key)
+        field = offloading.get(key)
         if field is not None:
             _quantity(builder, (*ours, key), field)
-    secondary = given.get("secondary")
+    secondary = offloading.get("secondary")
     for index, tier in enumerate(secondary.items if secondary is not None else ()):
         here: Location = (*ours, "secondary", index, "fileSystem")
         builder.set_origin(here, tier.at / "fileSystem")
@@ -261,7 +261,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
             copy_node(builder, here, tier.get("fileSystem") or Node(tier.at, {}))
     if _main_has(workload.get("template"), "command"):
         builder.report.translated(
-            given.at,
+            offloading.at,
             "KServe tells only its presets' command about it; here the container's own is told too",
         )
 
@@ -277,38 +277,38 @@ def _quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
 def convert_devices(builder: ServiceBuilder) -> None:
     """Converts the annotations for dynamic resource allocation to a claim of every serving role."""
     annotations = builder.main.metadata.get("annotations") or {}
-    given = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
-    if not given:
+    settings = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+    if not settings:
         return
 
     def at(name: str) -> SourceField:
         return builder.main.at("metadata", "annotations", f"{PREFIX}{name}")
 
-    device_class = given.pop(f"{PREFIX}device-class", None)
+    device_class = settings.pop(f"{PREFIX}device-class", None)
     if device_class is None:
-        for key in given:
+        for key in settings:
             place = builder.main.at("metadata", "annotations", key)
             builder.report.invalid(place, f"says nothing without {PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
         "deviceClassName": (device_class, at("device-class"))
     }
-    count = given.pop(f"{PREFIX}device-count", None)
+    count = settings.pop(f"{PREFIX}device-count", None)
     if count is not None and not str(count).isdecimal():
         builder.report.invalid(at("device-count"), f"must be a number of devices, got {count}")
     elif count is not None:
         claim["count"] = (int(count), at("device-count"))
-    selectors = given.pop(f"{PREFIX}cel-selector", None)
+    selectors = settings.pop(f"{PREFIX}cel-selector", None)
     if selectors is not None:
         lines = [line.strip() for line in str(selectors).splitlines() if line.strip()]
         claim["selectors"] = (lines, at("cel-selector"))
-    container = given.pop(f"{PREFIX}container-name", None)
+    container = settings.pop(f"{PREFIX}container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
             at("container-name"),
             "only the container main gets the devices; remove it",
         )
-    for key in given:
+    for key in settings:
         place = builder.main.at("metadata", "annotations", key)
         builder.report.unsupported(
             place,

@@ -78,8 +78,8 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         consume_envelope(report, document, _OWN)
         bindings.append((document, binding.spec))
     convert_policies(report, policies, bindings, servings)
-    for each in servings:
-        convert_gang(each)
+    for converted in servings:
+        convert_gang(converted)
     for document in of_kind(documents, "ModelBooster"):
         report.unsupported(document.at(), _BOOSTER.format(name=document.name))
     return report.finish()

@@ -25,14 +25,14 @@ def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> 
     if (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
         return False
     deployment = SourceDocument(Origin(""), raw)
-    held = deployment.at("spec", "template", "metadata", "labels").value
-    if not isinstance(held, Mapping):
+    labels = deployment.at("spec", "template", "metadata", "labels").value
+    if not isinstance(labels, Mapping):
         return False
     for server in of_kind(documents, _SERVER):
         wanted = server.at("spec", "workloadSelector", "matchLabels").value
         if not isinstance(wanted, Mapping) or server.namespace != deployment.namespace:
             continue
-        if wanted and all(held.get(key) == value for key, value in wanted.items()):
+        if wanted and all(labels.get(key) == value for key, value in wanted.items()):
             return True
     return False
 
@@ -49,8 +49,8 @@ def convert_deployment(
     builder.copy_fields(role, at, "replicas")
     template = spec.template
     parts = {"metadata": template.metadata, "spec": template.spec}
-    given = {key: value for key, value in parts.items() if value is not None}
-    builder.copy((*role, "template"), given, at / "template")
+    entry = {key: value for key, value in parts.items() if value is not None}
+    builder.copy((*role, "template"), entry, at / "template")
     report.consume(at / "selector")
     if spec.strategy is not None:
         report.unsupported(
@@ -62,7 +62,7 @@ def convert_deployment(
         "its pods are behind a ModelServer: they become replicas of a service, each a "
         "LeaderWorkerSet; delete the Deployment when they serve",
     )
-    roles = [{"name": _ROLE, "replicas": spec.replicas, "entryTemplate": given}]
+    roles = [{"name": _ROLE, "replicas": spec.replicas, "entryTemplate": entry}]
     model = ModelServing.model_validate(
         {
             "apiVersion": deployment.api_version,

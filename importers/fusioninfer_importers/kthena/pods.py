@@ -49,10 +49,10 @@ def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
 ) -> None:
     """Converts a pod template: selectors and variables use labels of our pods."""
-    held, moved = _with_variables(template.spec, builder.main.name, role)
-    spec = _relabelled(builder.report, held, at / "spec")
-    given = {"metadata": template.metadata, "spec": spec}
-    builder.copy(target, {key: value for key, value in given.items() if value is not None}, at)
+    spec_of_pod, moved = _with_variables(template.spec, builder.main.name, role)
+    spec = _relabelled(builder.report, spec_of_pod, at / "spec")
+    built = {"metadata": template.metadata, "spec": spec}
+    builder.copy(target, {key: value for key, value in built.items() if value is not None}, at)
     for (key, index), positions in moved.items():
         env = at / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
@@ -77,28 +77,28 @@ def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
 
 def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
     for key in ("initContainers", "containers"):
-        held = spec.get(key) if isinstance(spec, Mapping) else None
-        for index, container in enumerate(held if isinstance(held, list) else ()):
+        containers = spec.get(key) if isinstance(spec, Mapping) else None
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
             if isinstance(container, dict) and isinstance(container.get("env"), list):
                 yield (key, index), container
 
 
 def _with_variables(
-    given: dict[str, Any] | None, service: Any, role: str
+    template_spec: dict[str, Any] | None, service: Any, role: str
 ) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
     """Writes the values of Kthena's labels into variables that are read from them.
 
     Returns the pod spec, and for each container where its own variables stand now, by where they
     stood; without those that Kthena overwrites.
     """
-    spec = copy.deepcopy(given)
+    spec = copy.deepcopy(template_spec)
     moved: dict[tuple[str, int], dict[int, int]] = {}
     values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
     values.update(_COMPOSED)
     for place, container in _containers(spec):
         helpers: list[dict[str, Any]] = []
-        own = container["env"]
-        for position, variable in enumerate(own):
+        env = container["env"]
+        for position, variable in enumerate(env):
             label = _label_of(variable)
             if label not in values:
                 continue
@@ -109,10 +109,10 @@ def _with_variables(
                     helpers.append(copy.deepcopy(helper))
                 prefix = service if start == NAME else role
                 value = f"{prefix}-$({helper['name']})"
-            rest = {name: held for name, held in variable.items() if name != "valueFrom"}
-            own[position] = {**rest, "value": value}
-        kept = [number for number, each in enumerate(own) if not _is_overwritten(each)]
-        container["env"] = [*helpers, *(own[number] for number in kept)]
+            rest = {name: value for name, value in variable.items() if name != "valueFrom"}
+            env[position] = {**rest, "value": value}
+        kept = [number for number, variable in enumerate(env) if not _is_overwritten(variable)]
+        container["env"] = [*helpers, *(env[number] for number in kept)]
         moved[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
     return spec, moved
 
@@ -127,8 +127,8 @@ def _label_of(variable: Any) -> str | None:
     read: Any = variable
     for key in ("valueFrom", "fieldRef", "fieldPath"):
         read = read.get(key) if isinstance(read, Mapping) else None
-    found = _LABEL.fullmatch(read) if isinstance(read, str) else None
-    return found[1] if found is not None else None
+    match = _LABEL.fullmatch(read) if isinstance(read, str) else None
+    return match[1] if match is not None else None
 
 
 def needs_environment(role: Role) -> bool:
@@ -136,8 +136,10 @@ def needs_environment(role: Role) -> bool:
 
     Single pods get them only if their template names one.
     """
-    templates = [each for each in (role.entry_template, role.worker_template) if each is not None]
-    return bool(role.worker_replicas) or any(_mentions(each.spec) for each in templates)
+    templates = [
+        template for template in (role.entry_template, role.worker_template) if template is not None
+    ]
+    return bool(role.worker_replicas) or any(_mentions(template.spec) for template in templates)
 
 
 def _mentions(value: Any) -> bool:
@@ -163,9 +165,11 @@ def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
     for key, item in value.items():
         place = at / key
         if key in _KEY_LISTS and isinstance(item, list):
-            built[key] = [_key(report, each, place / index) for index, each in enumerate(item)]
+            built[key] = [_key(report, entry, place / index) for index, entry in enumerate(item)]
         elif key == "matchLabels" and isinstance(item, Mapping):
-            built[key] = {_same(report, each, place / each): held for each, held in item.items()}
+            built[key] = {
+                _same(report, label, place / label): value for label, value in item.items()
+            }
         elif key == "key" and "operator" in value:
             built[key] = _same(report, item, place)
         else:

@@ -58,24 +58,24 @@ def route_matches(
         names = [asked]
     headers = []
     for name, condition in (match.headers or {}).items():
-        found = _header_match(report, condition, at / "headers" / name)
-        if found is not None:
-            kind, value = found
+        header = _header_match(report, condition, at / "headers" / name)
+        if header is not None:
+            kind, value = header
             headers.append({"name": name, "type": kind, "value": value})
     path = _path_match(report, match.uri, at / "uri") if match.uri is not None else None
     for name in names:
-        own = {"name": MODEL_HEADER, "value": name}
-        yield {"path": path, "headers": [own, *headers]}
+        model_header = {"name": MODEL_HEADER, "value": name}
+        yield {"path": path, "headers": [model_header, *headers]}
 
 
 def _header_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
     """Type and value of a header match."""
-    given = _only_condition(report, match, at)
-    if given is None:
+    condition = _only_condition(report, match, at)
+    if condition is None:
         return None
-    kind, value = given
+    kind, value = condition
     if kind == "exact":
         return "Exact", value
     return "RegularExpression", full_match(value) if kind == "regex" else f"{re.escape(value)}.*"
@@ -84,10 +84,10 @@ def _header_match(
 def _path_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> dict[str, str] | None:
-    given = _only_condition(report, match, at)
-    if given is None:
+    condition = _only_condition(report, match, at)
+    if condition is None:
         return None
-    kind, value = given
+    kind, value = condition
     if kind == "exact":
         return {"type": "Exact", "value": value}
     if kind == "regex":
@@ -116,12 +116,12 @@ def full_match(pattern: str) -> str:
 def _only_condition(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
-    given = [(kind, value) for kind, value in match if value is not None]
+    conditions = [(kind, value) for kind, value in match if value is not None]
     report.consume(at)
-    if len(given) != 1:
+    if len(conditions) != 1:
         report.invalid(at, "needs one of exact, prefix and regex")
         return None
-    kind, value = given[0]
+    kind, value = conditions[0]
     if kind == "prefix":
         report.translated(at, "regular expressions differ between gateways")
     elif kind == "regex":
@@ -135,7 +135,7 @@ def _only_condition(
 
 def models_of(spec: ModelRouteSpec) -> list[str]:
     """The model names that requests of a route have."""
-    return [each for each in (spec.model_name, *(spec.lora_adapters or ())) if each]
+    return [name for name in (spec.model_name, *(spec.lora_adapters or ())) if name]
 
 
 def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
@@ -161,10 +161,10 @@ class Shared:
 
 def convert_shared(shared: Sequence[Shared]) -> None:
     """Sets `routedBy` in services without a rule of their own."""
-    for each in shared:
-        if not _has_rules(each.server):
-            builder, by = each.server.serving.builder, each.by.serving.builder.main.name
-            builder.derive((*each.server.router, "httproute", "routedBy"), by, each.at)
+    for share in shared:
+        if not _has_rules(share.server):
+            builder, by = share.server.serving.builder, share.by.serving.builder.main.name
+            builder.derive((*share.server.router, "httproute", "routedBy"), by, share.at)
 
 
 def convert_route(
@@ -194,17 +194,17 @@ def convert_route(
     asked: set[str] = set()
     shared: list[Shared] = []
     for index, rule in enumerate(spec.rules):
-        found = _rule(report, document, spec, rule, at / "rules" / index, servers)
-        used += [server for _, server, _ in found]
-        shared += _shared_targets(report, found)
-        asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if found else ())
-    idle = [each for each in spec.lora_adapters or () if each not in asked]
+        built = _rule(report, document, spec, rule, at / "rules" / index, servers)
+        used += [server for _, server, _ in built]
+        shared += _shared_targets(report, built)
+        asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if built else ())
+    idle = [adapter for adapter in spec.lora_adapters or () if adapter not in asked]
     if idle:
         message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
         report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
-        if not any(server is each.server for each in shared) or _has_rules(server):
+        if not any(server is share.server for share in shared) or _has_rules(server):
             _parent_refs(report, spec, at / "parentRefs", server)
         _check_model_name(report, spec, at / "modelName", server)
         roles = {role["componentType"] for role in server.serving.builder.roles}
@@ -230,14 +230,16 @@ def _rule(
     at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
-    found = list(route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch"))
+    conditions = list(
+        route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch")
+    )
     targets = _targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
         report.left_out(at, "is left out: it leads to no service")
     if targets:
-        _add_rule(_main(targets), rule, found, at, targets)
-    if len(targets) == 1 and any(each.weight is not None for each in rule.target_models):
+        _add_rule(_main(targets), rule, conditions, at, targets)
+    if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
         report.left_out(
             at / "targetModels",
             "there is one target, which gets every request",
@@ -247,7 +249,7 @@ def _rule(
 
 def _main(targets: Sequence[Target]) -> Server:
     """The target whose service has the rule: the first with the largest weight."""
-    return max(targets, key=lambda each: _weight(each[0]))[1]
+    return max(targets, key=lambda share: _weight(share[0]))[1]
 
 
 def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
@@ -281,44 +283,44 @@ def _targets(
     at: SourceField,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
-    found: list[Target] = []
+    targets: list[Target] = []
     nowhere = not any(map(_weight, rule.target_models))
     if nowhere:
         # Kthena's webhook refuses it, too (kthena-router/webhook/validator.go).
         report.invalid(at, "must have a weight above 0: no request would go anywhere")
     for index, target in enumerate(rule.target_models):
         place = at / index
-        given = (target.model_server_name, target.external_model_provider_name)
+        names = (target.model_server_name, target.external_model_provider_name)
         report.consume(place / "modelServerName", place / "weight")
-        if bool(given[0]) == bool(given[1]):
+        if bool(names[0]) == bool(names[1]):
             report.invalid(
                 place,
                 "needs either modelServerName or externalModelProviderName",
             )
-        elif given[1]:
+        elif names[1]:
             report.unsupported(
                 place / "externalModelProviderName",
                 "routes of ours lead to pods of the service; send these requests by a route of "
                 "your own, and leave the target out here",
             )
-        elif (document.namespace, given[0]) not in servers:
+        elif (document.namespace, names[0]) not in servers:
             report.unsupported(
                 place / "modelServerName",
-                f"{given[0]} leads to no service of this input; read its documents together",
+                f"{names[0]} leads to no service of this input; read its documents together",
                 REFERENCE_MISSING,
             )
-        elif any(servers[document.namespace, given[0]] is each for _, each, _ in found):
+        elif any(servers[document.namespace, names[0]] is server for _, server, _ in targets):
             report.left_out(
                 place,
-                f"leads to {given[0]}, as another target of the rule; left out",
+                f"leads to {names[0]}, as another target of the rule; left out",
             )
         elif nowhere:
             continue
         elif target.weight == 0:
             report.left_out(place / "weight", "is 0: no request goes there; left out")
         else:
-            found.append((target, servers[document.namespace, given[0]], place))
-    return found
+            targets.append((target, servers[document.namespace, names[0]], place))
+    return targets
 
 
 def _add_rule(
@@ -333,11 +335,11 @@ def _add_rule(
     target = (*rules, len(builder.get(rules) or ()))
     built: dict[str, Any] = {} if rule.name is None else {"name": rule.name}
     # An empty match matches every request.
-    built["matches"] = [{key: item for key, item in each.items() if item} for each in matches]
+    built["matches"] = [{key: item for key, item in match.items() if item} for match in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {**pool_backend(each.serving.builder.main.name), "weight": _weight(target)}
-            for target, each, _ in targets
+            {**pool_backend(server.serving.builder.main.name), "weight": _weight(target)}
+            for target, server, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.timeout is not None:
@@ -360,9 +362,9 @@ def _parent_refs(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
     builder, target = server.serving.builder, (*server.router, "httproute", "parentRefs")
-    held = builder.get(target)
+    parents = builder.get(target)
     builder.set_origin((*server.router, "httproute"), at.document.at("spec"))
-    if held is not None and held != (spec.parent_refs or []):
+    if parents is not None and parents != (spec.parent_refs or []):
         report.unsupported(
             at,
             "a service has one HTTPRoute, and another ModelRoute gives other parentRefs",
@@ -380,8 +382,8 @@ def _check_model_name(
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
-    found = [command for role in server.serving.roles for command in commands(role)]
-    if not any(name in (each.served_names or ()) for each in found):
+    engines = [command for role in server.serving.roles for command in commands(role)]
+    if not any(name in (command.served_names or ()) for command in engines):
         report.unsupported(
             at,
             f"requests for {name} reach an engine that serves {model}, and no "
@@ -393,7 +395,9 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
     """Warns where Kthena (first match) and HTTPRoutes (most specific match) differ."""
     for later, rule in enumerate(rules):
         earlier = [
-            i for i, each in enumerate(rules[:later]) if _specificity(each) < _specificity(rule)
+            i
+            for i, candidate in enumerate(rules[:later])
+            if _specificity(candidate) < _specificity(rule)
         ]
         if earlier:
             report.warning(

@@ -108,10 +108,12 @@ def convert_policies(
         at, name = document.at("spec"), spec.policy_ref.name
         report.consume(at / "policyRef")
         wanted = (document.namespace, name)
-        found = [
-            each for each in policies if (each.document.namespace, each.document.name) == wanted
+        matching = [
+            candidate
+            for candidate in policies
+            if (candidate.document.namespace, candidate.document.name) == wanted
         ]
-        if not found:
+        if not matching:
             report.unsupported(
                 at / "policyRef",
                 f"{name} is no AutoscalingPolicy of this input",
@@ -119,18 +121,31 @@ def convert_policies(
             )
             report.left_out(at, "is left out: it has no policy")
             continue
-        used.add(found[0].document)
-        _targets(report, found[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings)
+        used.add(matching[0].document)
+        _targets(
+            report, matching[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings
+        )
     for policy in policies:
-        own, at = policy.spec, policy.document.at("spec")
-        given = (own.homogeneous_target, own.heterogeneous_target, own.disaggregated_target)
-        count = sum(each is not None for each in given)
+        binding, at = policy.spec, policy.document.at("spec")
+        targets = (
+            binding.homogeneous_target,
+            binding.heterogeneous_target,
+            binding.disaggregated_target,
+        )
+        count = sum(target is not None for target in targets)
         if count > 1:
             report.invalid(at, "must have one target")
-        elif own.disaggregated_target is not None:
-            _disaggregated(report, policy, own.disaggregated_target, servings)
+        elif binding.disaggregated_target is not None:
+            _disaggregated(report, policy, binding.disaggregated_target, servings)
         elif count:
-            _targets(report, policy, at, own.homogeneous_target, own.heterogeneous_target, servings)
+            _targets(
+                report,
+                policy,
+                at,
+                binding.homogeneous_target,
+                binding.heterogeneous_target,
+                servings,
+            )
         elif policy.document not in used:
             report.warning(
                 DOCUMENT_UNUSED,
@@ -177,17 +192,17 @@ def _targets(
 def _disaggregated(
     report: ConversionReport,
     policy: Policy,
-    given: DisaggregatedTarget,
+    scaling_target: DisaggregatedTarget,
     servings: Sequence[Serving],
 ) -> None:
     at = policy.document.at("spec", "disaggregatedTarget")
-    serving = _serving(report, given.target_ref, at / "targetRef", servings)
+    serving = _serving(report, scaling_target.target_ref, at / "targetRef", servings)
     if serving is None:
         _unused(report, policy, at)
         return
     shared = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
-    for name, role in given.roles.items():
+    for name, role in scaling_target.roles.items():
         here = at / "roles" / name
         sources = {
             key: (source, here / "metricSources" / key)
@@ -197,8 +212,8 @@ def _disaggregated(
         bounds = (role.min_replicas, role.max_replicas)
         scaled.append(_Scaled(name, bounds, metrics, sources, here))
     _scale(report, policy, serving, scaled)
-    if given.ratio_constraint is not None:
-        _ratio(report, serving, given.ratio_constraint, at / "ratioConstraint")
+    if scaling_target.ratio_constraint is not None:
+        _ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
 
 
 def _unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
@@ -214,20 +229,24 @@ def _serving(
         report.invalid(at / "kind", f"must be ModelServing, got {ref.kind}")
         return None
     namespace = at.document.namespace
-    found = [each for each in servings if (each.builder.main.namespace, each.builder.main.name)
-             == (ref.namespace or namespace, ref.name)]  # fmt: skip
-    if not found:
+    wanted = (ref.namespace or namespace, ref.name)
+    matching = [
+        serving
+        for serving in servings
+        if (serving.builder.main.namespace, serving.builder.main.name) == wanted
+    ]
+    if not matching:
         report.unsupported(
             at / "name",
             f"{ref.name} is no ModelServing of this input; read them together",
             REFERENCE_MISSING,
         )
         return None
-    return found[0]
+    return matching[0]
 
 
-def _metrics(given: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
-    return [(metric, at / index) for index, metric in enumerate(given or ())]
+def _metrics(listed: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
+    return [(metric, at / index) for index, metric in enumerate(listed or ())]
 
 
 def _scale(
@@ -236,47 +255,60 @@ def _scale(
     """Adds autoscalers to roles."""
     behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
     builder, done = serving.builder, False
-    for each in scaled:
-        indexes = [at for at, role in enumerate(serving.roles) if role.name == each.name]
+    for scaled_role in scaled:
+        indexes = [at for at, role in enumerate(serving.roles) if role.name == scaled_role.name]
         if not indexes:
             report.unsupported(
-                each.at, f'the ModelServing has no role "{each.name}"', REFERENCE_MISSING
+                scaled_role.at,
+                f'the ModelServing has no role "{scaled_role.name}"',
+                REFERENCE_MISSING,
             )
             continue
         target = ("spec", "roles", indexes[0])
         if builder.get((*target, "autoscaling")) is not None:
-            report.unsupported(each.at, f"{each.name} is scaled by another policy already")
+            report.unsupported(
+                scaled_role.at, f"{scaled_role.name} is scaled by another policy already"
+            )
             continue
-        report.consume(each.at)
-        for document in (policy.document, each.at.document):
+        report.consume(scaled_role.at)
+        for document in (policy.document, scaled_role.at.document):
             builder.add_source(document)
-        least, most = each.bounds
+        least, most = scaled_role.bounds
         if least > most:
             report.invalid(
-                each.at / "minReplicas",
+                scaled_role.at / "minReplicas",
                 f"is above maxReplicas ({most}), got {least}",
             )
             least = most  # to check the rest as well
-        _start(report, serving, indexes[0], each)
-        if least == most and not each.metrics:
+        _start(report, serving, indexes[0], scaled_role)
+        if least == most and not scaled_role.metrics:
             report.left_out(
-                each.at,
-                f"{each.name} has {most} replicas; nothing scales it",
+                scaled_role.at,
+                f"{scaled_role.name} has {most} replicas; nothing scales it",
             )
             continue
-        built = metrics_of(report, each.name, serving, each.metrics, each.sources, each.at)
+        built = metrics_of(
+            report,
+            scaled_role.name,
+            serving,
+            scaled_role.metrics,
+            scaled_role.sources,
+            scaled_role.at,
+        )
         if not built["metrics"]:
-            report.unsupported(each.at, "no metric is left that it could be scaled by")
+            report.unsupported(scaled_role.at, "no metric is left that it could be scaled by")
             continue
         bounds = {"minReplicas": least, "maxReplicas": most}
-        builder.derive((*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, each.at)
+        builder.derive(
+            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, scaled_role.at
+        )
         builder.set_origin(
             (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
         )
-        builder.default(("spec", "layout"), "PerRole", each.at)
+        builder.default(("spec", "layout"), "PerRole", scaled_role.at)
         for index, _ in enumerate(serving.roles):
             use_group_of_lws(builder, ("spec", "roles", index))
-        serving.minimum_replicas[each.name] = (least, each.at)
+        serving.minimum_replicas[scaled_role.name] = (least, scaled_role.at)
         done = True
     if not done:
         _unused(report, policy)
@@ -287,10 +319,10 @@ def _scale(
 
 def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scaled) -> None:
     """Sets initial replicas within the bounds; Kthena scales to them at once."""
-    given = serving.roles[index].replicas
+    replicas = serving.roles[index].replicas
     least, most = scaled.bounds
-    start = min(max(1 if given is None else given, least), most)
-    if start != (1 if given is None else given):
+    start = min(max(1 if replicas is None else replicas, least), most)
+    if start != (1 if replicas is None else replicas):
         place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
         serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
         report.translated(
@@ -299,15 +331,15 @@ def _start(report: ConversionReport, serving: Serving, index: int, scaled: _Scal
         )
 
 
-def _ratio(report: ConversionReport, serving: Serving, given: Ratio, at: SourceField) -> None:
+def _ratio(report: ConversionReport, serving: Serving, ratio: Ratio, at: SourceField) -> None:
     types = {role["name"]: role["componentType"] for role in serving.builder.roles}
-    pair = (types.get(given.numerator_role), types.get(given.denominator_role))
+    pair = (types.get(ratio.numerator_role), types.get(ratio.denominator_role))
     try:
-        least, most = (float(quantity.parse(each)) for each in (given.min_ratio, given.max_ratio))
+        least, most = (float(quantity.parse(bound)) for bound in (ratio.min_ratio, ratio.max_ratio))
     except ValueError:
         report.invalid(
             at,
-            f"needs two numbers, got {given.min_ratio} and {given.max_ratio}",
+            f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}",
         )
         return
     if pair == (DECODER, PREFILLER) and least > 0 and most > 0:
@@ -385,12 +417,12 @@ def _check_selector(
     report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
 ) -> None:
     """Reports a selector of other pods than the role's entry pods, whose metrics are used."""
-    given = pod.label_selector
-    if given is None:
+    selector = pod.label_selector
+    if selector is None:
         return
-    own = {NAME: str(serving.builder.main.name), ROLE: role, f"{PREFIX}entry": "true"}
-    same = all(own.get(key) == value for key, value in (given.match_labels or {}).items())
-    if given.match_expressions or not same:
+    known = {NAME: str(serving.builder.main.name), ROLE: role, f"{PREFIX}entry": "true"}
+    same = all(known.get(key) == value for key, value in (selector.match_labels or {}).items())
+    if selector.match_expressions or not same:
         report.unsupported(
             at / "labelSelector",
             f"the metric is that of all entry pods of {role}: it may choose none of them",
@@ -399,13 +431,13 @@ def _check_selector(
 
 def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
     """Converts the behavior of a policy to that of a HorizontalPodAutoscaler."""
-    given = spec.behavior or Behavior()
-    up, where = given.scale_up, at / "behavior" / "scaleUp"
+    behavior = spec.behavior or Behavior()
+    up, where = behavior.scale_up, at / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
     built = {
         "scaleUp": _scaling_rules(report, stable, where / "stablePolicy", _UP),
         "scaleDown": _scaling_rules(
-            report, given.scale_down or _DOWN, at / "behavior" / "scaleDown", _DOWN
+            report, behavior.scale_down or _DOWN, at / "behavior" / "scaleDown", _DOWN
         ),
     }
     report.consume(at / "behavior")
@@ -435,15 +467,15 @@ def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> 
 
 
 def _scaling_rules(
-    report: ConversionReport, given: StablePolicy, at: SourceField, default: StablePolicy
+    report: ConversionReport, policy: StablePolicy, at: SourceField, default: StablePolicy
 ) -> dict[str, Any]:
-    window = given.stabilization_window or default.stabilization_window or ""
-    period = _whole_seconds(report, given.period or _PERIOD, at / "period", 1, _LONGEST_PERIOD)
+    window = policy.stabilization_window or default.stabilization_window or ""
+    period = _whole_seconds(report, policy.period or _PERIOD, at / "period", 1, _LONGEST_PERIOD)
     amounts = (
-        ("Pods", _INSTANCES if given.instances is None else given.instances),
-        ("Percent", _PERCENT if given.percent is None else given.percent),
+        ("Pods", _INSTANCES if policy.instances is None else policy.instances),
+        ("Percent", _PERCENT if policy.percent is None else policy.percent),
     )
-    both = given.select_policy == "And"
+    both = policy.select_policy == "And"
     built: dict[str, Any] = {
         "stabilizationWindowSeconds": _whole_seconds(
             report, window, at / "stabilizationWindow", 0, _LONGEST_WINDOW

@@ -112,31 +112,31 @@ def _selected(
 ) -> Serving | None:
     wanted, at = spec.workload_selector.match_labels or {}, document.at("spec", "workloadSelector")
     report.consume(at / "matchLabels")
-    found = []
+    matches = []
     for serving in servings:
         main = serving.builder.main
         if main.namespace != document.namespace:
             continue
         matched = [role.name for role in serving.roles if _matches(wanted, labels(main, role))]
         if matched:
-            found.append((serving, matched))
-    if not found:
+            matches.append((serving, matched))
+    if not matches:
         report.unsupported(
             at / "matchLabels",
             "selects no pods of a ModelServing or Deployment of this input; read them together",
             REFERENCE_MISSING,
         )
         return None
-    if len(found) > 1:
-        names = ", ".join(str(serving.builder.main.name) for serving, _ in found)
-        kinds = " or ".join(dict.fromkeys(f"{each.builder.main.kind}s" for each, _ in found))
+    if len(matches) > 1:
+        names = ", ".join(str(serving.builder.main.name) for serving, _ in matches)
+        kinds = " or ".join(dict.fromkeys(f"{match.builder.main.kind}s" for match, _ in matches))
         report.unsupported(
             at / "matchLabels",
             f"selects pods of several {kinds} ({names}), and a pool holds those of one "
             "service; make a ModelServer and a rule for each",
         )
         return None
-    serving, matched = found[0]
+    serving, matched = matches[0]
     left = [role.name for role in serving.roles if role.name not in matched]
     if left:
         report.unsupported(
@@ -150,15 +150,15 @@ def _selected(
 def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     """Labels of a role's entry pods that do not differ from one to another."""
     metadata = role.entry_template.metadata or {}
-    own = metadata.get("labels")
+    pod_labels = metadata.get("labels")
     static = {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true"}
     if main.kind == DEPLOYMENT:
         static = {}
-    return {**static, **(own if isinstance(own, Mapping) else {})}
+    return {**static, **(pod_labels if isinstance(pod_labels, Mapping) else {})}
 
 
-def _matches(wanted: Mapping[str, str], held: Mapping[str, Any]) -> bool:
-    return all(held.get(key) == value for key, value in wanted.items())
+def _matches(wanted: Mapping[str, str], present: Mapping[str, Any]) -> bool:
+    return all(present.get(key) == value for key, value in wanted.items())
 
 
 def _phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
@@ -193,9 +193,9 @@ def commands(role: Role) -> list[EngineCommand]:
     """Commands of the containers in a role's entry pods whose engine is known."""
     containers = (role.entry_template.spec or {}).get("containers")
     read = [
-        read_command(each)
-        for each in (containers if isinstance(containers, list) else ())
-        if isinstance(each, Mapping) and isinstance(each.get("image"), str)
+        read_command(container)
+        for container in (containers if isinstance(containers, list) else ())
+        if isinstance(container, Mapping) and isinstance(container.get("image"), str)
     ]
     return [command for command in read if command.engine is not None]
 
@@ -203,8 +203,8 @@ def commands(role: Role) -> list[EngineCommand]:
 def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     report, place = serving.builder.report, at / "inferenceEngine"
     report.consume(place, at / "model")
-    found = [command for role in serving.roles for command in commands(role)]
-    engines = {command.engine.name for command in found if command.engine is not None}
+    engines_found = [command for role in serving.roles for command in commands(role)]
+    engines = {command.engine.name for command in engines_found if command.engine is not None}
     wanted = _ENGINES[spec.inference_engine]
     if engines and engines != {wanted}:
         report.invalid(place, f"the pods run {', '.join(sorted(engines))}")
@@ -217,7 +217,7 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
         )
     elif not engines:
         report.info(ENGINE_UNKNOWN, place, "no container's program is known; vLLM is assumed")
-    served = {name for each in found for name in each.served_names or ()}
+    served = {name for command in engines_found for name in command.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
             SERVED_MODEL_DIFFERS,
@@ -233,17 +233,17 @@ def _engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
 
 def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     """Says how the KV cache gets from prefill to decode pods."""
-    builder, given = serving.builder, spec.kv_connector
-    kind = given.type or "http" if given is not None else "http"
+    builder, connector_spec = serving.builder, spec.kv_connector
+    kind = connector_spec.type or "http" if connector_spec is not None else "http"
     pair = [
         index
         for index, role in enumerate(builder.roles)
         if role["componentType"] in (PREFILLER, DECODER)
     ]
-    if given is not None and not pair:
+    if connector_spec is not None and not pair:
         builder.report.left_out(at, "has no effect without prefill and decode; left out")
         return
-    if given is not None:
+    if connector_spec is not None:
         builder.report.consume(at)
     if kind == "http":
         for index in pair:
@@ -252,7 +252,7 @@ def _connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None
                 # The engines serve all the same there: decode computes prompts again.
                 target = ("spec", "roles", index, "kvTransfer")
                 builder.default(target, {"enabled": False}, at)
-        if given is not None:
+        if connector_spec is not None:
             builder.report.left_out(
                 at / "type",
                 "the engines' own settings say how the KV cache is handed over",
@@ -284,8 +284,8 @@ def check_traffic_policy(server: Server) -> None:
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")
     routed = builder.get((*server.router, "httproute", "rules")) is not None
-    for field, given in (("timeout", policy.timeout), ("retry", policy.retry)):
-        if given is not None and not routed:
+    for field, setting in (("timeout", policy.timeout), ("retry", policy.retry)):
+        if setting is not None and not routed:
             report.unsupported(
                 at / field,
                 "there is no route to write it into; read its ModelRoute together",

@@ -229,7 +229,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
     update, place = strategy.rolling_update_configuration, at / "rollingUpdateConfiguration"
     groups = 1 if spec.replicas is None else spec.replicas
     # Empty mappings mean the defaults; otherwise each field is consumed by itself.
-    builder.report.consume(*(each for each in (at, place) if each.value == {}))
+    builder.report.consume(*(field for field in (at, place) if field.value == {}))
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if update is not None:
@@ -300,11 +300,13 @@ def convert_gang(serving: Serving) -> None:
 def _gang_mode(serving: Serving) -> str | None:
     """Sets the minima of autoscaled roles; returns the mode, None when all minima are 0."""
     builder = serving.builder
-    given = builder.get(_MINIMA) or {}
-    scaled = {name: each for name, each in serving.minimum_replicas.items() if name not in given}
-    least = {**given, **{name: count for name, (count, _) in scaled.items()}}
+    minima = builder.get(_MINIMA) or {}
+    scaled = {
+        name: minimum for name, minimum in serving.minimum_replicas.items() if name not in minima
+    }
+    least = {**minima, **{name: count for name, (count, _) in scaled.items()}}
     none = all(least.get(role.name) == 0 for role in serving.roles)
-    if none and not given and not any(role.worker_replicas for role in serving.roles):
+    if none and not minima and not any(role.worker_replicas for role in serving.roles):
         for _, at in scaled.values():
             builder.report.translated(
                 at,

@@ -43,14 +43,14 @@ class Caches:
 
 def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -> Caches:
     """Validates the ModelCaches of an input."""
-    found = {}
+    caches = {}
     for document in documents:
         if document.kind == "ModelCache":
             cache = validate(report, document, ModelCache)
             if cache is not None:
                 consume_envelope(report, document)
-            found[document.namespace, document.name] = (document, cache)
-    return Caches(found)
+            caches[document.namespace, document.name] = (document, cache)
+    return Caches(caches)
 
 
 def convert_cache(
@@ -129,13 +129,13 @@ def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
         for key in ("template", "leaderTemplate"):
             containers = ((role.get(key) or {}).get("spec") or {}).get("containers")
             if isinstance(containers, list):
-                yield from (each for each in containers if isinstance(each, Mapping))
+                yield from (container for container in containers if isinstance(container, Mapping))
 
 
 def _path_as_name(builder: ServiceBuilder) -> str | None:
     """The name of a model that engines know only by its path; None when they set a name."""
     commands = [read_command(container) for container in _engines(builder)]
-    if any(each.has("--served-model-name") for each in commands):
+    if any(command.has("--served-model-name") for command in commands):
         return None
-    paths = {each.model or MOUNT_PATH for each in commands}
+    paths = {command.model or MOUNT_PATH for command in commands}
     return paths.pop() if len(paths) == 1 else None

@@ -32,17 +32,17 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
 
 def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: SourceField) -> None:
     """Adds labels that a cluster must have; `at` has a field for each of them, by key."""
-    held = _required(builder)
+    required = _required(builder)
     for key, value in wanted.items():
-        if held.get(key, value) != value:
+        if required.get(key, value) != value:
             builder.report.invalid(
                 at / key,
-                f"no cluster can be both {key}={held[key]}, as is asked for elsewhere,"
+                f"no cluster can be both {key}={required[key]}, as is asked for elsewhere,"
                 f" and {key}={value}",
             )
             continue
-        held[key] = value
-        text = ",".join(f"{name}={chosen}" for name, chosen in sorted(held.items()))
+        required[key] = value
+        text = ",".join(f"{name}={chosen}" for name, chosen in sorted(required.items()))
         builder.derive(_SELECTOR, text, at / key)
 
 
@@ -54,7 +54,7 @@ def conflicting_label(one: ServiceBuilder, other: ServiceBuilder) -> str | None:
 
 def _required(builder: ServiceBuilder) -> dict[str, str]:
     text = str(builder.get(_SELECTOR) or "")
-    return dict(each.split("=", 1) for each in text.split(",") if "=" in each)
+    return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 
 
 def convert_tolerations(
@@ -63,7 +63,7 @@ def convert_tolerations(
     """Converts the tolerated taints of clusters."""
     if not tolerations:
         return
-    text = json.dumps([dict(each) for each in tolerations], sort_keys=True)
+    text = json.dumps([dict(toleration) for toleration in tolerations], sort_keys=True)
     builder.derive(_TOLERATIONS, text, at)
     builder.report.translated(
         at,

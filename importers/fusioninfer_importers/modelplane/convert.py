@@ -34,9 +34,9 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     caches = read_caches(report, documents)
     converted = [
-        _deployment(report, each, caches) for each in of_kind(documents, "ModelDeployment")
+        _deployment(report, document, caches) for document in of_kind(documents, "ModelDeployment")
     ]
-    deployments = [each for each in converted if each is not None]
+    deployments = [deployment for deployment in converted if deployment is not None]
     shared: list[Shared] = []
     for document, service in validated(report, documents, "ModelService", ModelService):
         shared += convert_service(report, document, service.spec, deployments)

@@ -51,13 +51,13 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
     for key, value in labels.items():
         place = at / "metadata" / "labels" / key
         target = ("metadata", "labels", key)
-        held = builder.get(target)
+        present = builder.get(target)
         if key.startswith(PREFIX):
             report_reserved(builder.report, place)
-        elif held not in (None, value):
+        elif present not in (None, value):
             builder.report.unsupported(
                 place,
-                f"a service has one set of labels, metadata.labels says {held}",
+                f"a service has one set of labels, metadata.labels says {present}",
             )
         else:
             builder.copy(target, value, place)
@@ -280,7 +280,7 @@ def _workers(
 def _has_command(workers: Workers) -> bool:
     containers: Any = workers.template.spec.get("containers")
     return isinstance(containers, list) and any(
-        isinstance(each, dict) and each.get("command") for each in containers
+        isinstance(container, dict) and container.get("command") for container in containers
     )
 
 

@@ -63,7 +63,7 @@ def convert_template(
             report_reserved(builder.report, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
     listed = containers if isinstance(containers, list) else None
-    names = [each.get("name") for each in listed or () if isinstance(each, dict)]
+    names = [container.get("name") for container in listed or () if isinstance(container, dict)]
     # Our own rules refuse what is no list.
     if names != [_ENGINE] and (listed is not None or containers is None):
         builder.report.invalid(
@@ -104,9 +104,9 @@ def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, A
 
 
 def _has_memory(volumes: list[Any], mounts: list[Any]) -> bool:
-    held = [each for each in (*volumes, *mounts) if isinstance(each, dict)]
+    entries = [entry for entry in (*volumes, *mounts) if isinstance(entry, dict)]
     return any(
-        each.get("mountPath") == SHARED_MEMORY or each.get("name") == _MEMORY for each in held
+        entry.get("mountPath") == SHARED_MEMORY or entry.get("name") == _MEMORY for entry in entries
     )
 
 
@@ -121,8 +121,8 @@ def _is_well_formed(spec: dict[str, Any]) -> bool:
 
 
 def _own_env(spec: dict[str, Any]) -> list[Any]:
-    own: list[Any] = spec["containers"][0].get("env", []) if _is_well_formed(spec) else []
-    return own
+    env: list[Any] = spec["containers"][0].get("env", []) if _is_well_formed(spec) else []
+    return env
 
 
 def convert_replicas(builder: ServiceBuilder, replicas: int | None) -> None:
@@ -160,7 +160,9 @@ def convert_devices(
 
 def _claim(builder: ServiceBuilder, claims: Location, device: Device, at: SourceField) -> None:
     expressions = [selector.cel for selector in device.selectors]
-    drivers = sorted({driver for each in expressions for driver in _DRIVER.findall(each)})
+    drivers = sorted(
+        {driver for expression in expressions for driver in _DRIVER.findall(expression)}
+    )
     if len(drivers) != 1:
         builder.report.unsupported(
             at,

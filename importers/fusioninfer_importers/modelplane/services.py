@@ -97,7 +97,7 @@ def convert_service(
             shares[0].at / "weight",
             "there is one service, which gets every request",
         )
-    main = max(shares, key=lambda each: each.part)
+    main = max(shares, key=lambda share: share.part)
     at = document.at("spec", "endpoints")
     builder = main.deployment.builder
     router = _router(builder, at)
@@ -163,20 +163,20 @@ def _rule(document: SourceDocument, shares: Sequence[_Share]) -> dict[str, Any]:
     if len(shares) > 1:
         rule["backendRefs"] = [
             {**pool_backend(share.deployment.builder.main.name), "weight": weight}
-            for share, weight in zip(shares, _weights([each.part for each in shares]), strict=True)
+            for share, weight in zip(shares, _weights([item.part for item in shares]), strict=True)
         ]
     return rule
 
 
 def _weights(parts: Sequence[Fraction]) -> list[int]:
     """The smallest integers of the same ratio, rounded where they exceed the maximum."""
-    scale = math.lcm(*(each.denominator for each in parts))
-    whole = [int(each * scale) for each in parts]
+    scale = math.lcm(*(part.denominator for part in parts))
+    whole = [int(part * scale) for part in parts]
     divisor = math.gcd(*whole)
     most = max(whole) // divisor
     if most <= _MAX_WEIGHT:
-        return [each // divisor for each in whole]
-    return [max(1, round(Fraction(each, divisor) / most * _MAX_WEIGHT)) for each in whole]
+        return [weight // divisor for weight in whole]
+    return [max(1, round(Fraction(weight, divisor) / most * _MAX_WEIGHT)) for weight in whole]
 
 
 def _shares(
@@ -191,28 +191,28 @@ def _shares(
         wanted = dict(entry.selector.match_labels)
         cluster = wanted.pop(_CLUSTER, None)
         report.consume(at / "weight", at / "selector")
-        found = [
-            each
-            for each in deployments
-            if each.builder.main.namespace == document.namespace
-            and wanted.items() <= each.labels.items()
+        selected = [
+            deployment
+            for deployment in deployments
+            if deployment.builder.main.namespace == document.namespace
+            and wanted.items() <= deployment.labels.items()
         ]
-        if not found:
+        if not selected:
             report.unsupported(
                 at,
                 "selects no ModelDeployment of this input; add its document, or lead to endpoints "
                 "elsewhere by a route of your own",
                 REFERENCE_MISSING,
             )
-        fresh = [each for each in found if id(each) not in taken]
-        for each in found:
-            if each not in fresh:
-                _report_repeated(report, taken[id(each)], each, cluster, at)
+        fresh = [deployment for deployment in selected if id(deployment) not in taken]
+        for deployment in selected:
+            if deployment not in fresh:
+                _report_repeated(report, taken[id(deployment)], deployment, cluster, at)
         weight = 1 if entry.weight is None else entry.weight
-        among = sum(each.replicas for each in fresh)
-        for each in fresh:
-            taken[id(each)] = _Share(each, at, weight, among, cluster)
-            yield taken[id(each)]
+        among = sum(deployment.replicas for deployment in fresh)
+        for deployment in fresh:
+            taken[id(deployment)] = _Share(deployment, at, weight, among, cluster)
+            yield taken[id(deployment)]
 
 
 def _report_repeated(
