@@ -51,7 +51,7 @@ PERMANENT = {"type": "Cookie", "cookieConfig": {"lifetimeType": "Permanent"}}
 ROUTES: list[tuple[Spec, str, str]] = [
     (rule(backendRefs=[SERVICE], filters=[REDIRECT]), "redirect-with-backends",
      "rules[0].backendRefs"),
-    (rule(timeouts={"request": "1s", "backendRequest": "2s"}), "timeout-above-request",
+    (rule(timeouts={"request": "1s", "backendRequest": "2s"}), "out-of-range",
      "rules[0].timeouts.backendRequest"),
     (rule(filters=[{"type": "URLRewrite"}]), "filter-type-mismatch",
      "rules[0].filters[0].urlRewrite"),
@@ -62,12 +62,12 @@ ROUTES: list[tuple[Spec, str, str]] = [
      "prefix-replaced-without-prefix", "rules[0].filters[0].urlRewrite.path"),
     (rewritten(PREFIX, {"path": {"value": "/a"}}, {"path": {"value": "/b"}}),
      "prefix-replaced-without-prefix", "rules[0].filters[0].urlRewrite.path"),
-    (mirrored(backendRef={"name": "s"}), "backend-without-port",
+    (mirrored(backendRef={"name": "s"}), "field-required",
      "rules[0].filters[0].requestMirror.backendRef.port"),
-    *((at(value), "invalid-route-path", "rules[0].matches[0].path.value")
+    *((at(value), "invalid-format", "rules[0].matches[0].path.value")
       for value in ("v1", "//v1", "/a/./b", "/a/../b", "/a%2fb", "/a%2Fb", "/a#b", "/a/..", "/a/.",
                     "/a b", "/a?b", "/%zz")),
-    (at("v1", "Exact"), "invalid-route-path", "rules[0].matches[0].path.value"),
+    (at("v1", "Exact"), "invalid-format", "rules[0].matches[0].path.value"),
 ]  # fmt: skip
 
 #: Those that only the API server refuses, with the field.
@@ -159,8 +159,8 @@ GATEWAYS: list[tuple[Spec, str, str]] = [
      "listeners[0].tls.mode"),
     (listening({**HTTPS, "tls": {}}), "listener-without-certificate",
      "listeners[0].tls.certificateRefs"),
-    (listening(HTTP, {**HTTP, "name": "again"}), "duplicate-listener", "listeners[1]"),
-    (listening(HTTP, infrastructure={"labels": {"a b": "c"}}), "invalid-label-key",
+    (listening(HTTP, {**HTTP, "name": "again"}), "duplicate-name", "listeners[1]"),
+    (listening(HTTP, infrastructure={"labels": {"a b": "c"}}), "invalid-format",
      "infrastructure.labels[a b]"),
 ]  # fmt: skip
 

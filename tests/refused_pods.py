@@ -94,11 +94,11 @@ _PVC = {"persistentVolumeClaim": {"claimName": "c"}}
 
 #: Those that are refused offline, too.
 REFUSED: list[Case] = [
-    ("invalid-label", {**spec(), "metadata": {"labels": {"a": "b c"}}}, "metadata.labels.a"),
+    ("invalid-format", {**spec(), "metadata": {"labels": {"a": "b c"}}}, "metadata.labels.a"),
     ("pod-restart-policy", spec(restartPolicy="OnFailure"), "spec.restartPolicy"),
     ("unknown-value", spec(dnsPolicy="none"), "spec.dnsPolicy"),
     ("invalid-format", spec(priorityClassName="High"), "spec.priorityClassName"),
-    ("invalid-label", spec(nodeSelector={"a": "b c"}), "spec.nodeSelector.a"),
+    ("invalid-format", spec(nodeSelector={"a": "b c"}), "spec.nodeSelector.a"),
     ("toleration-without-key", spec(tolerations=[{"value": "a"}]), "spec.tolerations[0].operator"),
     ("toleration-value-with-exists",
      spec(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
@@ -125,11 +125,11 @@ REFUSED: list[Case] = [
     ("field-required", volume(secret={}), f"{_V}.secret.secretName"),
     ("field-required", spec(containers=[{"name": "a"}]), f"{_C}.image"),
     ("invalid-image", container(image="a:1 "), f"{_C}.image"),
-    ("duplicate-container-name", spec(initContainers=[{"name": "a", **IMAGE}]),
+    ("duplicate-name", spec(initContainers=[{"name": "a", **IMAGE}]),
      "spec.initContainers[0].name"),
     ("probe-of-init-container", starting(readinessProbe=_TCP),
      "spec.initContainers[0].readinessProbe"),
-    ("duplicate-port-name",
+    ("duplicate-name",
      container(ports=[{"name": "p", "containerPort": 1}, {"name": "p", "containerPort": 2}]),
      f"{_C}.ports[1].name"),
     ("out-of-range", container(ports=[{"containerPort": 65536}]), f"{_C}.ports[0].containerPort"),
@@ -161,11 +161,11 @@ REFUSED: list[Case] = [
     ("request-differs-from-limit",
      resources(limits={"example.com/gpu": "2"}, requests={"example.com/gpu": "1"}),
      f"{_R}.requests[example.com/gpu]"),
-    ("limit-missing", resources(requests={"example.com/gpu": "1"}),
+    ("request-differs-from-limit", resources(requests={"example.com/gpu": "1"}),
      f"{_R}.requests[example.com/gpu]"),
-    ("fractional-devices", resources(limits={"example.com/gpu": "0.5"}),
+    ("wrong-type", resources(limits={"example.com/gpu": "0.5"}),
      f"{_R}.limits[example.com/gpu]"),
-    ("negative-quantity", resources(limits={"cpu": "-1"}), f"{_R}.limits.cpu"),
+    ("out-of-range", resources(limits={"cpu": "-1"}), f"{_R}.limits.cpu"),
     ("claim-missing", resources(claims=[{"name": "c"}]), f"{_R}.claims[0].name"),
 ]  # fmt: skip
 

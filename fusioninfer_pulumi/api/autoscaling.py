@@ -10,21 +10,13 @@ from pydantic import Field, model_validator
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
-from fusioninfer_pulumi.findings import Rule
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind import SCALING
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
-
-MINIMUM_ABOVE_MAXIMUM = Rule(
-    "minimum-above-maximum",
-    "error",
-    "`minReplicas` is at most `maxReplicas`.",
-    remedy="Swap or correct the two numbers.",
-)
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -139,7 +131,7 @@ class AutoscalingArgs(SpecModel):
     def _bounds(self) -> AutoscalingArgs:
         if self.min_replicas > self.max_replicas:
             raise rule_error(
-                MINIMUM_ABOVE_MAXIMUM,
+                OUT_OF_RANGE,
                 f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
             )
         return self
@@ -163,7 +155,5 @@ class PrefillDecodeRatioArgs(SpecModel):
         if self.min is None and self.max is None:
             raise rule_error(FIELD_REQUIRED, "needs min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise rule_error(
-                MINIMUM_ABOVE_MAXIMUM, f"min ({self.min:g}) is above max ({self.max:g})"
-            )
+            raise rule_error(OUT_OF_RANGE, f"min ({self.min:g}) is above max ({self.max:g})")
         return self

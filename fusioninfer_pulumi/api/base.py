@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.messages import findings_of, rule_error
-from fusioninfer_pulumi.api.rules import FIELD_GIVEN_TWICE
 from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 
 if TYPE_CHECKING:
     # Type checkers know the constructors of models by this very metaclass.
@@ -74,7 +74,7 @@ class SpecModel(BaseModel, metaclass=_Constructed):
             for name, field in cls.model_fields.items():
                 if field.alias and field.alias != name and name in data and field.alias in data:
                     raise rule_error(
-                        FIELD_GIVEN_TWICE,
+                        DUPLICATE_KEY,
                         f"{field.alias} and {name} are the same field; give it once",
                     )
         return data

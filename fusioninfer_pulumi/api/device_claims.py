@@ -9,10 +9,11 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.rules import ONE_CLAIM_SOURCE, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
 
 if TYPE_CHECKING:
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-DUPLICATE_CLAIM_NAME = Rule(
-    "duplicate-claim-name",
-    "error",
-    "Each of `resourceClaims` has a name of its own.",
-    remedy="Rename one of the claims.",
-)
-CLAIM_FIELD_WITHOUT_DEVICE_CLASS = Rule(
-    "claim-field-without-device-class",
-    "error",
-    "A field of a device claim that belongs to `deviceClassName` stands beside it.",
-    remedy="Add `deviceClassName`, or remove the field.",
-)
 
 _Label = Annotated[
     str,
@@ -100,19 +89,21 @@ def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterato
         first = names.setdefault(claim.name, index)
         if first != index:
             yield error(
-                DUPLICATE_CLAIM_NAME,
+                DUPLICATE_NAME,
                 (*here, "name"),
                 f'"{claim.name}" is also the name of resourceClaims[{first}]',
             )
         present = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
         if len(present) != 1:
             got = f", got {' and '.join(present)}" if present else ""
-            yield error(ONE_CLAIM_SOURCE, here, f"needs one of {', '.join(_SOURCES.values())}{got}")
+            yield error(
+                FIELDS_EXCLUDE_EACH_OTHER, here, f"needs one of {', '.join(_SOURCES.values())}{got}"
+            )
         if claim.device_class_name is None:
             for field, alias in _TYPED.items():
                 if getattr(claim, field) is not None:
                     yield error(
-                        CLAIM_FIELD_WITHOUT_DEVICE_CLASS,
+                        FIELD_OUT_OF_PLACE,
                         (*here, alias),
                         "belongs to deviceClassName",
                     )

@@ -16,33 +16,18 @@ from fusioninfer_pulumi.api.types import label_key_finding
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
+    OUT_OF_RANGE,
+)
 
 REDIRECT_WITH_BACKENDS = Rule(
     "redirect-with-backends",
     "error",
     "A rule that redirects has no `backendRefs`.",
     remedy="Remove one of the two.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-TIMEOUT_ABOVE_REQUEST = Rule(
-    "timeout-above-request",
-    "error",
-    "`timeouts.backendRequest` is at most `timeouts.request`.",
-    remedy="Lower it, or raise the other.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-INVALID_ROUTE_PATH = Rule(
-    "invalid-route-path",
-    "error",
-    "The path of a match is absolute and plain.",
-    remedy="Write, for example, `/v1/models`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-BACKEND_WITHOUT_PORT = Rule(
-    "backend-without-port",
-    "error",
-    "A backend that is a Service has a port.",
-    remedy="Add `port`.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
 )
 FILTER_TYPE_MISMATCH = Rule(
@@ -64,13 +49,6 @@ LISTENER_TLS_MISMATCH = Rule(
     "error",
     "The TLS mode of a listener fits its protocol.",
     remedy="Correct `tls.mode`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-DUPLICATE_LISTENER = Rule(
-    "duplicate-listener",
-    "error",
-    "Listeners differ in port, protocol or host name.",
-    remedy="Change one of them.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
 )
 
@@ -114,7 +92,7 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
     part = durations.seconds(timeouts.get("backendRequest") or "")
     if whole and part is not None and part > whole:
         yield error(
-            TIMEOUT_ABOVE_REQUEST,
+            OUT_OF_RANGE,
             (*at, "timeouts", "backendRequest"),
             f"must be at most timeouts.request ({timeouts['request']}), got "
             f"{timeouts['backendRequest']}",
@@ -127,7 +105,7 @@ def _path(at: Location, path: Manifest) -> Iterator[Finding]:
         return
     if not value.startswith("/") or _NOT_IN_PATHS.search(value) or not _PATH.fullmatch(value):
         yield error(
-            INVALID_ROUTE_PATH,
+            INVALID_FORMAT,
             (*at, "value"),
             "must be an absolute path such as /v1/models, without //, /./ or #, got "
             f"{shown(value)}",
@@ -138,7 +116,7 @@ def backend_findings(at: Location, backend: Manifest) -> Iterator[Finding]:
     """Checks a backend of a route or mirror, once it is known that it is not the pool."""
     service = not backend.get("group") and backend.get("kind") in (None, "Service")
     if service and backend.get("port") is None:
-        yield error(BACKEND_WITHOUT_PORT, (*at, "port"), "is required for a Service")
+        yield error(FIELD_REQUIRED, (*at, "port"), "is required for a Service")
 
 
 def _filters(
@@ -205,7 +183,7 @@ def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Itera
         key = (listener["port"], protocol, host)
         if key in seen:
             message = f"port {listener['port']}, {protocol} and host name are those of another"
-            yield error(DUPLICATE_LISTENER, here, message)
+            yield error(DUPLICATE_NAME, here, message)
         seen.add(key)
 
 

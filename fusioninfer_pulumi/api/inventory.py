@@ -12,50 +12,15 @@ from pydantic import Field, model_validator
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import raise_findings
 from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text, label_finding
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
 
-DUPLICATE_POOL_NAME = Rule(
-    "duplicate-pool-name",
-    "error",
-    "Each node pool of the inventory has a name of its own.",
-    remedy="Rename one of the pools.",
-)
-POOL_WITHOUT_RESOURCE = Rule(
-    "pool-without-resource",
-    "error",
-    "A pool names the resource of its accelerators, unless device classes count.",
-    remedy="Set `resource`.",
-)
-IN_USE_ABOVE_NODES = Rule(
-    "in-use-above-nodes",
-    "error",
-    "`inUse` names at most as many nodes as the pool has.",
-    remedy="Correct `inUse` or `nodes`.",
-)
-IN_USE_ABOVE_ACCELERATORS = Rule(
-    "in-use-above-accelerators",
-    "error",
-    "A node does not use more accelerators than it has.",
-    remedy="Correct `inUse` or `accelerators`.",
-)
-POOL_LABEL_MISSING = Rule(
-    "pool-label-missing",
-    "error",
-    "The inventory says which node label tells its pools apart.",
-    remedy="Set `poolLabel`.",
-)
-POOL_LABEL_NOT_UNIQUE = Rule(
-    "pool-label-not-unique",
-    "error",
-    "No two pools have the same value of the pool label.",
-    remedy="Correct the labels of the pools.",
-)
 
 INVENTORY_KIND = "NodePoolInventory"
 
@@ -205,33 +170,33 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
         at = ("pools", index)
         if names[pool.name] > 1:
             yield error(
-                DUPLICATE_POOL_NAME,
+                DUPLICATE_NAME,
                 (*at, "name"),
                 f"{shown(pool.name)} names {names[pool.name]} pools",
             )
         if pool.resource is None and not pool.device_classes:
             yield error(
-                POOL_WITHOUT_RESOURCE,
+                FIELD_REQUIRED,
                 (*at, "resource"),
                 "must name a resource where deviceClasses name no class, got null",
             )
         if len(pool.in_use) > pool.nodes:
             yield error(
-                IN_USE_ABOVE_NODES,
+                OUT_OF_RANGE,
                 (*at, "inUse"),
                 f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}",
             )
         for each, held in enumerate(pool.in_use):
             if held > pool.accelerators:
                 yield error(
-                    IN_USE_ABOVE_ACCELERATORS,
+                    OUT_OF_RANGE,
                     (*at, "inUse", each),
                     f"must be at most {pool.accelerators}, got {held}",
                 )
     key = inventory.selector_label
     if key is None:
         yield error(
-            POOL_LABEL_MISSING,
+            FIELD_REQUIRED,
             ("poolLabel",),
             "is required: the node label that identifies a pool (by default one of "
             f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)",
@@ -245,7 +210,7 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
             first = inventory.pools[values.index(value)].name
             if first != inventory.pools[index].name:
                 yield error(
-                    POOL_LABEL_NOT_UNIQUE,
+                    DUPLICATE_NAME,
                     ("pools", index, "labels"),
                     f"{key}: {value} is also that of pool {first}",
                 )

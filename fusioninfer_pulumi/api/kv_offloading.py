@@ -10,11 +10,11 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.rules import ONE_CLAIM_SOURCE, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, fits, json_findings
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.schemas.kind import CLAIM
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-ONE_OFFLOADING_TIER = Rule(
-    "one-offloading-tier",
-    "error",
-    "A tier of KV cache offloading is either the node's disk or a claim.",
-    remedy="Give either `emptyDir` or `pvc`.",
-)
-PATH_LEAVES_VOLUME = Rule(
-    "path-leaves-volume",
-    "error",
-    "A path in a volume does not leave the volume.",
-    remedy="Remove `..` from the path.",
-)
-CLAIM_SIZE_MISSING = Rule(
-    "claim-size-missing",
-    "error",
-    "A claim for KV cache offloading states its size.",
-    remedy="Set `resources.requests.storage`.",
-)
 
 _Folder = Annotated[
     str,
@@ -150,7 +132,7 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
         system = tier.file_system
         if (system.empty_dir is None) == (system.pvc is None):
             yield error(
-                ONE_OFFLOADING_TIER,
+                FIELDS_EXCLUDE_EACH_OTHER,
                 here,
                 "needs either emptyDir (the node's disk) or pvc (a claim)",
             )
@@ -161,13 +143,13 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
 def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     if (claim.spec is None) == (claim.ref is None):
         yield error(
-            ONE_CLAIM_SOURCE,
+            FIELDS_EXCLUDE_EACH_OTHER,
             at,
             "needs either spec (a claim for each pod) or ref (an existing claim)",
         )
     if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
         yield error(
-            PATH_LEAVES_VOLUME,
+            INVALID_FORMAT,
             (*at, "ref", "path"),
             f"must not hold .., got {shown(claim.ref.path)}",
         )
@@ -188,7 +170,7 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
     storage = requests.get("storage") if isinstance(requests, dict) else None
     if storage is None:
         yield error(
-            CLAIM_SIZE_MISSING,
+            FIELD_REQUIRED,
             (*at, "resources"),
             "must hold requests.storage: the size of each claim",
         )

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.api.pod_template import (
     image_findings,
     pod_part_findings,
 )
-from fusioninfer_pulumi.api.rules import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.api.types import (
     Count,
     LeafText,
@@ -24,20 +23,14 @@ from fusioninfer_pulumi.api.types import (
     Text,
     known_json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
-
-PORT_USED_TWICE = Rule(
-    "port-used-twice",
-    "error",
-    "Two listeners of a pod have different ports.",
-    remedy="Change one of the ports.",
-)
 
 
 class KvRole(str, enum.Enum):
@@ -202,7 +195,7 @@ def kv_transfer_findings(at: Location, transfer: KvTransferArgs) -> Iterator[Fin
         yield from pod_part_findings((*at, "sharedMemory"), transfer.shared_memory, SIZE_LIMIT)
     if transfer.engine_port == transfer.side_channel_port:
         yield error(
-            PORT_USED_TWICE,
+            DUPLICATE_NAME,
             (*at, "enginePort"),
             f"must differ from sideChannelPort, got {transfer.engine_port} for both",
         )

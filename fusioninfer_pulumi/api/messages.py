@@ -13,7 +13,6 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.alias_generators import to_snake
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from fusioninfer_pulumi.api.rules import KEY_NOT_A_STRING, NUMBER_NOT_FINITE, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.findings import (
     LIFT,
     Finding,
@@ -29,10 +28,9 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     INVALID_FORMAT,
     OUT_OF_RANGE,
-    TOO_LONG,
+    OUTPUT_NOT_ALLOWED,
     UNKNOWN_KEY,
     UNKNOWN_VALUE,
-    VALUE_EMPTY,
     WRONG_TYPE,
 )
 
@@ -124,7 +122,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind in _TYPES:
         return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
     if kind == "finite_number":
-        return error(NUMBER_NOT_FINITE, at, f"must be a finite number, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
@@ -139,13 +137,17 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
     if kind == "string_too_long":
         longest = context["max_length"]
-        return error(TOO_LONG, at, f"must have at most {longest} characters, got {len(str(value))}")
+        return error(
+            OUT_OF_RANGE, at, f"must have at most {longest} characters, got {len(str(value))}"
+        )
     if kind == "string_too_short":
-        return error(VALUE_EMPTY, at, "must not be empty")
+        return error(FIELD_REQUIRED, at, "must not be empty")
     if kind == "too_short":
-        return error(VALUE_EMPTY, at, f"must hold at least {context['min_length']} item, got none")
+        return error(
+            FIELD_REQUIRED, at, f"must hold at least {context['min_length']} item, got none"
+        )
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
-        return error(KEY_NOT_A_STRING, at, f"keys must be strings, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
     return error(declared_rules().get(kind, WRONG_TYPE), at, item["msg"])
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.rules import FIELD_WITHOUT_EFFECT, INVALID_DURATION
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
@@ -28,6 +28,13 @@ from fusioninfer_pulumi.api.types import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    INVALID_FORMAT,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
 
@@ -41,49 +48,6 @@ INVALID_MODEL_URI = Rule(
     "error",
     "`model.uri` has a scheme that is supported, and its parts.",
     remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
-)
-FIELD_OF_OTHER_URI_SCHEME = Rule(
-    "field-of-other-uri-scheme",
-    "error",
-    "A field of the model belongs to the scheme of its `uri`.",
-    remedy="Remove the field, or change the `uri`.",
-)
-INVALID_ENDPOINT_URL = Rule(
-    "invalid-endpoint-url",
-    "error",
-    "The endpoint of a store is a URL.",
-    remedy="Write it with `https://`.",
-)
-DUPLICATE_MODEL_NAME = Rule(
-    "duplicate-model-name",
-    "error",
-    "The names of the model and its adapters differ.",
-    remedy="Rename one of them.",
-)
-INVALID_ADAPTER_NAME = Rule(
-    "invalid-adapter-name",
-    "error",
-    "The name of a LoRA adapter holds neither `=` nor `/`.",
-    remedy="Rename the adapter.",
-    source="vLLM's `--lora-modules name=path`",
-)
-ONE_CACHE_VOLUME = Rule(
-    "one-cache-volume",
-    "error",
-    "A model cache has one volume: an existing claim or one that is created.",
-    remedy="Give either `claimName` or `storage`.",
-)
-CACHE_WITHOUT_USE = Rule(
-    "cache-without-use",
-    "error",
-    "A model source that is mounted as it is has no cache.",
-    remedy="Remove `model.cache`.",
-)
-WARM_UP_REQUIRED = Rule(
-    "warm-up-required",
-    "error",
-    "A cache that several pods share is filled by a Job, not by each pod.",
-    remedy="Set `warmUp: true`.",
 )
 CACHE_NOT_WRITABLE = Rule(
     "cache-not-writable",
@@ -452,13 +416,13 @@ def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Fi
     schemes = {source.scheme, *(each.scheme for each in others if each is not None)}
     if model.path is not None and source.scheme != "oci":
         yield error(
-            FIELD_OF_OTHER_URI_SCHEME,
+            FIELD_OUT_OF_PLACE,
             (*at, "path"),
             f"belongs to oci:// (this model is {source.scheme}://)",
         )
     if model.fetch is not None and source.scheme != "hf":
         yield error(
-            FIELD_OF_OTHER_URI_SCHEME,
+            FIELD_OUT_OF_PLACE,
             (*at, "fetch"),
             f"belongs to hf:// (this model is {source.scheme}://)",
         )
@@ -470,7 +434,7 @@ def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Fi
         )
     if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
         yield error(
-            INVALID_ENDPOINT_URL,
+            INVALID_FORMAT,
             (*at, "s3", "endpoint"),
             f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
         )
@@ -488,14 +452,14 @@ def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
         here = (*at, "lora", "adapters", index)
         if adapter.name in taken:
             yield error(
-                DUPLICATE_MODEL_NAME,
+                DUPLICATE_NAME,
                 (*here, "name"),
                 f'"{adapter.name}" is also the name of {taken[adapter.name]}',
             )
         elif "=" in adapter.name or "/" in adapter.name or adapter.name in (".", ".."):
             # It stands before `=` in an argument, and names a folder.
             yield error(
-                INVALID_ADAPTER_NAME,
+                INVALID_FORMAT,
                 (*here, "name"),
                 f"must hold neither = nor /, got {shown(adapter.name)}",
             )
@@ -525,20 +489,20 @@ def _cache(
 ) -> Iterator[Finding]:
     if (cache.claim_name is None) == (cache.storage is None):
         yield error(
-            ONE_CACHE_VOLUME,
+            FIELDS_EXCLUDE_EACH_OTHER,
             at,
             "needs either claimName (an existing claim) or storage (one of ours)",
         )
     if source is not None and source.scheme in ("pvc", "oci"):
         yield error(
-            CACHE_WITHOUT_USE,
+            FIELD_WITHOUT_EFFECT,
             at,
             f"has nothing to keep: {source.scheme}:// is mounted as it is; remove it",
         )
     elif not cache.warm_up:
         if source is not None and (source.scheme == "s3" or model.fetch is Fetch.INIT_CONTAINER):
             yield error(
-                WARM_UP_REQUIRED,
+                FIELD_REQUIRED,
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
@@ -555,7 +519,7 @@ def _cache(
         )
     if durations.seconds(cache.job.timeout) is None:
         yield error(
-            INVALID_DURATION,
+            INVALID_FORMAT,
             (*at, "job", "timeout"),
             f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
         )

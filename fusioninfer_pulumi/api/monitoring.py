@@ -9,10 +9,10 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.rules import INVALID_DURATION, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.types import LabelMap, PassedText
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,9 +28,7 @@ def _interval(value: Any) -> Any:
         raise rule_error(OUTPUT_NOT_ALLOWED, LIFT)
     if isinstance(value, str) and _PROMETHEUS_DURATION.fullmatch(value):
         return value
-    raise rule_error(
-        INVALID_DURATION, f"must be a duration such as 15s or 1m30s, got {shown(value)}"
-    )
+    raise rule_error(INVALID_FORMAT, f"must be a duration such as 15s or 1m30s, got {shown(value)}")
 
 
 Interval = Annotated[

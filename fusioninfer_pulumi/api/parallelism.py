@@ -8,44 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.rules import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.api.types import Port, PositiveCount
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.rules.common import (
+    FIELD_OUT_OF_PLACE,
+    FIELD_WITHOUT_EFFECT,
+    PARALLELISM_NOT_DIVISIBLE,
+    STATED_TWICE,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
 
-DATA_LOCAL_WITHOUT_DATA = Rule(
-    "data-local-without-data",
-    "error",
-    "`dataLocal` stands beside `data`.",
-    remedy="Set `data`.",
-)
-DATA_LOCAL_NOT_A_DIVISOR = Rule(
-    "data-local-not-a-divisor",
-    "error",
-    "`dataLocal` divides `data`.",
-    remedy="Choose a divisor.",
-)
 PODS_PER_REPLICA_UNKNOWN = Rule(
     "pods-per-replica-unknown",
     "error",
     "The number of pods of a replica follows from its fields.",
     remedy="Set `multinode.nodeCount`.",
-)
-DATA_LOCAL_CONTRADICTS_NODE_COUNT = Rule(
-    "data-local-contradicts-node-count",
-    "error",
-    "`data / dataLocal` is the number of pods of a replica.",
-    remedy="Remove `multinode.nodeCount`, or correct it.",
-)
-PARALLELISM_NOT_DIVISIBLE = Rule(
-    "parallelism-not-divisible",
-    "error",
-    "The ranks of a replica can be divided among its pods.",
-    remedy="Change the parallel sizes or `multinode.nodeCount`.",
 )
 
 
@@ -119,14 +100,14 @@ def size_findings(
     data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
     if local is not None and data is None:
         yield error(
-            DATA_LOCAL_WITHOUT_DATA,
+            FIELD_OUT_OF_PLACE,
             (*at, "dataLocal"),
             "needs data: the copies over all pods of a replica",
         )
         return
     if data is not None and local is not None and data % local:
         yield error(
-            DATA_LOCAL_NOT_A_DIVISOR,
+            PARALLELISM_NOT_DIVISIBLE,
             (*at, "dataLocal"),
             f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
         )
@@ -146,7 +127,7 @@ def size_findings(
 def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
     if sizes.data_local is not None and sizes.pods != nodes:
         yield error(
-            DATA_LOCAL_CONTRADICTS_NODE_COUNT,
+            STATED_TWICE,
             (*at, "dataLocal"),
             f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
             f"pods, multinode.nodeCount says {nodes}; remove one",

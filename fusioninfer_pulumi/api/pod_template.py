@@ -9,32 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.messages import mismatch
-from fusioninfer_pulumi.api.rules import (
-    FIELD_WITHOUT_EFFECT,
-    INVALID_IMAGE,
-    LABEL_RESERVED,
-    OUTPUT_NOT_ALLOWED,
-)
+from fusioninfer_pulumi.api.rules import INVALID_IMAGE, NAME_NOT_FOUND
 from fusioninfer_pulumi.api.types import json_findings, known_json_findings, label_key_finding
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output, output_paths
-from fusioninfer_pulumi.rules.common import INVALID_FORMAT
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    INVALID_FORMAT,
+    OUTPUT_NOT_ALLOWED,
+    SET_BY_LIBRARY,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE, Part
-
-NO_CONTAINER = Rule(
-    "no-container",
-    "error",
-    "A pod template has a container.",
-    remedy="Add a container.",
-)
-CONTAINER_NOT_FOUND = Rule(
-    "container-not-found",
-    "error",
-    "`container` names a container of the pod template.",
-    remedy="Use the name of one of its containers.",
-)
 
 Check = Callable[[Location, Any], Iterator[Finding]]
 
@@ -110,7 +98,7 @@ def _labels(at: Location, value: Any) -> Iterator[Finding]:
     for key in _mapping(value):
         if key in labels.OWNED_LABELS or key in labels.LWS_OWNED_LABELS:
             owner = "fusioninfer-pulumi" if key in labels.OWNED_LABELS else "LeaderWorkerSet"
-            yield error(LABEL_RESERVED, (*at, str(key)), f"is set by {owner}; remove it")
+            yield error(SET_BY_LIBRARY, (*at, str(key)), f"is set by {owner}; remove it")
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -122,12 +110,12 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
     if not isinstance(listed, list):
         return
     if not listed:
-        yield error(NO_CONTAINER, (*at, "containers"), "must hold at least one container")
+        yield error(FIELD_REQUIRED, (*at, "containers"), "must hold at least one container")
     names = [each.get("name") for each in listed if isinstance(each, Mapping)]
     if serving is not None and names and serving not in names:
         listed_names = ", ".join(str(name) for name in names)
         yield error(
-            CONTAINER_NOT_FOUND,
+            NAME_NOT_FOUND,
             (*at[:2], "container"),
             f"no container of that name in {at[2]}; allowed: {listed_names}",
         )

@@ -35,45 +35,18 @@ from fusioninfer_pulumi.api.router import (
 from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.rules.common import (
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+    PARALLELISM_NOT_DIVISIBLE,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
-
-SUB_GROUP_ABOVE_NODE_COUNT = Rule(
-    "sub-group-above-node-count",
-    "error",
-    "A subgroup is not larger than the replica.",
-    remedy="Lower `subGroupSize`.",
-)
-SUB_GROUP_NOT_A_DIVISOR = Rule(
-    "sub-group-not-a-divisor",
-    "error",
-    "Subgroups divide the pods of a replica evenly.",
-    remedy="Choose a divisor of `nodeCount` (of `nodeCount - 1` without the leader).",
-    source="LeaderWorkerSet's webhook",
-)
-GATEWAY_WITHOUT_ROUTE = Rule(
-    "gateway-without-route",
-    "error",
-    "A Gateway of the service's own has a route.",
-    remedy="Remove `gateway`, or let the service have a route.",
-)
-FIELD_OF_OTHER_COMPONENT_TYPE = Rule(
-    "field-of-other-component-type",
-    "error",
-    "A field of a role belongs to the role's `componentType`.",
-    remedy="Remove the field, or correct `componentType`.",
-)
-TEMPLATE_NEEDS_SEVERAL_NODES = Rule(
-    "template-needs-several-nodes",
-    "error",
-    "`leaderTemplate` and `workerTemplate` belong to replicas of several nodes.",
-    remedy="Use `template`, or set `multinode.nodeCount`.",
-)
 
 
 class ComponentType(str, enum.Enum):
@@ -371,21 +344,21 @@ def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
         where = (*at, "subGroupPolicy", "subGroupSize")
         if size > nodes:
             yield error(
-                SUB_GROUP_ABOVE_NODE_COUNT,
+                OUT_OF_RANGE,
                 where,
                 f"must be at most nodeCount ({nodes}), got {size}",
             )
         elif role.sub_group_policy.sub_group_policy_type is SubGroupPolicyType.LEADER_EXCLUDED:
             if (nodes - 1) % size:
                 yield error(
-                    SUB_GROUP_NOT_A_DIVISOR,
+                    PARALLELISM_NOT_DIVISIBLE,
                     where,
                     f"must divide nodeCount - 1 ({nodes - 1}) when the leader is excluded, "
                     f"got {size}",
                 )
         elif nodes % size and (nodes - 1) % size:
             yield error(
-                SUB_GROUP_NOT_A_DIVISOR,
+                PARALLELISM_NOT_DIVISIBLE,
                 where,
                 f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}",
             )
@@ -432,7 +405,7 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
             and role.gateway.model_fields_set != {"implementation"}
         ):
             yield error(
-                GATEWAY_WITHOUT_ROUTE,
+                FIELD_OUT_OF_PLACE,
                 (*at, "gateway"),
                 f"would be a Gateway without a route (httproute.{role.httproute.external_field}); "
                 "remove it, or leave implementation alone, or give refs",
@@ -452,7 +425,7 @@ def _foreign(at: Location, role: RoleArgs, fields: Sequence[str], why: str) -> I
         if field in role.model_fields_set and getattr(role, field) is not None:
             alias = RoleArgs.model_fields[field].alias or field
             yield error(
-                FIELD_OF_OTHER_COMPONENT_TYPE,
+                FIELD_OUT_OF_PLACE,
                 (*at, alias),
                 f"{why} (this role is a {role.component_type.value})",
             )
@@ -473,7 +446,7 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
     elif role.nodes == 1 and role.counted:
         for name in present:
             yield error(
-                TEMPLATE_NEEDS_SEVERAL_NODES,
+                FIELD_OUT_OF_PLACE,
                 (*at, name),
                 "needs multinode.nodeCount of at least 2; use template",
             )
@@ -492,7 +465,7 @@ def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
     at = (*at, "kvTransfer")
     if role.component_type is ComponentType.WORKER:
         yield error(
-            FIELD_OF_OTHER_COMPONENT_TYPE,
+            FIELD_OUT_OF_PLACE,
             at,
             "belongs to a prefiller or a decoder (this role is a worker)",
         )
@@ -501,7 +474,7 @@ def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
         for field, alias in (("engine_port", "enginePort"), ("sidecar", "sidecar")):
             if field in transfer.model_fields_set and getattr(transfer, field) is not None:
                 yield error(
-                    FIELD_OF_OTHER_COMPONENT_TYPE,
+                    FIELD_OUT_OF_PLACE,
                     (*at, alias),
                     "belongs to a decoder: only decode pods have a sidecar",
                 )

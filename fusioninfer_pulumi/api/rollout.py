@@ -9,11 +9,11 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
-from fusioninfer_pulumi.api.rules import INVALID_DURATION, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.types import Count, CountOrPercentage
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -78,7 +78,7 @@ def _duration(value: Any) -> Any:
     length = durations.seconds(value) if isinstance(value, str) else None
     if not length:
         raise rule_error(
-            INVALID_DURATION,
+            INVALID_FORMAT,
             f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}",
         )
     return value

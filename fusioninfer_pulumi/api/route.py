@@ -21,8 +21,9 @@ from fusioninfer_pulumi.api.types import (
     Port,
     known_json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
+from fusioninfer_pulumi.findings import Finding, Location, error, errors
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.check import normal, part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 
@@ -30,37 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
-
-FIELD_OF_EXTERNAL_ROUTE = Rule(
-    "field-of-external-route",
-    "error",
-    "A service whose route is another one's has no fields of a route.",
-    remedy="Remove the field, or `routedBy` and `external`.",
-)
-DUPLICATE_ROUTE_REFERENCE = Rule(
-    "duplicate-route-reference",
-    "error",
-    "A Gateway is named once in `refs`.",
-    remedy="Remove the second reference.",
-)
-DUPLICATE_SPLIT_SERVICE = Rule(
-    "duplicate-split-service",
-    "error",
-    "A service has one share in `split`.",
-    remedy="Merge the two shares.",
-)
-SPLIT_ABOVE_100_PERCENT = Rule(
-    "split-above-100-percent",
-    "error",
-    "Shares of other services are at most 100 percent together.",
-    remedy="Lower the shares.",
-)
-FIELD_OF_CREATED_GATEWAY = Rule(
-    "field-of-created-gateway",
-    "error",
-    "Fields of a new Gateway do not stand beside references to existing ones.",
-    remedy="Keep either `refs` or the other fields.",
-)
 
 
 class SplitArgs(SpecModel):
@@ -229,7 +199,7 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         alias = HttpRouteArgs.model_fields[field].alias or field
         if alias != external and getattr(route, field) is not None:
             yield error(
-                FIELD_OF_EXTERNAL_ROUTE,
+                FIELD_OUT_OF_PLACE,
                 (*at, alias),
                 f"belongs to a route, and none is made here: another one leads to the pool "
                 f"({external}); give one or the other",
@@ -241,7 +211,7 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         first = seen.setdefault((ref.name, str(ref.namespace)), index)
         if first != index:
             yield error(
-                DUPLICATE_ROUTE_REFERENCE,
+                DUPLICATE_NAME,
                 (*at, "refs", index, "name"),
                 f'"{ref.name}" is named twice',
             )
@@ -253,14 +223,14 @@ def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
         first = seen.setdefault(share.service, index)
         if first != index:
             yield error(
-                DUPLICATE_SPLIT_SERVICE,
+                DUPLICATE_NAME,
                 (*at, index, "service"),
                 f'"{share.service}" has a share already',
             )
     total = sum(share.weight for share in shares)
     if total > 100:
         yield error(
-            SPLIT_ABOVE_100_PERCENT,
+            OUT_OF_RANGE,
             at,
             f"gives away {total} percent of the requests, of at most 100",
         )
@@ -273,7 +243,7 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
             if field in gateway.model_fields_set and getattr(gateway, field):
                 alias = GatewayArgs.model_fields[field].alias or field
                 yield error(
-                    FIELD_OF_CREATED_GATEWAY,
+                    FIELD_OUT_OF_PLACE,
                     (*at, alias),
                     "belongs to a Gateway that is created here, and refs name existing ones; "
                     "give one or the other",

@@ -14,11 +14,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import (
-    FIELD_WITHOUT_EFFECT,
-    LABEL_RESERVED,
-    THRESHOLD_WITHOUT_DISAGGREGATION,
-)
+from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -27,9 +23,14 @@ from fusioninfer_pulumi.api.types import (
     PositiveCount,
     known_json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    SET_BY_LIBRARY,
+    STATED_TWICE,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
 
@@ -38,18 +39,6 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-FIELD_SET_ELSEWHERE = Rule(
-    "field-set-elsewhere",
-    "error",
-    "A container of the endpoint picker does not set what a field of the router sets.",
-    remedy="Use the field that the message names.",
-)
-NETWORK_POLICY_PEER_EMPTY = Rule(
-    "network-policy-peer-empty",
-    "error",
-    "A peer of the network policy names who it is.",
-    remedy="Give a selector or an IP block.",
-)
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -211,12 +200,12 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     for index, container in _own_containers(template):
         for key, why in _FIELDS_OF_PICKER.items():
             if key in container:
-                yield error(FIELD_SET_ELSEWHERE, (*at, "spec", "containers", index, key), why)
+                yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")
     own = metadata.get("labels") if isinstance(metadata, Mapping) else None
     if isinstance(own, Mapping) and labels.APP in own:
         yield error(
-            LABEL_RESERVED,
+            SET_BY_LIBRARY,
             (*at, "metadata", "labels", labels.APP),
             "is set by fusioninfer-pulumi; remove it",
         )
@@ -269,7 +258,7 @@ def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator
             if not peer:
                 # An empty peer is refused by the API server; an empty list would match everybody.
                 yield error(
-                    NETWORK_POLICY_PEER_EMPTY,
+                    FIELD_REQUIRED,
                     here,
                     "must hold one of podSelector, namespaceSelector, ipBlock",
                 )

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, role_findings
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
-from fusioninfer_pulumi.api.rules import FIELD_GIVEN_TWICE, LABEL_RESERVED
+from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.api.types import (
@@ -27,56 +27,22 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedLabelMap,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors
+from fusioninfer_pulumi.findings import Finding, error, errors
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+    SET_BY_LIBRARY,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
 
-REPLICAS_ABOVE_LIMIT = Rule(
-    "replicas-above-limit",
-    "error",
-    "A role has no more replicas than can be planned.",
-    remedy="Lower `replicas` or `groups`.",
-)
-DUPLICATE_ROLE_NAME = Rule(
-    "duplicate-role-name",
-    "error",
-    "Roles have different names.",
-    remedy="Rename one of them.",
-)
-SEVERAL_ROUTERS = Rule(
-    "several-routers",
-    "error",
-    "A service has at most one router.",
-    remedy="Remove all routers but one.",
-)
-NO_SERVING_ROLE = Rule(
-    "no-serving-role",
-    "error",
-    "A service has a role that serves a model.",
-    remedy="Add a role of type worker, prefiller or decoder.",
-)
-UNKNOWN_ROLE = Rule(
-    "unknown-role",
-    "error",
-    "A role that is named exists.",
-    remedy="Use the name of a role of the service.",
-)
-GANG_MINIMUM_OF_ROUTER = Rule(
-    "gang-minimum-of-router",
-    "error",
-    "Routers are no part of a gang.",
-    remedy="Remove the router from `minRoleReplicas`.",
-)
-GANG_MINIMUM_ABOVE_REPLICAS = Rule(
-    "gang-minimum-above-replicas",
-    "error",
-    "A minimum of a gang is not above the role's replicas.",
-    remedy="Lower the minimum, or raise `replicas`.",
-)
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
@@ -207,7 +173,7 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     both = sorted(set(blocks[0]) & set(blocks[1]))
     if both:
-        raise rule_error(FIELD_GIVEN_TWICE, f"{both[0]} stands in both metadata and spec")
+        raise rule_error(DUPLICATE_KEY, f"{both[0]} stands in both metadata and spec")
     return {**rest, **blocks[0], **blocks[1]}
 
 
@@ -222,7 +188,7 @@ def service_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
         yield from role_findings(("roles", index), role)
         if (args.groups or 0) * role.replicas > MAX_COUNT:
             yield error(
-                REPLICAS_ABOVE_LIMIT,
+                OUT_OF_RANGE,
                 ("roles", index, "replicas"),
                 f"must be at most {MAX_COUNT} over all groups, got {args.groups} x {role.replicas}",
             )
@@ -236,7 +202,7 @@ def _own_labels(own: Mapping[str, str]) -> Iterator[Finding]:
     for key in own:
         if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
             yield error(
-                LABEL_RESERVED,
+                SET_BY_LIBRARY,
                 ("metadata", "labels", key),
                 "is set by fusioninfer-pulumi; remove it",
             )
@@ -248,20 +214,20 @@ def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
         first = seen.setdefault(role.name, index)
         if first != index:
             yield error(
-                DUPLICATE_ROLE_NAME,
+                DUPLICATE_NAME,
                 ("roles", index, "name"),
                 f'"{role.name}" is also the name of roles[{first}]',
             )
     routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
     for index in routers[1:]:
         yield error(
-            SEVERAL_ROUTERS,
+            DUPLICATE_NAME,
             ("roles", index, "componentType"),
             f"a service has one router, roles[{routers[0]}] is one already",
         )
     if roles and len(routers) == len(roles):
         yield error(
-            NO_SERVING_ROLE,
+            FIELD_REQUIRED,
             ("roles",),
             "no role serves a model; add a role of worker, prefiller or decoder",
         )
@@ -274,13 +240,13 @@ def _gang_minima(roles: Sequence[RoleArgs], minima: Mapping[str, int]) -> Iterat
         role = by_name.get(name)
         if role is None:
             yield error(
-                UNKNOWN_ROLE, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
+                NAME_NOT_FOUND, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
             )
         elif role.component_type is ComponentType.ROUTER:
-            yield error(GANG_MINIMUM_OF_ROUTER, at, "a router has no share in a gang; remove it")
+            yield error(FIELD_OUT_OF_PLACE, at, "a router has no share in a gang; remove it")
         elif minimum > role.replicas:
             yield error(
-                GANG_MINIMUM_ABOVE_REPLICAS,
+                OUT_OF_RANGE,
                 at,
                 f"must be at most the role's replicas ({role.replicas}), got {minimum}",
             )

@@ -24,17 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_format
-from fusioninfer_pulumi.api.rules import (
-    FIELD_GIVEN_TWICE,
-    INVALID_LABEL,
-    INVALID_LABEL_KEY,
-    KEY_NOT_A_STRING,
-    NESTED_TOO_DEEP,
-    NOT_JSON,
-    NUMBER_NOT_FINITE,
-    OUTPUT_NOT_ALLOWED,
-)
-from fusioninfer_pulumi.findings import LIFT, Finding, Location, Rule, error, errors, shown
+from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import (
@@ -42,28 +32,15 @@ from fusioninfer_pulumi.kube.typed_args import (
     to_plain,
     with_kubernetes_names,
 )
-from fusioninfer_pulumi.rules.common import INVALID_QUANTITY, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
+    INPUT_TOO_LARGE,
+    INVALID_FORMAT,
+    OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.schemas.check import MAX_DEPTH, part_findings
 from fusioninfer_pulumi.schemas.kind import Part
-
-INVALID_NAMESPACE = Rule(
-    "invalid-namespace",
-    "error",
-    "A namespace is a DNS label.",
-    remedy="Use lower-case letters, digits and hyphens.",
-)
-INVALID_COUNT_OR_PERCENTAGE = Rule(
-    "invalid-count-or-percentage",
-    "error",
-    "A count or percentage is valid.",
-    remedy="Write, for example, `1` or `25%`.",
-)
-INVALID_TEXT = Rule(
-    "invalid-text",
-    "error",
-    "Text is valid Unicode.",
-    remedy="Remove the half of a surrogate pair.",
-)
 
 #: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
 MAX_COUNT = 10_000
@@ -173,7 +150,7 @@ def namespace_finding(at: Location, value: Any) -> Finding | None:
         return error(WRONG_TYPE, at, "must be a string, got " + shown(value))
     if _DNS_LABEL.fullmatch(value) is None:
         return error(
-            INVALID_NAMESPACE,
+            INVALID_FORMAT,
             at,
             f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}",
         )
@@ -199,16 +176,14 @@ _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 def label_key_finding(at: Location, key: object) -> Finding | None:
     """What is wrong with the key of a label or annotation; None when it is valid."""
     if not isinstance(key, str):
-        return error(KEY_NOT_A_STRING, at, f"key {shown(key)} must be a string")
+        return error(WRONG_TYPE, at, f"key {shown(key)} must be a string")
     prefix, slash, name = key.rpartition("/")
     valid = len(name) <= 63 and _LABEL_NAME.fullmatch(name) is not None
     if slash:
         valid = valid and len(prefix) <= 253 and _LABEL_PREFIX.fullmatch(prefix) is not None
     if valid:
         return None
-    return error(
-        INVALID_LABEL_KEY, at, f"{shown(key)} is no valid Kubernetes label or annotation key"
-    )
+    return error(INVALID_FORMAT, at, f"{shown(key)} is no valid Kubernetes label or annotation key")
 
 
 def label_finding(at: Location, key: object, value: object) -> Finding | None:
@@ -220,7 +195,7 @@ def label_finding(at: Location, key: object, value: object) -> Finding | None:
         return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
     if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
         return error(
-            INVALID_LABEL,
+            INVALID_FORMAT,
             at,
             f"{key}: {shown(value)} is no valid label value (at most 63 of A-Z a-z 0-9 - _ .)",
         )
@@ -276,7 +251,7 @@ def bytes_finding(at: Location, value: Any) -> Finding | None:
     amount = _parsed(value) if isinstance(value, (str, int)) else None
     if amount is None or amount <= 0 or amount != amount.to_integral_value():
         return error(
-            INVALID_QUANTITY, at, f"must be an amount of bytes such as 80Gi, got {shown(value)}"
+            INVALID_FORMAT, at, f"must be an amount of bytes such as 80Gi, got {shown(value)}"
         )
     return None
 
@@ -290,7 +265,7 @@ def _quantity(value: Any) -> str:
     amount = _parsed(value)
     if amount is None or amount <= 0:
         raise rule_error(
-            INVALID_QUANTITY,
+            INVALID_FORMAT,
             f"must be an amount above 0 such as 5, 500m or 16Gi, got {shown(value)}",
         )
     return str(value)
@@ -309,7 +284,7 @@ def _count(value: Any, *, least: int) -> Any:
     if counted or (share is not None and int(share[1]) >= least):
         return value
     raise rule_error(
-        INVALID_COUNT_OR_PERCENTAGE,
+        INVALID_FORMAT,
         f"must be a count of at least 0 or a percentage from {least}% to 100%, got {shown(value)}",
     )
 
@@ -402,7 +377,7 @@ def fits(part: Part) -> AfterValidator:
 def _kubernetes(value: Any) -> Any:
     plain = to_plain(value)
     for named, also in fields_given_twice(plain):
-        raise rule_error(FIELD_GIVEN_TWICE, f"{named} and {also} are the same field; give it once")
+        raise rule_error(DUPLICATE_KEY, f"{named} and {also} are the same field; give it once")
     return with_kubernetes_names(plain)
 
 
@@ -428,14 +403,14 @@ PodTemplate = Annotated[
 def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
     """Checks that a value and everything in it can be written as JSON; Outputs can be later."""
     if depth > MAX_DEPTH:
-        yield error(NESTED_TOO_DEEP, at, TOO_DEEP)
+        yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
     elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, str):
                 yield from json_findings((*at, key), item, depth + 1)
             else:
                 yield error(
-                    KEY_NOT_A_STRING,
+                    WRONG_TYPE,
                     at,
                     f"keys must be strings, got {shown(key)}; quote it in YAML",
                 )
@@ -444,12 +419,12 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
             yield from json_findings((*at, index), item, depth + 1)
     elif isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            yield error(INVALID_TEXT, at, "holds half of a surrogate pair, which is no text")
+            yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            yield error(NUMBER_NOT_FINITE, at, f"must be a finite number, got {value}")
+            yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
     elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
-        yield error(NOT_JSON, at, f"must be plain data, got {shown(value)}")
+        yield error(WRONG_TYPE, at, f"must be plain data, got {shown(value)}")
 
 
 def known_json_findings(

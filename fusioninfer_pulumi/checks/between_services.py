@@ -19,29 +19,24 @@ from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
-SPLIT_TO_MISSING_POOL = Rule(
-    "split-to-missing-pool",
-    ("error", "warning"),
-    "A service that gets a share has an InferencePool.",
-    remedy="Give it a router, or remove its share.",
+ROUTED_BY_DIFFERS = Rule(
+    "routed-by-differs",
+    "warning",
+    "A service whose requests come from another one's route and that service name each other.",
+    remedy="Set `routedBy` and `split` as the message says.",
 )
+SERVICE_NOT_FOUND = Rule(
+    "service-not-found",
+    ("warning", "error"),
+    "A service that gets a share is among the services, in the route's namespace, and has a pool.",
+    remedy="Correct its name, or add the service.",
+)
+
 SPLIT_MODELS_DIFFER = Rule(
     "split-models-differ",
     "warning",
     "Services that share requests serve the same model names.",
     remedy="Give both the same names.",
-)
-ROUTED_BY_DIFFERS = Rule(
-    "routed-by-differs",
-    "warning",
-    "Both services name the same route.",
-    remedy="Correct `routedBy` or `split`.",
-)
-ROUTED_BY_MISSING = Rule(
-    "routed-by-missing",
-    "warning",
-    "A service that gets a share says whose route leads to it.",
-    remedy="Set `httproute.routedBy`.",
 )
 ROUTES_CONFLICT = Rule(
     "routes-conflict",
@@ -56,30 +51,6 @@ SPLIT_TARGET_HAS_ROUTE = Rule(
     "info",
     "A service that gets a share has no route of its own for them.",
     remedy="Nothing, if you want both.",
-)
-ROUTED_BY_WITHOUT_ROUTE = Rule(
-    "routed-by-without-route",
-    "warning",
-    "The service of `routedBy` has a route.",
-    remedy="Give it a router, or name another service.",
-)
-ROUTED_BY_WITHOUT_SPLIT = Rule(
-    "routed-by-without-split",
-    "warning",
-    "The route of the other service leads here.",
-    remedy="Add this service to its `split`.",
-)
-SERVICE_IN_OTHER_NAMESPACE = Rule(
-    "service-in-other-namespace",
-    "warning",
-    "A service that gets a share is in the route's namespace.",
-    remedy="Move it, or use `backendRefs` with a ReferenceGrant.",
-)
-SERVICE_NOT_FOUND = Rule(
-    "service-not-found",
-    "warning",
-    "A service that gets a share is known.",
-    remedy="Correct the name, or read both services together.",
 )
 
 
@@ -203,7 +174,7 @@ class Shares:
         elif not other.routers:
             say: Callable[[Rule, Location, str], Finding] = error if share.weight else warning
             yield say(
-                SPLIT_TO_MISSING_POOL,
+                SERVICE_NOT_FOUND,
                 at,
                 f"{other.service} has no router, so there is no InferencePool "
                 f"{names.inference_pool(other.service)}: gateways answer its share with errors; "
@@ -240,7 +211,7 @@ class Shares:
             return  # whether those lead to its pool is not read
         elif route is None:
             yield warning(
-                ROUTED_BY_MISSING,
+                ROUTED_BY_DIFFERS,
                 at,
                 f"{other.service} does not say whose route leads to it; write {_routed_by(plan)}",
             )
@@ -272,17 +243,15 @@ class Shares:
                 yield from self._missing_findings(at, plan, by, "no request comes")
         elif not other.routers:
             yield warning(
-                ROUTED_BY_WITHOUT_ROUTE,
+                ROUTED_BY_DIFFERS,
                 at,
                 f"{by} has no router, and so no route: no request comes",
             )
         elif other.router is not None and other.router.route is None:
-            yield warning(
-                ROUTED_BY_WITHOUT_ROUTE, at, f"{by} makes no route itself: no request comes"
-            )
+            yield warning(ROUTED_BY_DIFFERS, at, f"{by} makes no route itself: no request comes")
         elif other.router is not None:
             yield warning(
-                ROUTED_BY_WITHOUT_SPLIT,
+                ROUTED_BY_DIFFERS,
                 at,
                 f"the route of {by} does not lead here: no request comes; give it split: "
                 f"[{{service: {plan.service}, weight: 0}}], or more",
@@ -304,7 +273,7 @@ class Shares:
         spaces = sorted({each.namespace for each in others if each.service == name})
         if spaces:
             yield warning(
-                SERVICE_IN_OTHER_NAMESPACE,
+                SERVICE_NOT_FOUND,
                 at,
                 f"{name} is in namespace {', '.join(spaces)}, and the name means one of this "
                 f"service's namespace {plan.namespace}: {otherwise} unless there is one, too",

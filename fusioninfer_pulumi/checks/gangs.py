@@ -19,15 +19,37 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import pod_requests
 from fusioninfer_pulumi.pods.pod import Pod
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
+    SET_BY_LIBRARY,
+)
 from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
-SUBGROUP_POLICY_REQUIRED = Rule(
-    "subgroup-policy-required",
+GANG_DEADLOCK = Rule(
+    "gang-deadlock",
     "error",
-    "The annotation for subgroups stands beside `subGroupPolicy`.",
-    remedy="Set `subGroupPolicy`.",
+    "A gang can be scheduled: its pods do not wait for each other.",
+    remedy="Remove what the message names, or set `gangPolicy.mode: Off`.",
 )
+GANG_PRIORITIES_DIFFER = Rule(
+    "gang-priorities-differ",
+    "warning",
+    "Priorities of pods and tasks do not reorder the gang.",
+    remedy="Use one priority class.",
+)
+SPREAD_STARVES_REPLICAS = Rule(
+    "spread-starves-replicas",
+    ("warning", "info"),
+    "Spreading holds back neither a gang nor replicas above its minimum.",
+    remedy="Use `ScheduleAnyway`.",
+    source="Volcano 1.14.1, measured",
+)
+
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
     "scheduler-differs-from-service",
     "error",
@@ -40,44 +62,11 @@ QUEUE_DIFFERS_FROM_SERVICE = Rule(
     "Pods have the service's queue.",
     remedy="Remove the annotation.",
 )
-ANNOTATION_SET_BY_LIBRARY = Rule(
-    "annotation-set-by-library",
-    "error",
-    "Annotations that are set here are not written by users.",
-    remedy="Remove the annotation.",
-)
-TASK_PRIORITY_REORDERS_GANG = Rule(
-    "task-priority-reorders-gang",
-    "warning",
-    "Priorities of tasks do not reorder the gang.",
-    remedy="Expect another order than the capacity table shows.",
-)
 GANG_POD_WITHOUT_REQUESTS = Rule(
     "gang-pod-without-requests",
     "warning",
     "Pods of a gang ask for resources.",
     remedy="Set `resources.requests`.",
-    source="Volcano 1.14.1, measured",
-)
-LEADER_READY_IN_GANG = Rule(
-    "leader-ready-in-gang",
-    "error",
-    "`startupPolicy: LeaderReady` is not used in a gang: it deadlocks.",
-    remedy="Use `LeaderCreated`, or `gangPolicy.mode: Off`.",
-    source="LeaderWorkerSet 0.9 with Volcano 1.14.1, measured",
-)
-EXCLUSIVE_TOPOLOGY_IN_GANG = Rule(
-    "exclusive-topology-in-gang",
-    "error",
-    "Exclusive topology and Volcano's gang do not exclude each other.",
-    remedy="Remove the annotation, or set `gangPolicy.mode: Off`.",
-    source="LeaderWorkerSet 0.9 with Volcano 1.14.1",
-)
-SUBGROUP_EXCLUSIVE_TOPOLOGY_IN_GANG = Rule(
-    "subgroup-exclusive-topology-in-gang",
-    "error",
-    "Several subgroups with exclusive topology are not in a gang.",
-    remedy="Remove the annotation, or set `gangPolicy.mode: Off`.",
     source="Volcano 1.14.1, measured",
 )
 SCHEDULER_WITHOUT_GANGS = Rule(
@@ -87,18 +76,6 @@ SCHEDULER_WITHOUT_GANGS = Rule(
     remedy="Use Volcano, or set `gangPolicy.mode: Off`.",
     source="Kubernetes' default scheduler",
 )
-GANG_MINIMUM_ZERO = Rule(
-    "gang-minimum-zero",
-    "error",
-    "A role has a minimum above 0.",
-    remedy="Raise one of the minima.",
-)
-LOWEST_ORDINALS_WITHOUT_MINIMUM = Rule(
-    "lowest-ordinals-without-minimum",
-    "warning",
-    "`LowestOrdinals` belongs to roles with a minimum.",
-    remedy="Set `minRoleReplicas`, or remove it.",
-)
 GANG_ALL_OR_NOTHING = Rule(
     "gang-all-or-nothing",
     "info",
@@ -106,85 +83,17 @@ GANG_ALL_OR_NOTHING = Rule(
     remedy="Set `minRoleReplicas`.",
     source="Volcano 1.14.1",
 )
-GANG_PRIORITIES_DIFFER = Rule(
-    "gang-priorities-differ",
-    "warning",
-    "Pods of a gang have one priority class.",
-    remedy="Set `schedulingStrategy.priorityClassName`.",
-)
 GANG_MINIMUM_ZERO_FOR_ROLE = Rule(
     "gang-minimum-zero-for-role",
     "info",
     "Every role has a minimum above 0.",
     remedy="Raise it, if the service does not work without the role.",
 )
-GANG_SETTING_WITHOUT_GANG = Rule(
-    "gang-setting-without-gang",
-    "warning",
-    "Settings of a gang belong to one.",
-    remedy="Remove them, or set `gangPolicy.mode: On`.",
-)
-QUEUE_WITHOUT_VOLCANO = Rule(
-    "queue-without-volcano",
-    "warning",
-    "A queue belongs to Volcano.",
-    remedy="Remove it, or use Volcano.",
-)
-NETWORK_TOPOLOGY_EMPTY = Rule(
-    "network-topology-empty",
-    "warning",
-    "Network topology names a rule.",
-    remedy="Add `groupPolicy` or `rolePolicy`, or remove it.",
-)
-NETWORK_TOPOLOGY_WITHOUT_GANG = Rule(
-    "network-topology-without-gang",
-    "error",
-    "Network topology belongs to a gang.",
-    remedy="Remove it, or set `gangPolicy.mode: On`.",
-)
-NETWORK_TOPOLOGY_NEEDS_VOLCANO = Rule(
-    "network-topology-needs-volcano",
-    "info",
-    "Volcano is 1.14.1 or later.",
-    remedy="Check its release.",
-)
-NETWORK_TOPOLOGY_PLUGIN = Rule(
-    "network-topology-plugin",
-    "info",
-    "Volcano's plugin for network topology is on.",
-    remedy="Switch it on, and create HyperNodes.",
-)
-HIGHEST_TIER_REQUIRED = Rule(
-    "highest-tier-required",
-    "error",
-    "Network topology of mode hard has a tier.",
-    remedy="Set `highestTierAllowed`.",
-    source="Volcano 1.14.1",
-)
-HIGHEST_TIER_WITHOUT_EFFECT = Rule(
-    "highest-tier-without-effect",
-    "warning",
-    "A tier belongs to network topology of mode hard.",
-    remedy="Remove it, or set `mode: hard`.",
-)
 WORKERS_NOT_SPREAD = Rule(
     "workers-not-spread",
     "info",
     "Workers are in the domain of their leader.",
     remedy="Use exclusive topology.",
-)
-SPREAD_HOLDS_GANG_BACK = Rule(
-    "spread-holds-gang-back",
-    "info",
-    "Spreading does not hold a gang back.",
-    remedy="Use `ScheduleAnyway`, or keep room in every domain.",
-)
-SPREAD_STARVES_REPLICAS = Rule(
-    "spread-starves-replicas",
-    "warning",
-    "Spreading does not starve replicas above the gang's minimum.",
-    remedy="Use `ScheduleAnyway`.",
-    source="Volcano 1.14.1, measured",
 )
 
 _STRATEGY = ("schedulingStrategy",)
@@ -212,7 +121,7 @@ def scheduling_findings(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         ):
             yield error(
-                SUBGROUP_POLICY_REQUIRED,
+                FIELD_OUT_OF_PLACE,
                 ("roles", role.position, "subGroupPolicy"),
                 f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
             )
@@ -266,10 +175,10 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
     annotations = _annotations(pod)
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         message = "is set by fusioninfer-pulumi; remove it"
-        yield error(ANNOTATION_SET_BY_LIBRARY, _annotation(pod, key), message)
+        yield error(SET_BY_LIBRARY, _annotation(pod, key), message)
     if labels.TASK_PRIORITY in annotations:
         yield warning(
-            TASK_PRIORITY_REORDERS_GANG,
+            GANG_PRIORITIES_DIFFER,
             _annotation(pod, labels.TASK_PRIORITY),
             "reorders the gang: the capacity table ignores it",
         )
@@ -294,7 +203,7 @@ def _deadlocks(
     for role in roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
-                LEADER_READY_IN_GANG,
+                GANG_DEADLOCK,
                 ("roles", role.position, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
                 f"leader is ready, and the leader is scheduled only with its workers; {way_out}",
@@ -305,12 +214,12 @@ def _deadlocks(
         f"and the leader is scheduled only with its workers; {way_out}"
     )
     if key in annotations:
-        yield error(EXCLUSIVE_TOPOLOGY_IN_GANG, ("metadata", "annotations", key), exclusive)
+        yield error(GANG_DEADLOCK, ("metadata", "annotations", key), exclusive)
     for role in roles:
         for pod in role.pods.written:
             if key in _annotations(pod):
                 yield error(
-                    EXCLUSIVE_TOPOLOGY_IN_GANG,
+                    GANG_DEADLOCK,
                     _annotation(pod, key),
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {way_out}",
@@ -318,7 +227,7 @@ def _deadlocks(
         policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
         if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
             yield error(
-                SUBGROUP_EXCLUSIVE_TOPOLOGY_IN_GANG,
+                GANG_DEADLOCK,
                 ("roles", role.position, "subGroupPolicy"),
                 f"several subgroups with the annotation {several} are never placed by Volcano, "
                 "which takes all pods of a replica to fit the same nodes; remove the annotation, "
@@ -339,14 +248,12 @@ def _minimum(
     at = (*_STRATEGY, "gangPolicy", "minRoleReplicas")
     if gang is None:
         if any(role.replicas for role in roles):
-            yield error(
-                GANG_MINIMUM_ZERO, at, "must be above 0 for at least one role, got 0 for all"
-            )
+            yield error(OUT_OF_RANGE, at, "must be above 0 for at least one role, got 0 for all")
         return
     lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     if lowest and not any(group.lowest for group in gang.sub_groups or ()):
         yield warning(
-            LOWEST_ORDINALS_WITHOUT_MINIMUM,
+            FIELD_WITHOUT_EFFECT,
             (*_STRATEGY, "gangPolicy", "requiredReplicas"),
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
@@ -390,13 +297,13 @@ def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -
     ):
         if present:
             yield warning(
-                GANG_SETTING_WITHOUT_GANG,
+                FIELD_WITHOUT_EFFECT,
                 (*_STRATEGY, "gangPolicy", field),
                 "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
             )
     if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
         yield warning(
-            QUEUE_WITHOUT_VOLCANO,
+            FIELD_WITHOUT_EFFECT,
             (*_STRATEGY, "queue"),
             "has no effect: queues belong to Volcano, and these pods use another scheduler",
         )
@@ -417,14 +324,14 @@ def network_topology_findings(
     present = {name: rule for name, rule in rules.items() if rule is not None}
     if not present:
         yield warning(
-            NETWORK_TOPOLOGY_EMPTY,
+            FIELD_WITHOUT_EFFECT,
             _AT,
             "has no effect: it names neither groupPolicy nor rolePolicy",
         )
         return
     if not gang_scheduled:
         yield error(
-            NETWORK_TOPOLOGY_WITHOUT_GANG,
+            FIELD_OUT_OF_PLACE,
             _AT,
             "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
         )
@@ -433,12 +340,12 @@ def network_topology_findings(
         yield from _network_topology_rule((*_AT, name), rule)
     if topology.role_policy is not None and policy.min_role_replicas is None:
         yield info(
-            NETWORK_TOPOLOGY_NEEDS_VOLCANO,
+            CLUSTER_MUST_HAVE,
             (*_AT, "rolePolicy"),
             "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later",
         )
     yield info(
-        NETWORK_TOPOLOGY_PLUGIN,
+        CLUSTER_MUST_HAVE,
         _AT,
         "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
         "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
@@ -449,13 +356,13 @@ def _network_topology_rule(at: Location, rule: NetworkTopologyRuleArgs) -> Itera
     hard = rule.mode is NetworkTopologyMode.HARD
     if hard and rule.highest_tier_allowed is None:
         yield error(
-            HIGHEST_TIER_REQUIRED,
+            FIELD_REQUIRED,
             (*at, "highestTierAllowed"),
             "is required with mode hard: Volcano ignores the mode without it",
         )
     elif not hard and rule.highest_tier_allowed is not None:
         yield warning(
-            HIGHEST_TIER_WITHOUT_EFFECT,
+            FIELD_WITHOUT_EFFECT,
             (*at, "highestTierAllowed"),
             "has no effect with mode soft",
         )
@@ -478,7 +385,7 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
         return
     if gang.sub_groups is None:
         yield info(
-            SPREAD_HOLDS_GANG_BACK,
+            SPREAD_STARVES_REPLICAS,
             at,
             "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
             "which the capacity table does not know",

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
+from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -32,6 +33,26 @@ from fusioninfer_pulumi.routing.gateways import (
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
+FAILURE_MODE_IGNORED = Rule(
+    "failure-mode-ignored",
+    ("info", "warning"),
+    "The gateway reads the pool's failure mode.",
+    remedy="Nothing, or another gateway.",
+)
+GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
+    "gateway-implementation-unknown",
+    ("info", "warning"),
+    "The gateway software is stated, and known.",
+    remedy="Set `gateway.implementation`.",
+)
+LISTENERS_REFUSE_ROUTE = Rule(
+    "listeners-refuse-route",
+    "error",
+    "The Gateway has the listener that the route names, and one that takes the route.",
+    remedy="Change the listener, or the route.",
+    source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+
 GATEWAY_LISTENERS_UNKNOWN = Rule(
     "gateway-listeners-unknown",
     "info",
@@ -39,61 +60,12 @@ GATEWAY_LISTENERS_UNKNOWN = Rule(
     remedy="Check its `allowedRoutes.namespaces`, or give `gateway.refs[].listeners`.",
     source="https://gateway-api.sigs.k8s.io/guides/multiple-ns/",
 )
-LISTENER_NOT_FOUND = Rule(
-    "listener-not-found",
-    "error",
-    "The Gateway has the listener that the route names.",
-    remedy="Correct `sectionName` or `port`.",
-)
-LISTENERS_REFUSE_ROUTE = Rule(
-    "listeners-refuse-route",
-    "error",
-    "A listener of the Gateway takes the route.",
-    remedy="Change the listener's host name, namespaces or kinds, or the route.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
 
-FAILURE_MODE_UNVERIFIED = Rule(
-    "failure-mode-unverified",
-    "info",
-    "Whether the gateway reads the pool's failure mode is known.",
-    remedy="Test it.",
-)
-FAILURE_MODE_IGNORED = Rule(
-    "failure-mode-ignored",
-    ("info", "warning"),
-    "The gateway reads the pool's failure mode.",
-    remedy="Remove it, or use a gateway that reads it.",
-)
-GATEWAY_CLASS_DEFAULTED = Rule(
-    "gateway-class-defaulted",
-    "info",
-    "The GatewayClass is stated.",
-    remedy="Set `gatewayClassName`.",
-)
-OWN_GATEWAY_UNATTACHED = Rule(
-    "own-gateway-unattached",
-    "warning",
-    "The route attaches to the service's own Gateway.",
-    remedy="Remove `parentRefs`, or name the Gateway.",
-)
 PICKER_TLS_REQUIRED = Rule(
     "picker-tls-required",
     ("error", "warning"),
     "The gateway and the picker agree on TLS.",
     remedy="Remove `endpointPicker.tls.enabled`, or configure the gateway.",
-)
-GATEWAY_IMPLEMENTATION_MISSING = Rule(
-    "gateway-implementation-missing",
-    "info",
-    "The gateway software is stated, so that its extra objects are made.",
-    remedy="Set `gateway.implementation`.",
-)
-GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
-    "gateway-implementation-unknown",
-    ("info", "warning"),
-    "The gateway software is one that is known.",
-    remedy="Correct `gateway.implementation`.",
 )
 #: Names shorter than this differ from others by two letters: one alone is a slip.
 _SHORT = 5
@@ -108,9 +80,7 @@ def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
     known = implementation_of(args)
     if known.honours_failure_mode is None:
         if explicit is not None:
-            yield info(
-                FAILURE_MODE_UNVERIFIED, field, f"whether {known.name} reads it is not known"
-            )
+            yield info(FAILURE_MODE_IGNORED, field, f"whether {known.name} reads it is not known")
     elif not known.honours_failure_mode and mode is not FailureMode.FAIL_CLOSE:
         say = warning if explicit is not None else info
         yield say(
@@ -135,13 +105,13 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
         and not (args.gateway or GatewayArgs()).gateway_class_name
     ):
         yield info(
-            GATEWAY_CLASS_DEFAULTED,
+            GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "gatewayClassName"),
             f"is not given: {known.gateway_class}, a usual name for Envoy Gateway's, is taken",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
-            OWN_GATEWAY_UNATTACHED,
+            ROUTE_WITHOUT_GATEWAY,
             (*at, "httproute", "parentRefs"),
             f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
             "remove them, or name it",
@@ -162,7 +132,7 @@ def _unknown_implementation(at: Location, named: str | None) -> Finding:
     listed = ", ".join(IMPLEMENTATIONS)
     if named is None:
         return info(
-            GATEWAY_IMPLEMENTATION_MISSING,
+            GATEWAY_IMPLEMENTATION_UNKNOWN,
             at,
             "is not given: nothing is generated beside the route; name the gateway software "
             f"where it is one of {listed}",
@@ -219,7 +189,7 @@ def attachment_findings(
             continue
         listeners = referenced_listeners(parent)
         if not listeners:
-            yield error(LISTENER_NOT_FOUND, parent.at, _no_listener(parent))
+            yield error(LISTENERS_REFUSE_ROUTE, parent.at, _no_listener(parent))
             continue
         refusals = [refusal(parent, listener, namespace, hostnames) for listener in listeners]
         if all(refusals):

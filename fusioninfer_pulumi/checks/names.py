@@ -13,16 +13,10 @@ from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pods.rules import NAME_TOO_LONG
+from fusioninfer_pulumi.rules.common import NAME_TOO_LONG, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
-ROLE_NAME_RESERVED = Rule(
-    "role-name-reserved",
-    "error",
-    "A role's name is not that of the router's objects.",
-    remedy="Rename the role.",
-)
 SERVICE_NAME_TAKEN = Rule(
     "service-name-taken",
     "error",
@@ -73,7 +67,7 @@ def name_findings(
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
             yield error(
-                ROLE_NAME_RESERVED,
+                SET_BY_LIBRARY,
                 at,
                 f'"{role.name}" is taken by the router\'s objects; '
                 f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",

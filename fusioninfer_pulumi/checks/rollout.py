@@ -16,22 +16,34 @@ from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.rollout.groups import group_rollout
 from fusioninfer_pulumi.rollout.order import required_ordinals
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_OUT_OF_PLACE,
+    FIELD_WITHOUT_EFFECT,
+)
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
-WAIT_SCHEDULED_WITHOUT_GANG = Rule(
-    "wait-scheduled-without-gang",
-    "warning",
-    "`wait.level: Scheduled` belongs to a gang.",
-    remedy="Use Available or None.",
+PARTITION_HOLDS_ALL = Rule(
+    "partition-holds-all",
+    ("warning", "info"),
+    "The partition lets something be updated.",
+    remedy="Lower the partition.",
 )
-ROLE_ORDER_WITHOUT_EFFECT = Rule(
-    "role-order-without-effect",
-    "warning",
-    "`roleOrder` belongs to several roles with pods.",
-    remedy="Remove it.",
+UPDATE_NEEDS_ROOM = Rule(
+    "update-needs-room",
+    ("warning", "info"),
+    "The cluster has the room that an update needs.",
+    remedy="Keep room, or use `layout: PerReplica`.",
 )
+UPDATE_TAKES_SERVICE_DOWN = Rule(
+    "update-takes-service-down",
+    "warning",
+    "An update does not take all replicas or groups down at once.",
+    remedy="Lower `maxUnavailable`, or add a replica or group.",
+)
+
 ROLLOUT_LEVEL_MIXES_REVISIONS = Rule(
     "rollout-level-mixes-revisions",
     "info",
@@ -43,72 +55,6 @@ STARTUP_ABOVE_TIMEOUT = Rule(
     "warning",
     "An update waits as long as a start may take.",
     remedy="Raise the timeout that the message names.",
-)
-ROLLOUT_LEVEL_NEEDS_GROUPS = Rule(
-    "rollout-level-needs-groups",
-    "error",
-    "`rollout.level: Group` belongs to a service with groups.",
-    remedy="Set `groups`, or use level Role.",
-)
-ROLE_SETTING_WITH_GROUP_ROLLOUT = Rule(
-    "role-setting-with-group-rollout",
-    "error",
-    "Rollout settings of a role belong to `rollout.level: Role`.",
-    remedy="Remove them, or change the level.",
-)
-MAX_SURGE_WITH_GROUP_ROLLOUT = Rule(
-    "max-surge-with-group-rollout",
-    "error",
-    "`maxSurge` belongs to updates of roles.",
-    remedy="Remove it.",
-)
-PARTITION_ABOVE_GROUPS = Rule(
-    "partition-above-groups",
-    "warning",
-    "The partition lets a group be updated.",
-    remedy="Lower it.",
-)
-PARTITION_HOLDS_ALL_GROUPS = Rule(
-    "partition-holds-all-groups",
-    "info",
-    "The partition holds back all groups.",
-    remedy="Lower it to update them.",
-)
-GROUP_ROLLOUT_TAKES_SERVICE_DOWN = Rule(
-    "group-rollout-takes-service-down",
-    "warning",
-    "An update does not take the only group down.",
-    remedy="Add a group, or use `rollout.level: Role`.",
-)
-MAX_UNAVAILABLE_TAKES_ALL_GROUPS = Rule(
-    "max-unavailable-takes-all-groups",
-    "warning",
-    "An update does not take all groups down at once.",
-    remedy="Lower `maxUnavailable`.",
-)
-PARTITION_ABOVE_REPLICAS = Rule(
-    "partition-above-replicas",
-    "warning",
-    "The partition lets a replica be updated.",
-    remedy="Lower it.",
-)
-PARTITION_HOLDS_ALL_REPLICAS = Rule(
-    "partition-holds-all-replicas",
-    "info",
-    "The partition holds back all replicas of a role.",
-    remedy="Lower it to update them.",
-)
-MAX_UNAVAILABLE_WITHOUT_EFFECT = Rule(
-    "max-unavailable-without-effect",
-    "warning",
-    "`maxUnavailable` belongs to a rolling update.",
-    remedy="Remove it.",
-)
-MAX_UNAVAILABLE_TAKES_ALL_REPLICAS = Rule(
-    "max-unavailable-takes-all-replicas",
-    "warning",
-    "An update does not take all replicas of a role down at once.",
-    remedy="Lower `maxUnavailable`.",
 )
 OPTIONAL_REPLICAS_RESTART_TOGETHER = Rule(
     "optional-replicas-restart-together",
@@ -122,56 +68,11 @@ REQUIRED_REPLICAS_ANY = Rule(
     "An optional replica does not take the room of a required one in an update.",
     remedy="Set `requiredReplicas: LowestOrdinals`.",
 )
-LOWEST_ORDINALS_NEEDS_PER_REPLICA = Rule(
-    "lowest-ordinals-needs-per-replica",
-    "error",
-    "`LowestOrdinals` belongs to `layout: PerReplica`.",
-    remedy="Change one of them.",
-    source="LeaderWorkerSet 0.9, measured",
-)
 MAX_UNAVAILABLE_ZERO = Rule(
     "max-unavailable-zero",
     "error",
     "An update may take a replica down, or add one first.",
     remedy="Set `maxUnavailable` to 1, or add `maxSurge`.",
-)
-MAX_SURGE_NEEDS_PER_ROLE = Rule(
-    "max-surge-needs-per-role",
-    "error",
-    "`maxSurge` belongs to `layout: PerRole`.",
-    remedy="Remove it, or change the layout.",
-)
-PARTITION_WITH_RECREATE = Rule(
-    "partition-with-recreate",
-    "error",
-    "A partition belongs to a strategy that keeps the LeaderWorkerSet.",
-    remedy="Use Rolling or AllAtOnce.",
-)
-MAX_SURGE_WITHOUT_EFFECT = Rule(
-    "max-surge-without-effect",
-    "warning",
-    "`maxSurge` belongs to a rolling update.",
-    remedy="Remove it.",
-)
-MAX_UNAVAILABLE_NEEDS_FEATURE_GATE = Rule(
-    "max-unavailable-needs-feature-gate",
-    "info",
-    "Replicas of one LeaderWorkerSet can go down together.",
-    remedy="Switch the feature gate MaxUnavailableStatefulSet on.",
-    source="https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/",
-)
-MAX_SURGE_KEPT_BY_PARTITION = Rule(
-    "max-surge-kept-by-partition",
-    "warning",
-    "Additional replicas of an update go when the partition is 0 again.",
-    remedy="Expect them until then.",
-    source="LeaderWorkerSet 0.9",
-)
-MAX_SURGE_NEEDS_ROOM = Rule(
-    "max-surge-needs-room",
-    ("warning", "info"),
-    "The cluster has room for the additional replicas of an update.",
-    remedy="Keep that many accelerators free, or remove `maxSurge`.",
 )
 UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule(
     "update-needs-room-for-optional-replicas",
@@ -185,13 +86,13 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
     """Yields the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
         yield warning(
-            WAIT_SCHEDULED_WITHOUT_GANG,
+            FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
             "Scheduled waits for nothing here: the pods are no gang; use Available or None",
         )
     if plan.rollout.role_order is RoleOrder.SEQUENTIAL and len(plan.roles) < 2:
         yield warning(
-            ROLE_ORDER_WITHOUT_EFFECT,
+            FIELD_WITHOUT_EFFECT,
             ("rollout", "roleOrder"),
             "has no effect: a single role runs pods",
         )
@@ -232,7 +133,7 @@ def startup_findings(plan: Topology) -> Iterator[Finding]:
 def _groups(plan: Topology) -> Iterator[Finding]:
     if plan.groups is None:
         yield error(
-            ROLLOUT_LEVEL_NEEDS_GROUPS,
+            FIELD_OUT_OF_PLACE,
             ("rollout", "level"),
             "Group needs groups, and the service has none",
         )
@@ -242,40 +143,40 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         for field in ("strategy", "max_unavailable", "max_surge", "partition"):
             if own is not None and getattr(own, field) is not None:
                 yield error(
-                    ROLE_SETTING_WITH_GROUP_ROLLOUT,
+                    FIELD_OUT_OF_PLACE,
                     field_location(role, field),
                     "applies to one role, and rollout.level is Group: whole groups change; remove "
                     "it, or use level Role",
                 )
     if plan.rollout.max_surge is not None:
         yield error(
-            MAX_SURGE_WITH_GROUP_ROLLOUT,
+            FIELD_OUT_OF_PLACE,
             ("rollout", "maxSurge"),
             "counts replicas, and rollout.level is Group; remove it",
         )
     rollout, groups = group_rollout(plan), plan.groups
     if rollout.partition > groups:
         yield warning(
-            PARTITION_ABOVE_GROUPS,
+            PARTITION_HOLDS_ALL,
             ("rollout", "partition"),
             f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
         )
     elif rollout.partition == groups:
         yield info(
-            PARTITION_HOLDS_ALL_GROUPS,
+            PARTITION_HOLDS_ALL,
             ("rollout", "partition"),
             f"holds back all groups ({groups})",
         )
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
-            GROUP_ROLLOUT_TAKES_SERVICE_DOWN,
+            UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "level"),
             "Group lets an update take the only group down, and so the service",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
-            MAX_UNAVAILABLE_TAKES_ALL_GROUPS,
+            UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "maxUnavailable"),
             f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
         )
@@ -287,14 +188,14 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
     if rollout.partition > role.group_replicas:
         yield warning(
-            PARTITION_ABOVE_REPLICAS,
+            PARTITION_HOLDS_ALL,
             field_location(role, "partition"),
             f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
             "none of them is ever updated",
         )
     elif rollout.partition == role.group_replicas:
         yield info(
-            PARTITION_HOLDS_ALL_REPLICAS,
+            PARTITION_HOLDS_ALL,
             field_location(role, "partition"),
             f"holds back all replicas of {role.name}",
         )
@@ -302,14 +203,14 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
-                MAX_UNAVAILABLE_WITHOUT_EFFECT,
+                FIELD_WITHOUT_EFFECT,
                 field_location(role, "max_unavailable"),
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
     if given is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
-            MAX_UNAVAILABLE_TAKES_ALL_REPLICAS,
+            UPDATE_TAKES_SERVICE_DOWN,
             field_location(role, "max_unavailable"),
             f"{given} lets an update take all {count} replicas of {role.name} down at once",
         )
@@ -336,7 +237,7 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
-            LOWEST_ORDINALS_NEEDS_PER_REPLICA,
+            FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
             "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
             "with the highest ordinal, and stands still there while it lacks room",
@@ -358,7 +259,7 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         )
     if surge and not per_role:
         yield error(
-            MAX_SURGE_NEEDS_PER_ROLE,
+            FIELD_OUT_OF_PLACE,
             field_location(role, "max_surge"),
             f"needs layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet has "
             "exactly one replica",
@@ -367,14 +268,14 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         return
     if rollout.partition and rollout.strategy is RolloutStrategy.RECREATE:
         yield error(
-            PARTITION_WITH_RECREATE,
+            FIELD_OUT_OF_PLACE,
             field_location(role, "partition"),
             f"cannot be held with strategy Recreate and layout: PerRole, got {rollout.partition}: "
             "the LeaderWorkerSet is deleted with all its replicas; use Rolling or AllAtOnce",
         )
     if surge and not rolling:
         yield warning(
-            MAX_SURGE_WITHOUT_EFFECT,
+            FIELD_WITHOUT_EFFECT,
             field_location(role, "max_surge"),
             f"has no effect with strategy {rollout.strategy.value}",
         )
@@ -385,7 +286,7 @@ def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         if not rolling or rollout.max_unavailable > 1:
             field = "max_unavailable" if rolling else "strategy"
             yield info(
-                MAX_UNAVAILABLE_NEEDS_FEATURE_GATE,
+                CLUSTER_MUST_HAVE,
                 field_location(role, field),
                 "replicas of one LeaderWorkerSet go down together only with the cluster's feature "
                 "gate MaxUnavailableStatefulSet (on by default in Kubernetes 1.35.0 to 1.35.3, and "
@@ -399,7 +300,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         return
     if rollout.partition:
         yield warning(
-            MAX_SURGE_KEPT_BY_PARTITION,
+            UPDATE_NEEDS_ROOM,
             field_location(role, "max_surge"),
             f"LeaderWorkerSet keeps the additional replicas until partition is 0 again, got "
             f"{rollout.partition}",
@@ -410,7 +311,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
     severity = warning if plan.gang_scheduled else info
     yield severity(
-        MAX_SURGE_NEEDS_ROOM,
+        UPDATE_NEEDS_ROOM,
         field_location(role, "max_surge"),
         f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it runs",
     )

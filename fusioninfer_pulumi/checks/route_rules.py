@@ -11,6 +11,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rules import LISTENER_WITHOUT_CERTIFICATE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 
 BACKEND_WEIGHTS_ZERO = Rule(
     "backend-weights-zero",
@@ -24,13 +25,6 @@ RULE_NEVER_MATCHES = Rule(
     "warning",
     "No earlier rule of a route takes the requests of a rule.",
     remedy="Remove it, or give it other matches.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-INVALID_REGULAR_EXPRESSION = Rule(
-    "invalid-regular-expression",
-    "error",
-    "Regular expressions of a route can be read.",
-    remedy="Correct it.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
 )
 LISTENERS_CONFLICT = Rule(
@@ -96,7 +90,7 @@ def _expressions(at: Location, matches: Sequence[Any]) -> Iterator[Finding]:
                 reason = _malformed(value) if isinstance(value, str) else None
                 if reason is not None:
                     yield error(
-                        INVALID_REGULAR_EXPRESSION,
+                        INVALID_FORMAT,
                         (*where, "value"),
                         f"{shown(value)} is no regular expression: {reason}",
                     )

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.checks.gateways import (
     route_attachment_findings,
 )
 from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
+from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY, SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -21,14 +22,21 @@ from fusioninfer_pulumi.routing.route import (
     is_pool,
 )
 from fusioninfer_pulumi.routing.router import RouterParts
-from fusioninfer_pulumi.routing.rules import NAMESPACE_OUTPUT_IN_NAME
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, NAME_TOO_LONG, OUTPUT_NOT_ALLOWED
 
-LABEL_VALUE_TOO_LONG = Rule(
-    "label-value-too-long",
-    "error",
-    "Names that become label values are not too long.",
-    remedy="Shorten the name of the service.",
+SEVERAL_POOLS_UNSUPPORTED = Rule(
+    "several-pools-unsupported",
+    ("error", "warning"),
+    "The gateway takes several pools in a rule, and asks the picker of each.",
+    remedy="Give the other service a route of its own.",
 )
+SPLIT_TO_ITSELF = Rule(
+    "split-to-itself",
+    "error",
+    "A service names another one, not itself, in `split` and `routedBy`.",
+    remedy="Remove it.",
+)
+
 
 REFERENCE_GRANT_MISSING = Rule(
     "reference-grant-missing",
@@ -43,12 +51,6 @@ ROLE_WITHOUT_REQUESTS = Rule(
     "warning",
     "Every serving role gets requests.",
     remedy="Choose a strategy that uses it, or remove the role.",
-)
-POOL_PORTS_DIFFER = Rule(
-    "pool-ports-differ",
-    "error",
-    "The pods of a pool serve on one port.",
-    remedy="Give the roles one port.",
 )
 POOL_PODS_SERVE_HTTPS = Rule(
     "pool-pods-serve-https",
@@ -69,12 +71,6 @@ ROUTE_MISSING = Rule(
     "A service with a router has a route.",
     remedy="Add `httproute`, `gateway.refs` or `gateway: {}`.",
 )
-ROUTE_WITHOUT_GATEWAY = Rule(
-    "route-without-gateway",
-    "warning",
-    "A route has a Gateway.",
-    remedy="Set `parentRefs`, `gateway.refs` or `gateway: {}`.",
-)
 BACKEND_KIND_CORRECTED = Rule(
     "backend-kind-corrected",
     "info",
@@ -87,54 +83,17 @@ ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
     "The gateway takes timeouts in routes.",
     remedy="Remove them.",
 )
-ROUTED_BY_ITSELF = Rule(
-    "routed-by-itself",
-    "error",
-    "`routedBy` names another service.",
-    remedy="Remove it, or name the other service.",
-)
 EXTERNAL_ROUTE = Rule(
     "external-route",
     "info",
     "The route of a service is its own.",
     remedy="Nothing: another service's route leads here.",
 )
-SPLIT_TO_ITSELF = Rule(
-    "split-to-itself",
-    "error",
-    "A share goes to another service.",
-    remedy="Remove it.",
-)
-SPLIT_WITHOUT_EFFECT = Rule(
-    "split-without-effect",
-    "error",
-    "`split` belongs to rules without `backendRefs`.",
-    remedy="Write weights into `backendRefs`.",
-)
-SEVERAL_POOLS_UNSUPPORTED = Rule(
-    "several-pools-unsupported",
-    ("error", "warning"),
-    "The gateway takes several pools in a rule.",
-    remedy="Give the other service a route of its own.",
-)
 SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
     "several-pools-gateway-unknown",
     "warning",
     "What the gateway makes of several pools is known.",
     remedy="Set `gateway.implementation`.",
-)
-SEVERAL_POOLS_ONE_PICKER = Rule(
-    "several-pools-one-picker",
-    "warning",
-    "The gateway asks the picker of each pool.",
-    remedy="Use a gateway that does, or routes by header.",
-    source="istio#61594",
-)
-SEVERAL_POOLS_UNTESTED = Rule(
-    "several-pools-untested",
-    "warning",
-    "What the gateway makes of several pools was tested.",
-    remedy="Test it.",
 )
 
 
@@ -189,7 +148,7 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
     field = (*at, "httproute", route.external_field)
     if route.routed_by == service:
         yield error(
-            ROUTED_BY_ITSELF,
+            SPLIT_TO_ITSELF,
             field,
             "is this service, and no route is made then; remove it, or name the one whose route "
             "leads here",
@@ -228,7 +187,7 @@ def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
                 )
         if not route.splits:
             yield error(
-                SPLIT_WITHOUT_EFFECT,
+                FIELD_WITHOUT_EFFECT,
                 split,
                 "has no effect: every rule has backendRefs of its own; write weights there",
             )
@@ -262,7 +221,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
         yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")
     elif treatment is SeveralPools.ONE_EPP:
         yield warning(
-            SEVERAL_POOLS_ONE_PICKER,
+            SEVERAL_POOLS_UNSUPPORTED,
             at,
             f"lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker "
             "of one pool for all of the rule's requests, and where that pool has no ready pod all "
@@ -270,7 +229,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
         )
     elif treatment is SeveralPools.UNTESTED:
         yield warning(
-            SEVERAL_POOLS_UNTESTED,
+            SEVERAL_POOLS_UNSUPPORTED,
             at,
             f"lead to several InferencePools: what becomes of that is not known of {name}",
         )
@@ -301,7 +260,7 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
     if len({role.serving.port for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.serving.port}" for role in served)
         yield error(
-            POOL_PORTS_DIFFER,
+            SERVING_PORTS_DIFFER,
             at,
             f"the pods of a pool serve on one port, the roles on different ones ({ports}); give "
             "them one port",
@@ -353,7 +312,7 @@ def grant_findings(parts: RouterParts) -> Iterator[Finding]:
                 )
         elif created and is_output(namespace):
             yield error(
-                NAMESPACE_OUTPUT_IN_NAME,
+                OUTPUT_NOT_ALLOWED,
                 grant.at,
                 "the ReferenceGrant's name is made of the service's namespace, which must be a "
                 "plain value for that, got a pulumi Output",
@@ -378,7 +337,7 @@ def name_findings(parts: RouterParts) -> Iterator[Finding]:
     for what, name in derived:
         if len(name) > names.DNS_LABEL_LIMIT:
             yield error(
-                LABEL_VALUE_TOO_LONG,
+                NAME_TOO_LONG,
                 at,
                 f'the name of the {what} "{name}" has {len(name)} characters, of at most '
                 f"{names.DNS_LABEL_LIMIT}; shorten the service's by "

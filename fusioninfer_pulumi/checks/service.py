@@ -15,10 +15,12 @@ from fusioninfer_pulumi.checks.gangs import (
     spread_findings,
 )
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
+from fusioninfer_pulumi.checks.rules import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.pods.pod import PAIRED
+from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 
 REPLICAS_ASSUMED = Rule(
     "replicas-assumed",
@@ -39,24 +41,11 @@ PREFILL_DECODE_WITHOUT_ROUTER = Rule(
     "Something pairs prefill with decode.",
     remedy="Add a role of type router.",
 )
-SERVING_PORTS_DIFFER = Rule(
-    "serving-ports-differ",
-    "warning",
-    "The roles behind one Service serve on one port.",
-    remedy="Give them one port.",
-)
 PLACEMENT_NOT_APPLIED = Rule(
     "placement-not-applied",
     "warning",
     "`placement` is carried out by `place` or `--inventory`.",
     remedy="Give `--inventory`, or call `place` in the program.",
-)
-SERVICE_NAME_INVALID = Rule(
-    "service-name-invalid",
-    "error",
-    "A service's name is a DNS-1035 label.",
-    remedy="Use lower-case letters, digits and hyphens; start with a letter.",
-    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
 )
 
 Check = Callable[[BuiltService], Iterable[Finding]]
@@ -67,7 +56,7 @@ def _name(built: BuiltService) -> Iterator[Finding]:
     service = built.plan.service
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
-            SERVICE_NAME_INVALID,
+            INVALID_FORMAT,
             ("metadata", "name"),
             f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",

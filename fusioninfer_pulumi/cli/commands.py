@@ -16,6 +16,7 @@ from fusioninfer_pulumi.cli.output import (
 )
 from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
+from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
 from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
@@ -29,24 +30,6 @@ NOTHING_TO_CONVERT = Rule(
     "error",
     "`convert` reads manifests of services.",
     remedy="Give it manifests of the kinds that the message names.",
-)
-UNREADABLE_REVISION = Rule(
-    "unreadable-revision",
-    "error",
-    "The git revision of `--base` can be read.",
-    remedy="Check the name of the revision, and fetch it.",
-)
-PREVIOUS_WITHOUT_INVENTORY = Rule(
-    "previous-without-inventory",
-    "error",
-    "`--previous` stands beside `--inventory`.",
-    remedy="Add `--inventory`.",
-)
-STACK_WITHOUT_PROJECT = Rule(
-    "stack-without-project",
-    "error",
-    "`--stack` is used with a Pulumi project.",
-    remedy="Remove `--stack`.",
 )
 
 
@@ -219,7 +202,7 @@ def check(options: argparse.Namespace) -> int:
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
     from fusioninfer_pulumi.cli.rule_texts import chosen, full, rule_json, table
-    from fusioninfer_pulumi.rules.catalog import all_rules
+    from fusioninfer_pulumi.rules.catalog import all_rules, former_ids, successor
 
     color = has_colour(sys.stdout)
     if options.rule is None:
@@ -229,7 +212,12 @@ def rules(options: argparse.Namespace) -> int:
         else:
             sys.stdout.write(table(listed, color=color))
         return 0
-    rule = all_rules().get(options.rule)
+    became = successor(options.rule)
+    if became is not None:
+        (sys.stderr if options.output == "json" else sys.stdout).write(f"{became}\n")
+    rule = all_rules().get(options.rule if became is None else former_ids()[options.rule])
+    if rule is None and became is not None:
+        return 0
     if rule is None:
         near = similar(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
@@ -310,7 +298,7 @@ def _place(options: argparse.Namespace, source: Source) -> Placed | None:
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:
         message = "has no effect without --inventory"
-        source.add(options.previous, error(PREVIOUS_WITHOUT_INVENTORY, (), message))
+        source.add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
     return None
 
 
@@ -340,7 +328,7 @@ def _judged(
     held = sources if judged is None else judged
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].name, error(STACK_WITHOUT_PROJECT, (), message))
+        held[-1].add(held[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
     found = [finding for source in held for _, finding in source.findings]
     held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))

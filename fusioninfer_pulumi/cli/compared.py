@@ -7,16 +7,10 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fusioninfer_pulumi.cli.rules import UNREADABLE_REVISION
 from fusioninfer_pulumi.cli.sources import Source, is_project, read_side
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, errors, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, errors, warning
 from fusioninfer_pulumi.loading.file_set import NO_SERVICE_IN_FOLDER, manifest_files
-
-LINK_OUT_OF_REPOSITORY = Rule(
-    "link-out-of-repository",
-    "warning",
-    "Links of a git revision stay in the repository.",
-    remedy="Nothing: the link is left out.",
-)
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ def read_compared(options: argparse.Namespace) -> Compared:
             old = nothing
     for link in revised.outside:
         message = "is a link out of the repository: left out, what it leads to has no revision"
-        old.add(f"{options.base}:{link}", warning(LINK_OUT_OF_REPOSITORY, (), message))
+        old.add(f"{options.base}:{link}", warning(UNREADABLE_REVISION, (), message))
     new = read_side(path, options)
     if old is not nothing and (_holds_nothing(path) or _holds_no_service(new)):
         new = Source(path, objects=[])

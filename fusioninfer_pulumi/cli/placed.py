@@ -8,20 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE
 from fusioninfer_pulumi.cli.sources import Source, cannot_be_read, plan_all
-from fusioninfer_pulumi.findings import InvalidServiceError, Rule, Severity, error, errors
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error, errors
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
     from fusioninfer_pulumi.capacity import Placed
-
-PROJECT_PLACES_ITSELF = Rule(
-    "project-places-itself",
-    "error",
-    "Services of a program are placed by the program.",
-    remedy="Call `place(...)` in the program.",
-)
 
 
 def place_source(source: Source, inventory: str, previous: str | None) -> Placed | None:
@@ -42,7 +36,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
     if not loaded:
         if not source.has(Severity.ERROR):
             message = "is a Pulumi project: its program places services itself, with place(...)"
-            source.add(source.name, error(PROJECT_PLACES_ITSELF, (), message))
+            source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
     try:
         with working(f"{inventory}: placing services on node pools"):

@@ -27,32 +27,15 @@ from fusioninfer_pulumi.loading.file_set import (
     read_set,
 )
 from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.rules import NOT_UTF_8
+from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, UNREADABLE_FILE
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
 
-UNREADABLE_FILE = Rule(
-    "unreadable-file",
-    "error",
-    "The file can be read.",
-    remedy="Check the path and its rights.",
-)
-NO_MANIFEST_IN_FOLDER = Rule(
-    "no-manifest-in-folder",
-    "error",
-    "A folder holds a Pulumi project or manifests.",
-    remedy="Give another folder.",
-)
-FILE_TOO_LARGE = Rule(
-    "file-too-large",
-    "error",
-    "A manifest file has at most 16 MiB.",
-    remedy="Split the file.",
-)
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
@@ -367,7 +350,7 @@ def _read_folder(input_: _Input, folder: Path) -> None:
     files = manifest_files(folder)
     if not files:
         message = f"no Pulumi.yaml and {NO_MANIFESTS}"
-        input_.refuse(input_.name, error(NO_MANIFEST_IN_FOLDER, (), message))
+        input_.refuse(input_.name, error(EMPTY_INPUT, (), message))
     for file in files:
         _read_text(input_, str(file), str(file), input_.name)
 
@@ -376,12 +359,12 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None) -> None
     with _unreadable(input_, file):
         data = _bytes(path)
         if len(data) > MAX_BYTES:
-            input_.refuse(file, error(FILE_TOO_LARGE, (), TOO_LARGE))
+            input_.refuse(file, error(INPUT_TOO_LARGE, (), TOO_LARGE))
             return
         try:
             input_.texts.append(Text(file, data.decode("utf-8-sig"), folder))
         except UnicodeDecodeError:
-            input_.refuse(file, error(NOT_UTF_8, (), "not YAML: not UTF-8 text"))
+            input_.refuse(file, error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text"))
 
 
 def _bytes(path: str) -> bytes:

@@ -8,33 +8,19 @@ from typing import Any, TypeGuard
 
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, PluginKind, PluginType, PrefixKeys
-from fusioninfer_pulumi.endpoint_pickers.rules import UNKNOWN_FIELD
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
-
-DUPLICATE_PLUGIN_NAME = Rule(
-    "duplicate-plugin-name",
-    "error",
-    "Plugins of a picker configuration have different names.",
-    remedy="Rename one of them.",
+from fusioninfer_pulumi.endpoint_pickers.rules import (
+    PICKER_CONFIG_DOUBTFUL,
+    PICKER_CONFIG_INVALID,
+    PICKER_FEATURE_UNSTABLE,
 )
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
+
 PLUGIN_NOT_REGISTERED = Rule(
     "plugin-not-registered",
     ("error", "warning"),
     "The picker's release has the plugin.",
     remedy="Correct its type, or use another release.",
-)
-PLUGIN_IS_ALPHA = Rule(
-    "plugin-is-alpha",
-    "warning",
-    "A plugin is not experimental in the picker's release.",
-    remedy="Expect changes in later releases, or leave it out.",
-)
-PLUGIN_REMOVAL_ANNOUNCED = Rule(
-    "plugin-removal-announced",
-    "info",
-    "The plugin is not announced to be removed.",
-    remedy="Use its successor.",
 )
 DATA_PARALLEL_WITHOUT_POD_IP = Rule(
     "data-parallel-without-pod-ip",
@@ -42,71 +28,11 @@ DATA_PARALLEL_WITHOUT_POD_IP = Rule(
     "The data parallel sidecar listens on an address that the picker reaches.",
     remedy="Let it listen on the pod's address.",
 )
-PLUGIN_PARAMETER_UNKNOWN = Rule(
-    "plugin-parameter-unknown",
-    "error",
-    "The plugin knows its parameter.",
-    remedy="Correct the spelling.",
-)
-PLUGIN_PARAMETER_IGNORED = Rule(
-    "plugin-parameter-ignored",
-    "warning",
-    "The plugin reads its parameter.",
-    remedy="Remove it.",
-)
-NOT_A_WHOLE_NUMBER = Rule(
-    "not-a-whole-number",
-    "error",
-    "A parameter that must be a whole number is one.",
-    remedy="Write a whole number.",
-)
-NOT_A_BOOLEAN = Rule(
-    "not-a-boolean",
-    "error",
-    "A parameter that is true or false is written so.",
-    remedy="Write `true` or `false`.",
-)
 PREFIX_BLOCK_SIZE_IN_CHARACTERS = Rule(
     "prefix-block-size-in-characters",
     ("error", "warning"),
     "The block size of the prefix plugin is given in the unit that its release reads.",
     remedy="Use the parameter that the message names.",
-)
-PREFIX_BLOCK_SIZE_TOO_SMALL = Rule(
-    "prefix-block-size-too-small",
-    "error",
-    "The block size of the prefix plugin is not too small for the picker.",
-    remedy="Raise it.",
-)
-DECIDER_THRESHOLD_ZERO = Rule(
-    "decider-threshold-zero",
-    "warning",
-    "The threshold of a decider is above 0.",
-    remedy="Raise it: at 0 no request is disaggregated.",
-)
-DECIDER_THRESHOLD_NEGATIVE = Rule(
-    "decider-threshold-negative",
-    "error",
-    "The threshold of a decider is not negative.",
-    remedy="Write 0 or more.",
-)
-NOT_A_MAPPING = Rule(
-    "not-a-mapping",
-    ("error", "warning"),
-    "A value that must be a mapping is one.",
-    remedy="Write a mapping.",
-)
-NOT_A_LIST = Rule(
-    "not-a-list",
-    "error",
-    "A value that must be a list is one.",
-    remedy="Write a list.",
-)
-NOT_A_STRING = Rule(
-    "not-a-string",
-    "error",
-    "A value that must be a string is one.",
-    remedy="Quote it.",
 )
 
 _PREFIX = "prefix-cache-scorer"
@@ -209,7 +135,7 @@ def check_plugins(
                 f"{shown(plugin.name)} is already the name of plugins[{first[plugin.name]}]; a "
                 "plugin without a name is named like its type"
             )
-            yield error(DUPLICATE_PLUGIN_NAME, (*at, "name"), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, "name"), message)
         yield from _check_type((*at, "type"), plugin, family, own_image=own_image)
         if plugin.known is not None:
             where = (*at, "parameters")
@@ -231,9 +157,9 @@ def _check_type(
         return
     if plugin.known.alpha:
         message = f"{plugin.type} is alpha: it needs --allow-experimental-plugins=true"
-        yield warning(PLUGIN_IS_ALPHA, at, message)
+        yield warning(PICKER_FEATURE_UNSTABLE, at, message)
     if plugin.known.removal is not None:
-        yield info(PLUGIN_REMOVAL_ANNOUNCED, at, f"{plugin.type} {plugin.known.removal}")
+        yield info(PICKER_FEATURE_UNSTABLE, at, f"{plugin.type} {plugin.known.removal}")
 
 
 def _check_parameters(
@@ -284,10 +210,10 @@ def _check_names(
             continue
         if plugin.strict:
             message = f"{family.name} stops at a parameter that {plugin.name} does not know; {has}"
-            yield error(PLUGIN_PARAMETER_UNKNOWN, (*at, name), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, name), message)
         else:
             message = f"{plugin.name} of {family.name} ignores it; {has}"
-            yield warning(PLUGIN_PARAMETER_IGNORED, (*at, name), message)
+            yield warning(PICKER_CONFIG_DOUBTFUL, (*at, name), message)
 
 
 def _check_values(
@@ -298,10 +224,10 @@ def _check_values(
             continue
         if name in _WHOLE and not is_whole(value):
             message = f"must be a whole number, got {shown(value)}"
-            yield error(NOT_A_WHOLE_NUMBER, (*at, name), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, name), message)
         elif name in _BOOLEAN and not isinstance(value, bool):
             message = f"must be true or false, got {shown(value)}"
-            yield error(NOT_A_BOOLEAN, (*at, name), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, name), message)
 
 
 def _check_block_size(
@@ -321,7 +247,7 @@ def _check_block_size(
             yield warning(PREFIX_BLOCK_SIZE_IN_CHARACTERS, where, message)
     elif not tuned and in_tokens <= 0 and "blockSizeTokens" in (plugin.parameters or ()):
         message = f"must be at least 1 without autoTune, got {shown(tokens)}"
-        yield error(PREFIX_BLOCK_SIZE_TOO_SMALL, (*at, "blockSizeTokens"), message)
+        yield error(OUT_OF_RANGE, (*at, "blockSizeTokens"), message)
 
 
 def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:
@@ -329,21 +255,21 @@ def _check_decider(at: Location, tokens: Any) -> Iterator[Finding]:
         message = (
             "0, which is the default, never disaggregates; always-disagg-pd-decider always does"
         )
-        yield warning(DECIDER_THRESHOLD_ZERO, at, message)
+        yield warning(PICKER_CONFIG_DOUBTFUL, at, message)
     elif is_whole(tokens) and tokens < 0:
-        yield error(DECIDER_THRESHOLD_NEGATIVE, at, f"must be at least 0, got {shown(tokens)}")
+        yield error(PICKER_CONFIG_INVALID, at, f"must be at least 0, got {shown(tokens)}")
 
 
 def not_a_mapping(
     at: Location, value: Any, more: str = "", say: Callable[[Rule, Location, str], Finding] = error
 ) -> Finding:
     """That a value is no mapping."""
-    return say(NOT_A_MAPPING, at, f"must be a mapping{more}, got {shown(value)}")
+    return say(PICKER_CONFIG_INVALID, at, f"must be a mapping{more}, got {shown(value)}")
 
 
 def not_a_list(at: Location, value: Any) -> Finding:
     """That a value is no list."""
-    return error(NOT_A_LIST, at, f"must be a list, got {shown(value)}")
+    return error(PICKER_CONFIG_INVALID, at, f"must be a list, got {shown(value)}")
 
 
 def missing(at: Location, more: str = "") -> Finding:
@@ -357,7 +283,7 @@ def check_text(at: Location, value: Any, *, required: bool = True) -> Iterator[F
         if required:
             yield missing(at)
     elif not isinstance(value, str):
-        yield error(NOT_A_STRING, at, f"must be a string, got {shown(value)}")
+        yield error(PICKER_CONFIG_INVALID, at, f"must be a string, got {shown(value)}")
 
 
 def unknown_fields(
@@ -367,7 +293,7 @@ def unknown_fields(
     for key in entry:
         if key not in allowed:
             message = f"no such field; allowed: {', '.join(allowed)}"
-            yield error(UNKNOWN_FIELD, (*at, key), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, key), message)
 
 
 def is_whole(value: Any) -> TypeGuard[float]:

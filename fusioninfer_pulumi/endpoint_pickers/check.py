@@ -30,210 +30,19 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
     PluginKind,
 )
 from fusioninfer_pulumi.endpoint_pickers.rules import (
-    SCORER_WEIGHT_NOT_POSITIVE,
-    SCORER_WEIGHT_NOT_WHOLE,
+    PICKER_CONFIG_DOUBTFUL,
+    PICKER_CONFIG_INVALID,
+    PICKER_FEATURE_UNSTABLE,
     SCORERS_WITHOUT_LOAD,
-    UNKNOWN_FIELD,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 
-PICKER_CONFIG_UNREADABLE = Rule(
-    "picker-config-unreadable",
-    "error",
-    "A picker configuration can be read as the picker reads it.",
-    remedy="Correct it as the message says.",
-)
 PICKER_CONFIG_EMPTY = Rule(
     "picker-config-empty",
     "error",
     "A picker configuration is not empty.",
     remedy="Fill it, or remove it.",
-)
-PICKER_CONFIG_DOCUMENTS_IGNORED = Rule(
-    "picker-config-documents-ignored",
-    "warning",
-    "A picker configuration is one document: others are ignored.",
-    remedy="Remove the others.",
-)
-PICKER_CONFIG_WRONG_KIND = Rule(
-    "picker-config-wrong-kind",
-    "error",
-    "The `kind` of a picker configuration is `EndpointPickerConfig`.",
-    remedy="Correct it.",
-)
-PICKER_CONFIG_VERSION_DEPRECATED = Rule(
-    "picker-config-version-deprecated",
-    "info",
-    "The `apiVersion` of a picker configuration is not deprecated.",
-    remedy="Write the new one.",
-)
-PICKER_CONFIG_WRONG_VERSION = Rule(
-    "picker-config-wrong-version",
-    "error",
-    "The picker's release reads the `apiVersion` of its configuration.",
-    remedy="Write the one that the message names.",
-)
-PICKER_CONFIG_IS_NO_OBJECT = Rule(
-    "picker-config-is-no-object",
-    "error",
-    "A picker configuration is an object.",
-    remedy="Write `apiVersion`, `kind` and fields.",
-)
-NOT_A_LIST_OF_NAMES = Rule(
-    "not-a-list-of-names",
-    "error",
-    "`featureGates` is a list of names.",
-    remedy="Write a list of strings.",
-)
-FEATURE_GATE_NOT_BOOLEAN = Rule(
-    "feature-gate-not-boolean",
-    "error",
-    "A feature gate is true or false.",
-    remedy="Correct the value.",
-)
-FEATURE_GATE_UNKNOWN = Rule(
-    "feature-gate-unknown",
-    "error",
-    "The picker's release knows the feature gate.",
-    remedy="Remove it, or use another release.",
-)
-FEATURE_GATE_EXPERIMENTAL = Rule(
-    "feature-gate-experimental",
-    "info",
-    "A feature gate is not experimental.",
-    remedy="Expect changes in later releases.",
-)
-DATA_LAYER_SOURCES_MISSING = Rule(
-    "data-layer-sources-missing",
-    "error",
-    "The data layer has sources.",
-    remedy="Add `data.sources`.",
-)
-DATA_LAYER_WITHOUT_GATE = Rule(
-    "data-layer-without-gate",
-    "error",
-    "The data layer stands beside its feature gate.",
-    remedy="Add the gate to `featureGates`.",
-)
-SCHEDULING_PROFILES_REQUIRED = Rule(
-    "scheduling-profiles-required",
-    "error",
-    "A picker configuration has a scheduling profile where its release needs one.",
-    remedy="Add `schedulingProfiles`.",
-)
-DUPLICATE_PROFILE_NAME = Rule(
-    "duplicate-profile-name",
-    "error",
-    "Scheduling profiles have different names.",
-    remedy="Rename one of them.",
-)
-PLUGIN_WITHOUT_PROFILE_PLACE = Rule(
-    "plugin-without-profile-place",
-    "warning",
-    "A plugin in a profile has a place there.",
-    remedy="Remove it from the profile.",
-)
-SECOND_PICKER_PLUGIN = Rule(
-    "second-picker-plugin",
-    "error",
-    "A profile has one picker plugin.",
-    remedy="Remove one of them.",
-)
-PLUGIN_NOT_DECLARED = Rule(
-    "plugin-not-declared",
-    "error",
-    "A plugin that a profile refers to is declared.",
-    remedy="Add it to `plugins`.",
-)
-SCORER_WEIGHT_REQUIRED = Rule(
-    "scorer-weight-required",
-    "error",
-    "A scorer has a weight where its release needs one.",
-    remedy="Add `weight`.",
-)
-NOT_A_NUMBER = Rule(
-    "not-a-number",
-    "error",
-    "A weight is a number.",
-    remedy="Write a number.",
-)
-WEIGHT_WITHOUT_SCORER = Rule(
-    "weight-without-scorer",
-    "warning",
-    "A weight stands at a scorer.",
-    remedy="Remove it.",
-)
-SECOND_PROFILE_HANDLER = Rule(
-    "second-profile-handler",
-    "error",
-    "A configuration has one profile handler.",
-    remedy="Remove one of them.",
-)
-PROFILE_HANDLER_MISSING = Rule(
-    "profile-handler-missing",
-    "error",
-    "Several profiles have a profile handler.",
-    remedy="Add one to `plugins`.",
-)
-TOO_MANY_SCHEDULING_PROFILES = Rule(
-    "too-many-scheduling-profiles",
-    "error",
-    "The single profile handler has one profile.",
-    remedy="Remove profiles, or use another handler.",
-)
-PLUGIN_PARAMETER_FORMS_MIXED = Rule(
-    "plugin-parameter-forms-mixed",
-    "error",
-    "A plugin's old and new parameters are not mixed.",
-    remedy="Use the new ones only.",
-)
-DECIDER_WITHOUT_FEATURE_GATE = Rule(
-    "decider-without-feature-gate",
-    "warning",
-    "A decider stands beside the feature gate that it needs.",
-    remedy="Add the gate to `featureGates`.",
-)
-HEADERS_HANDLER_MISSING = Rule(
-    "headers-handler-missing",
-    "warning",
-    "The prefill's address reaches the sidecar by a header.",
-    remedy="Add the plugin `prefill-header-handler`.",
-)
-DECIDER_MISSING = Rule(
-    "decider-missing",
-    "warning",
-    "A profile handler has a decider.",
-    remedy="Add one, or expect its default.",
-)
-DECIDER_NOT_DECLARED = Rule(
-    "decider-not-declared",
-    "error",
-    "A decider that is named is declared as a plugin.",
-    remedy="Add it to `plugins`.",
-)
-NOT_A_DECIDER = Rule(
-    "not-a-decider",
-    "error",
-    "The plugin that is named as a decider is one.",
-    remedy="Name another plugin.",
-)
-DECIDER_AFTER_HANDLER = Rule(
-    "decider-after-handler",
-    "error",
-    "A decider is declared before the profile handler that uses it.",
-    remedy="Move it up.",
-)
-DECODE_PROFILE_MISSING = Rule(
-    "decode-profile-missing",
-    "error",
-    "The profile handler finds its decode profile.",
-    remedy="Add the profile.",
-)
-PREFILL_PROFILE_MISSING = Rule(
-    "prefill-profile-missing",
-    "warning",
-    "The profile handler finds its prefill profile.",
-    remedy="Add the profile.",
 )
 
 _GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}
@@ -273,7 +82,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> li
     try:
         config, more = read_config(text)
     except UnreadableError as problem:
-        return [error(PICKER_CONFIG_UNREADABLE, (), str(problem))]
+        return [error(PICKER_CONFIG_INVALID, (), str(problem))]
     if config is None:
         message = "is empty; leave endpointPickerConfig out to use a strategy"
         return [error(PICKER_CONFIG_EMPTY, (), message)]
@@ -283,7 +92,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> li
     found += _check_gates(config, family)
     if more:
         message = "the endpoint picker reads nothing after the first YAML document"
-        found.append(warning(PICKER_CONFIG_DOCUMENTS_IGNORED, (), message))
+        found.append(warning(PICKER_CONFIG_DOUBTFUL, (), message))
     plugins = declared_plugins(config.get("plugins"), family)
     found += check_plugins(config.get("plugins"), plugins, family, own_image=own_image)
     found += _check_profiles(config.get(_PROFILES), plugins, family)
@@ -296,16 +105,16 @@ def _check_header(config: Mapping[str, Any], family: EppFamily) -> Iterator[Find
     # Without either of them every endpoint picker takes the text for what it expects (measured).
     kind, api = config.get("kind"), config.get("apiVersion")
     if kind not in (None, "", KIND):
-        yield error(PICKER_CONFIG_WRONG_KIND, ("kind",), f"must be {KIND}, got {shown(kind)}")
+        yield error(PICKER_CONFIG_INVALID, ("kind",), f"must be {KIND}, got {shown(kind)}")
     if api in (None, "", family.api_versions[0]):
         return
     if api in family.api_versions:
         message = f"{api} is deprecated in {family.name}; write {family.api_versions[0]}"
-        yield info(PICKER_CONFIG_VERSION_DEPRECATED, ("apiVersion",), message)
+        yield info(PICKER_FEATURE_UNSTABLE, ("apiVersion",), message)
     else:
         allowed = " or ".join(family.api_versions)
         message = f"must be {allowed} for {family.name}, got {shown(api)}"
-        yield error(PICKER_CONFIG_WRONG_VERSION, ("apiVersion",), message)
+        yield error(PICKER_CONFIG_INVALID, ("apiVersion",), message)
 
 
 def _check_sections(config: Mapping[str, Any], family: EppFamily) -> Iterator[Finding]:
@@ -317,10 +126,10 @@ def _check_sections(config: Mapping[str, Any], family: EppFamily) -> Iterator[Fi
                 "the configuration is a file, not an object of the cluster: it has no metadata, "
                 "and what would be its spec stands at the top"
             )
-            yield error(PICKER_CONFIG_IS_NO_OBJECT, (key,), message)
+            yield error(PICKER_CONFIG_INVALID, (key,), message)
         elif key not in family.sections:
             message = f"no such field; {family.name} has {', '.join(family.sections)}"
-            yield error(UNKNOWN_FIELD, (key,), message)
+            yield error(PICKER_CONFIG_INVALID, (key,), message)
         else:
             allowed = family.sections[key]
             if allowed is None or value is None:
@@ -337,7 +146,7 @@ def _check_gates(config: Mapping[str, Any], family: EppFamily) -> Iterator[Findi
     gates = [] if gates is None else gates
     if not isinstance(gates, list) or not all(isinstance(gate, str) for gate in gates):
         message = f"must be a list of names, got {shown(gates)}"
-        yield error(NOT_A_LIST_OF_NAMES, ("featureGates",), message)
+        yield error(PICKER_CONFIG_INVALID, ("featureGates",), message)
         return
     for index, gate in enumerate(gates):
         at = ("featureGates", index)
@@ -346,15 +155,15 @@ def _check_gates(config: Mapping[str, Any], family: EppFamily) -> Iterator[Findi
             name = gate
         elif equals and value.strip().lower() not in _GO_BOOLEANS:
             message = f"must be {name}=true or {name}=false, got {gate}"
-            yield error(FEATURE_GATE_NOT_BOOLEAN, at, message)
+            yield error(PICKER_CONFIG_INVALID, at, message)
             continue
         if name not in family.feature_gates:
             known = ", ".join(sorted(family.feature_gates))
             message = f"{family.name} knows no feature gate {shown(gate)}; it has {known}"
-            yield error(FEATURE_GATE_UNKNOWN, at, message)
+            yield error(PICKER_CONFIG_INVALID, at, message)
         else:
             message = f"{shown(gate)} is an experiment of {family.name}: other releases refuse it"
-            yield info(FEATURE_GATE_EXPERIMENTAL, at, message)
+            yield info(PICKER_FEATURE_UNSTABLE, at, message)
     # The gate and the section of the first data layers belong together (buildDataLayerConfig).
     if "data" not in family.sections:
         return
@@ -363,10 +172,10 @@ def _check_gates(config: Mapping[str, Any], family: EppFamily) -> Iterator[Findi
         empty = data is None or (isinstance(data, dict) and data.get("sources") is None)
         if data is None or (empty and not first):
             message = f"{family.name} stops at the gate {_DATA_LAYER} without data.sources"
-            yield error(DATA_LAYER_SOURCES_MISSING, ("data",), message)
+            yield error(PICKER_CONFIG_INVALID, ("data",), message)
     elif data is not None and first:
         message = f"{family.name} stops at it without featureGates: [{_DATA_LAYER}]"
-        yield error(DATA_LAYER_WITHOUT_GATE, ("data",), message)
+        yield error(PICKER_CONFIG_INVALID, ("data",), message)
 
 
 def _check_profiles(
@@ -380,7 +189,7 @@ def _check_profiles(
                 f"is required: without it {family.name} lists the plugins in any order and crashes "
                 "on a scorer that comes after the picker plugin"
             )
-            yield error(SCHEDULING_PROFILES_REQUIRED, (_PROFILES,), message)
+            yield error(PICKER_CONFIG_INVALID, (_PROFILES,), message)
         return
     if not isinstance(profiles, list):
         yield not_a_list((_PROFILES,), profiles)
@@ -396,7 +205,7 @@ def _check_profiles(
         yield from check_text((*at, "name"), name)
         if isinstance(name, str) and name and name in names:
             message = f"{shown(name)} is already a profile's name"
-            yield error(DUPLICATE_PROFILE_NAME, (*at, "name"), message)
+            yield error(PICKER_CONFIG_INVALID, (*at, "name"), message)
         names.add(str(name))
         references = profile.get("plugins")
         if isinstance(references, list):
@@ -445,11 +254,11 @@ def _check_references(
                 kind = PluginKind.PICKER
         elif kind is not None and kind not in IN_PROFILE:
             message = f"{shown(name)} is a {kind.value}: a profile has no place for it"
-            yield warning(PLUGIN_WITHOUT_PROFILE_PLACE, where, message)
+            yield warning(PICKER_CONFIG_DOUBTFUL, where, message)
         if kind is PluginKind.PICKER:
             if picker is not None:
                 message = f"a profile has one picker plugin, and {shown(picker)} is one already"
-                yield error(SECOND_PICKER_PLUGIN, where, message)
+                yield error(PICKER_CONFIG_INVALID, where, message)
             picker = str(name)
         yield from _check_weight(
             (*entry, "weight"),
@@ -473,11 +282,11 @@ def _check_undeclared(
         return
     if name == _SINGLE:
         message = f"{name} is a handler: a profile has no place for it"
-        yield warning(PLUGIN_WITHOUT_PROFILE_PLACE, at, message)
+        yield warning(PICKER_CONFIG_DOUBTFUL, at, message)
         return
     declared = ", ".join(shown(plugin.name) for plugin in plugins) or "none"
     message = f"no plugin is named {shown(name)}; declared: {declared}"
-    yield error(PLUGIN_NOT_DECLARED, at, message)
+    yield error(PICKER_CONFIG_INVALID, at, message)
 
 
 def _check_weight(
@@ -489,19 +298,19 @@ def _check_weight(
                 f"{family.name} crashes on a scorer without a weight that stands after the "
                 "picker plugin: write one"
             )
-            yield error(SCORER_WEIGHT_REQUIRED, at, message)
+            yield error(FIELD_REQUIRED, at, message)
         return
     number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
     if not number or not math.isfinite(weight):
-        yield error(NOT_A_NUMBER, at, f"must be a number, got {shown(weight)}")
+        yield error(PICKER_CONFIG_INVALID, at, f"must be a number, got {shown(weight)}")
     elif family.integer_weights and not (is_whole(weight) and abs(weight) <= _GO_INT):
         message = f"must be a whole number for {family.name}, got {shown(weight)}"
-        yield error(SCORER_WEIGHT_NOT_WHOLE, at, message)
+        yield error(OUT_OF_RANGE, at, message)
     elif kind is PluginKind.SCORER and weight <= 0:
-        yield warning(SCORER_WEIGHT_NOT_POSITIVE, at, f"should be above 0, got {shown(weight)}")
+        yield warning(OUT_OF_RANGE, at, f"should be above 0, got {shown(weight)}")
     elif kind is not None and kind is not PluginKind.SCORER:
         message = f"only scorers have a weight, and this is a {kind.value}"
-        yield warning(WEIGHT_WITHOUT_SCORER, at, message)
+        yield warning(PICKER_CONFIG_DOUBTFUL, at, message)
 
 
 def _check_handlers(
@@ -513,15 +322,15 @@ def _check_handlers(
     for extra in handlers[1:]:
         there = f"{shown(handlers[0].name)} is one already"
         message = f"an endpoint picker has one profile handler, and {there}"
-        yield error(SECOND_PROFILE_HANDLER, ("plugins", extra.index), message)
+        yield error(PICKER_CONFIG_INVALID, ("plugins", extra.index), message)
     # A plugin of which nothing is known may be a handler.
     if not handlers and len(profiles) > 1 and all(plugin.known for plugin in plugins):
         message = f"{len(profiles)} profiles need a profile handler among the plugins"
-        yield error(PROFILE_HANDLER_MISSING, (_PROFILES,), message)
+        yield error(PICKER_CONFIG_INVALID, (_PROFILES,), message)
     for handler in handlers:
         if handler.type == _SINGLE and len(profiles) > 1:
             message = f"{_SINGLE} runs one profile, and there are {len(profiles)}"
-            yield error(TOO_MANY_SCHEDULING_PROFILES, ("plugins", handler.index, "type"), message)
+            yield error(PICKER_CONFIG_INVALID, ("plugins", handler.index, "type"), message)
         if handler.type in (_DISAGG, _PD):
             gates = config.get("featureGates")
             gated = isinstance(gates, list) and "prepareDataPlugins" in gates
@@ -547,7 +356,7 @@ def _check_disaggregation(
     flat, nested = [[key for key in keys if key in parameters] for keys in (_FLAT, _NESTED)]
     if handler.type == _DISAGG and flat and nested:
         message = f"{flat[0]} and {nested[0]} are two forms of the same parameters: use one"
-        yield error(PLUGIN_PARAMETER_FORMS_MIXED, at, message)
+        yield error(PICKER_CONFIG_INVALID, at, message)
         return
     decider = _decider(handler)
     yield from _check_decider(at, handler, decider, plugins, family)
@@ -556,14 +365,14 @@ def _check_disaggregation(
     by_length = any(plugin.name == decider and plugin.type == _BY_LENGTH for plugin in plugins)
     if by_length and not family.pd_threshold and not gated:
         message = f"never disaggregates in {family.name} without featureGates: [prepareDataPlugins]"
-        yield warning(DECIDER_WITHOUT_FEATURE_GATE, at, f"{decider} {message}")
+        yield warning(PICKER_CONFIG_DOUBTFUL, at, f"{decider} {message}")
     headers = any(plugin.type in _HEADERS for plugin in plugins)
     if decider and family.pd_needs_headers_handler and not headers:
         message = (
             f"{family.name} tells the sidecar the prefill pod only through {_HEADERS[0]}, which "
             "is not among the plugins: the decode pods do all the work"
         )
-        yield warning(HEADERS_HANDLER_MISSING, ("plugins",), message)
+        yield warning(PICKER_CONFIG_DOUBTFUL, ("plugins",), message)
 
 
 def _decider(handler: Declared) -> str:
@@ -591,16 +400,16 @@ def _check_decider(
     named = next((plugin for plugin in plugins if plugin.name == decider), None)
     if not decider:
         message = "without a decider nothing is ever disaggregated"
-        yield warning(DECIDER_MISSING, where, message)
+        yield warning(PICKER_CONFIG_DOUBTFUL, where, message)
     elif named is None:
         message = f"needs a decider, and no plugin is named {shown(decider)}"
-        yield error(DECIDER_NOT_DECLARED, where, message)
+        yield error(PICKER_CONFIG_INVALID, where, message)
     elif named.kind not in (None, PluginKind.DECIDER):
         message = f"must be a decider, and {shown(decider)} is a {named.type}"
-        yield error(NOT_A_DECIDER, where, message)
+        yield error(PICKER_CONFIG_INVALID, where, message)
     elif family.decider_first and named.index > handler.index:
         message = f"{family.name} wants plugins[{named.index}], the decider, before its handler"
-        yield error(DECIDER_AFTER_HANDLER, where, message)
+        yield error(PICKER_CONFIG_INVALID, where, message)
 
 
 def _check_stage(
@@ -614,6 +423,6 @@ def _check_stage(
     there = f"no profile is named {shown(name)}; the profiles are {shown(list(profiles))}"
     # disagg_profile_handler.go, Pick and ProcessResults.
     if stage == "decode":
-        yield error(DECODE_PROFILE_MISSING, at, f"every request fails: {there}")
+        yield error(PICKER_CONFIG_INVALID, at, f"every request fails: {there}")
     else:
-        yield warning(PREFILL_PROFILE_MISSING, at, f"nothing is ever disaggregated: {there}")
+        yield warning(PICKER_CONFIG_DOUBTFUL, at, f"nothing is ever disaggregated: {there}")

@@ -6,16 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, families, names_by_family
-from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_SET_BY_LIBRARY, FLAG_UNKNOWN
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube import names
-
-FLAG_REFUSED = Rule(
-    "flag-refused",
-    "error",
-    "The picker takes the flag.",
-    remedy="Remove it.",
-)
+from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
@@ -150,9 +144,9 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         reason = family.refused_flags.get(name)
         if name in _OWNED:
             message = f"--{name} is set by the library, leave it out"
-            yield error(FLAG_SET_BY_LIBRARY, (index,), message)
+            yield error(SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
-            yield error(FLAG_REFUSED, (index,), f"{family.name} refuses --{name}: {reason}")
+            yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
         elif name not in family.flags:
             message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
             yield warning(FLAG_UNKNOWN, (index,), message)

@@ -20,46 +20,17 @@ from fusioninfer_pulumi.endpoint_pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
+from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_CONFIG_DOUBTFUL, PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
-PICKER_FAMILY_REQUIRED = Rule(
-    "picker-family-required",
-    "error",
-    "The family of a picker's image is known.",
-    remedy="Set `endpointPicker.family`.",
-)
-PICKER_IMAGE_UNKNOWN = Rule(
-    "picker-image-unknown",
-    "error",
-    "The release of a picker's image is known.",
-    remedy="Use a tag that names the release, or set `family`.",
-)
-PICKER_FAMILY_MISMATCH = Rule(
-    "picker-family-mismatch",
-    "warning",
-    "`family` is that of the picker's image.",
-    remedy="Correct it.",
-)
-GROUP_PAIRING_WITHOUT_EFFECT = Rule(
-    "group-pairing-without-effect",
-    "error",
-    "Pairing within groups stands where it has an effect.",
-    remedy="Remove it.",
-)
 GROUP_PAIRING_STRICT = Rule(
     "group-pairing-strict",
     "info",
     "Strict pairing looks for a shared prefix in one group only.",
     remedy="Use `Preferred` to look in all groups.",
-)
-PICKER_CONFIG_IGNORES_GROUPS = Rule(
-    "picker-config-ignores-groups",
-    "warning",
-    "A picker configuration of your own keeps pairs within their groups.",
-    remedy="Add the plugin that the message names.",
 )
 
 
@@ -113,15 +84,15 @@ def epp_image(
     if is_output(image):
         if explicit is None:
             message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"
-            return image, None, [error(PICKER_FAMILY_REQUIRED, (*at, "family"), message)]
+            return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
         return image, explicit, []
     known = family_of(image)
     if known is None and explicit is None:
         message = unknown_image(image)
-        return image, None, [error(PICKER_IMAGE_UNKNOWN, (*at, "image"), message)]
+        return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
     if known is not None and explicit is not None and known is not explicit:
         message = f"is {explicit.name}, but {image} looks like {known.name}; remove one of them"
-        return image, explicit, [warning(PICKER_FAMILY_MISMATCH, (*at, "family"), message)]
+        return image, explicit, [warning(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     return image, explicit or known, []
 
 
@@ -157,7 +128,7 @@ def group_pairing_findings(
             if intent.strategy is None
             else f"the strategy is {intent.strategy.value}, which pairs nothing"
         )
-        yield error(GROUP_PAIRING_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
+        yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
     if generated and pairing is not GroupPairing.PREFERRED:
         yield info(
             GROUP_PAIRING_STRICT,
@@ -173,7 +144,7 @@ def group_pairing_findings(
         }
         if not types & set(PAIRING_PLUGINS):
             yield warning(
-                PICKER_CONFIG_IGNORES_GROUPS,
+                PICKER_CONFIG_DOUBTFUL,
                 (*at, "endpointPickerConfig"),
                 "pairs prefill with decode pods of any group; "
                 f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "

@@ -15,20 +15,10 @@ from typing import Any
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, families, names_by_family, rows
 from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
-from fusioninfer_pulumi.endpoint_pickers.rules import (
-    FLAG_SET_BY_LIBRARY,
-    FLAG_UNKNOWN,
-    PICKER_FAMILY_UNKNOWN,
-)
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN, PICKER_FAMILY_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
-
-NOT_A_FLAG = Rule(
-    "not-a-flag",
-    "error",
-    "An argument of the picker or sidecar is a flag.",
-    remedy="Write `--name=value`.",
-)
+from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
 #: Names of containers and repositories by which a sidecar of the user's own is known, also of
 #: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
@@ -172,9 +162,9 @@ def check_sidecar_args(
         name = argument.partition("=")[0].lstrip("-")
         if not argument.startswith("-"):
             message = f"must be a flag such as --name=value, got {shown(argument)}"
-            yield error(NOT_A_FLAG, (index,), message)
+            yield error(FLAG_UNKNOWN, (index,), message)
         elif name in _OURS:
-            yield error(FLAG_SET_BY_LIBRARY, (index,), f"--{name} {_OURS[name]}")
+            yield error(SET_BY_LIBRARY, (index,), f"--{name} {_OURS[name]}")
         elif name not in _RELEASES[family.family].flags:
             say = warning if own_image else error
             message = f"the sidecar of {family.name} has no flag --{name} and would not start"

@@ -10,6 +10,15 @@ from collections.abc import Iterator, Sequence
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Word
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.rules.common import PARALLELISM_NOT_DIVISIBLE
+
+BATCH_TOO_SMALL = Rule(
+    "batch-too-small",
+    "error",
+    "A batch has room for a token of each sequence and, without chunked prefill, for the longest "
+    "prompt.",
+    remedy="Raise `--max-num-batched-tokens`.",
+)
 
 TOOL_CALL_PARSER_MISSING = Rule(
     "tool-call-parser-missing",
@@ -17,27 +26,6 @@ TOOL_CALL_PARSER_MISSING = Rule(
     "With `--enable-auto-tool-choice` vLLM has a `--tool-call-parser`.",
     remedy="Add it.",
     source="vLLM, `validate_parsed_serve_args` in vllm/entrypoints/openai/cli_args.py",
-)
-BATCH_BELOW_SEQUENCES = Rule(
-    "batch-below-sequences",
-    "error",
-    "A batch has room for a token of each sequence.",
-    remedy="Raise `--max-num-batched-tokens`, or lower `--max-num-seqs`.",
-    source="vLLM, `SchedulerConfig`",
-)
-BATCH_BELOW_MODEL_LENGTH = Rule(
-    "batch-below-model-length",
-    "error",
-    "Without chunked prefill a batch has room for the longest prompt.",
-    remedy="Raise `--max-num-batched-tokens`, or lower `--max-model-len`.",
-    source="vLLM, `SchedulerConfig`",
-)
-CONTEXT_PARALLEL_NOT_A_DIVISOR = Rule(
-    "context-parallel-not-a-divisor",
-    "error",
-    "vLLM's decode context parallelism divides the tensor parallel size.",
-    remedy="Change one of the two.",
-    source="vLLM, `ParallelConfig`",
 )
 
 _PARSER = "--tool-call-parser"
@@ -57,18 +45,18 @@ def contradictions(words: Sequence[Word]) -> Iterator[Finding]:
     tokens, sequences = (integer(flag_value(texts, each)) for each in (_TOKENS, _SEQUENCES))
     if tokens is not None and sequences is not None and 0 < tokens < sequences:
         message = f"{_TOKENS} {tokens} is less than {_SEQUENCES} {sequences}; raise it"
-        yield error(BATCH_BELOW_SEQUENCES, _place(words, _TOKENS), message)
+        yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)
     length = integer(flag_value(texts, _LENGTH))
     whole = "--no-enable-chunked-prefill" in texts
     if whole and tokens is not None and length is not None and 0 < tokens < length:
         message = f"{_TOKENS} {tokens} is less than {_LENGTH} {length} without chunked prefill"
-        yield error(BATCH_BELOW_MODEL_LENGTH, _place(words, _TOKENS), message)
+        yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)
     tensor, context = (integer(flag_value(texts, *each)) for each in (_TENSOR, _CONTEXT))
     if context is not None and context > 0 and (tensor or 1) % context:
         if tensor is None and has_flag(texts, *_TENSOR, CONFIG_FLAG):
             return
         message = f"{_CONTEXT[0]} {context} does not divide {_TENSOR[0]} {tensor or 1}; change one"
-        yield error(CONTEXT_PARALLEL_NOT_A_DIVISOR, _place(words, *_CONTEXT), message)
+        yield error(PARALLELISM_NOT_DIVISIBLE, _place(words, *_CONTEXT), message)
 
 
 def _place(words: Sequence[Word], *names: str) -> Location:

@@ -12,37 +12,11 @@ from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
 from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.variables import resolved
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
-ARGUMENT_NEEDS_SERVE = Rule(
-    "argument-needs-serve",
-    ("error", "warning"),
-    "Arguments of `vllm serve` alone are given to that program.",
-    remedy="Start the engine with `vllm serve`.",
-    source="the argument tables of the engine's releases",
-)
-ARGUMENT_AMBIGUOUS = Rule(
-    "argument-ambiguous",
-    ("error", "warning"),
-    "An abbreviated argument stands for one argument.",
-    remedy="Write the whole name.",
-    source="the argument tables of the engine's releases",
-)
-ARGUMENT_REMOVED = Rule(
-    "argument-removed",
-    ("warning", "error"),
-    "The engine's release has the argument.",
-    remedy="Use its successor, or remove it.",
-    source="the engines' released sources",
-)
-ARGUMENT_OF_LATER_RELEASE = Rule(
-    "argument-of-later-release",
-    ("error", "warning"),
-    "The release of the image has each argument.",
-    remedy="Use a newer image, or remove the argument.",
-    source="the argument tables of the engine's releases",
-)
 ARGUMENT_UNKNOWN = Rule(
     "argument-unknown",
     ("error", "warning"),
@@ -50,53 +24,19 @@ ARGUMENT_UNKNOWN = Rule(
     remedy="Correct the name, or remove the argument.",
     source="the argument tables of the engine's releases",
 )
-ARGUMENT_VALUE_UNEXPECTED = Rule(
-    "argument-value-unexpected",
-    ("error", "warning"),
-    "A switch has no value.",
-    remedy="Remove the value.",
-    source="the argument tables of the engine's releases",
-)
-ARGUMENT_VALUE_INVALID = Rule(
-    "argument-value-invalid",
-    "error",
-    "The value of an argument has the argument's type, and is one of its choices.",
-    remedy="Correct the value.",
-    source="the argument tables of the engine's releases",
-)
-ARGUMENT_VALUE_MISSING = Rule(
-    "argument-value-missing",
-    ("error", "warning"),
-    "Each argument that takes a value has one.",
-    remedy="Add the value, or remove the argument.",
-    source="the argument tables of the engine's releases",
+
+ARGUMENT_REMOVED = Rule(
+    "argument-removed",
+    ("warning", "error"),
+    "The engine's release has the argument.",
+    remedy="Use its successor, or remove it.",
+    source="the engines' released sources",
 )
 ARGUMENT_DEPRECATED = Rule(
     "argument-deprecated",
     "info",
     "The argument is not deprecated in the engine's release.",
     remedy="Use its successor.",
-    source="the engines' released sources",
-)
-ARGUMENT_WITHOUT_NAME = Rule(
-    "argument-without-name",
-    ("error", "warning"),
-    "Each word belongs to an argument.",
-    remedy="Remove it, or write the argument in front of it.",
-    source="the argument tables of the engine's releases",
-)
-FIELD_NEEDS_LATER_RELEASE = Rule(
-    "field-needs-later-release",
-    "error",
-    "The engine's release has what the field sets.",
-    remedy="Use a newer image.",
-    source="the engines' released sources",
-)
-ARGUMENT_VALUE_OUT_OF_RANGE = Rule(
-    "argument-value-out-of-range",
-    ("error", "warning"),
-    "The value of an argument is within its bounds.",
-    remedy="Choose a value within the bounds.",
     source="the engines' released sources",
 )
 
@@ -265,7 +205,7 @@ class _Check:
                 message = (
                     f"{argument.written} is an argument of vllm serve alone; start the engine so"
                 )
-                yield self.say(ARGUMENT_NEEDS_SERVE, argument.word.place, message)
+                yield self.say(ARGUMENT_UNKNOWN, argument.word.place, message)
             elif argument.option.name != self.leave_out:
                 yield from self._values(argument, argument.option)
         for word, found in parsed.ambiguous:
@@ -275,7 +215,7 @@ class _Check:
                 yield self._unknown(WrittenArgument(word.value, None, (), word, joined=False))
             else:
                 message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
-                yield self.say(ARGUMENT_AMBIGUOUS, word.place, message)
+                yield self.say(ARGUMENT_UNKNOWN, word.place, message)
         yield from self._extras(parsed)
         if self.say is error:
             yield from self.engine.check_words(self.command, self.words)
@@ -302,7 +242,7 @@ class _Check:
                     f"{name} exists from {title} v{first} on, the image has v{self.release}; use a "
                     "newer image, or remove it"
                 )
-                return self.say(ARGUMENT_OF_LATER_RELEASE, place, message)
+                return self.say(RELEASE_WITHOUT_FEATURE, place, message)
             text = f"{here} has no argument {name}"
         else:
             text = f"no release of {title} up to v{table.newest} has an argument {name}"
@@ -321,11 +261,11 @@ class _Check:
                 message = (
                     f"{name} takes no value, got {shown(argument.values[0])}; remove the value"
                 )
-                yield self.say(ARGUMENT_VALUE_UNEXPECTED, place, message)
+                yield self.say(ARGUMENT_VALUE_INVALID, place, message)
         elif not argument.values:
             if option.nargs not in ("?", "*"):
                 message = f"{name} has no value; write {name} VALUE, or remove it"
-                yield self.say(ARGUMENT_VALUE_MISSING, place, message)
+                yield self.say(ARGUMENT_VALUE_INVALID, place, message)
         elif not any(map(_is_open, argument.values)):
             yield from self._wrong(argument, option)
         if self.release is not None and option.deprecated is not None:
@@ -349,11 +289,11 @@ class _Check:
         for index, (word, before) in enumerate(parsed.extras):
             if before is not None and before.option is not None and before.option.kind == "switch":
                 rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
-                yield self.say(ARGUMENT_VALUE_UNEXPECTED, word.place, rest)
+                yield self.say(ARGUMENT_VALUE_INVALID, word.place, rest)
             elif index >= self.engine.positionals(self.command):
                 # It is not shown: it may be a key that lost its argument.
                 message = "belongs to no argument; remove it, or write the argument in front of it"
-                yield self.say(ARGUMENT_WITHOUT_NAME, word.place, message)
+                yield self.say(ARGUMENT_UNKNOWN, word.place, message)
 
 
 def successor(engine: Engine, name: str) -> str | None:
@@ -404,7 +344,7 @@ def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
                 f"the fields of the role need {each.written}, which {engine.title} has from "
                 f"v{first} on; the image has v{release}"
             )
-            found.append(error(FIELD_NEEDS_LATER_RELEASE, (), message))
+            found.append(error(RELEASE_WITHOUT_FEATURE, (), message))
     return found
 
 
@@ -440,7 +380,7 @@ def problem(option: Option, value: str) -> tuple[Rule, str] | None:
         return ARGUMENT_VALUE_INVALID, f"must be one of {_listed(option.choices)}"
     limits = {**_NATURAL.get(option.name, {}), **option.limits}
     if isinstance(number, (int, float)) and not _within(number, limits):
-        return ARGUMENT_VALUE_OUT_OF_RANGE, f"must be {_range(limits)}"
+        return ARGUMENT_VALUE_INVALID, f"must be {_range(limits)}"
     return None
 
 

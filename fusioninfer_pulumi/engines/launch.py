@@ -21,21 +21,9 @@ from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError
 from fusioninfer_pulumi.engines.editing import missing, script_of, script_words
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import has_flag, integer, split_joined_flags
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.outputs import is_output
-
-NODE_COUNT_CONTRADICTED = Rule(
-    "node-count-contradicted",
-    "error",
-    "The engine's number of nodes is that of the replica.",
-    remedy="Remove the flag: the launcher adds it.",
-)
-RANKS_NOT_DIVISIBLE = Rule(
-    "ranks-not-divisible",
-    "error",
-    "The ranks of the engine can be divided evenly among the nodes.",
-    remedy="Change the parallel sizes or `multinode.nodeCount`.",
-)
+from fusioninfer_pulumi.rules.common import PARALLELISM_NOT_DIVISIBLE, STATED_TWICE
 
 LAUNCHERS = ("ray", "multiprocessing", "data-parallel", "none")
 #: Port of ray's head.
@@ -281,7 +269,7 @@ def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
     given = integer(command.value(*NODES))
     if given is not None and given != nodes:
         message = f"--nnodes {given}, but a replica has {nodes} nodes: leave it out"
-        yield error(NODE_COUNT_CONTRADICTED, (NODES[0],), message)
+        yield error(STATED_TWICE, (NODES[0],), message)
 
 
 def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Iterator[Finding]:
@@ -289,7 +277,7 @@ def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Itera
     parallelism = command.parallelism
     if parallelism is not None and parallelism.devices() % nodes:
         yield error(
-            RANKS_NOT_DIVISIBLE,
+            PARALLELISM_NOT_DIVISIBLE,
             (NODES[0],),
             f"{parallelism.written(engine)} cannot be divided evenly among {nodes} nodes, "
             f"which multiprocessing needs",

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 if TYPE_CHECKING:  # the protocol's methods return what is defined here
     from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 
-PARALLELISM_CONTRADICTED = Rule(
-    "parallelism-contradicted",
-    "error",
-    "The arguments and `parallelism` state the same sizes.",
-    remedy="Remove the flag.",
-)
 ACCELERATORS_IDLE = Rule(
     "accelerators-idle",
     "warning",
@@ -140,7 +135,7 @@ def contradictions(
 
 
 def _contradiction(flag: str, message: str) -> Finding:
-    return error(PARALLELISM_CONTRADICTED, (flag,), message)
+    return error(STATED_TWICE, (flag,), message)
 
 
 def check_accelerators(

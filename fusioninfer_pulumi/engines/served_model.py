@@ -7,18 +7,13 @@ from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 MODEL_CONTRADICTED = Rule(
     "model-contradicted",
     "error",
     "The model stands in `model` or in the arguments.",
     remedy="Remove the flag.",
-)
-ADAPTERS_STATED_TWICE = Rule(
-    "adapters-stated-twice",
-    "error",
-    "LoRA adapters stand in `model.adapters` or in the arguments.",
-    remedy="Remove one of them.",
 )
 
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
@@ -100,7 +95,7 @@ def model_contradictions(
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
         message = f"{modules} stands beside model.lora; move its adapters there"
-        yield error(ADAPTERS_STATED_TWICE, (modules,), message)
+        yield error(STATED_TWICE, (modules,), message)
 
 
 def _is_at(given: str, model: str) -> bool:

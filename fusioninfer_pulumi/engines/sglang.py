@@ -36,44 +36,16 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
-from fusioninfer_pulumi.engines.rules import (
-    LORA_CPU_BELOW_GPU,
-    OFFLOADING_STATED_TWICE,
-    RELEASE_WITHOUT_OFFLOADING,
-)
 from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
-LORA_ADAPTERS_ABOVE_LIMIT = Rule(
-    "lora-adapters-above-limit",
+UNSUPPORTED_BY_ENGINE = Rule(
+    "unsupported-by-engine",
     "error",
-    "No more adapters are given than may be loaded.",
-    remedy="Raise the limit.",
-    source="the engines' released sources",
+    "The engine has what a field asks of it.",
+    remedy="Remove the field, or use the other engine.",
 )
-DATA_PARALLEL_ACROSS_NODES = Rule(
-    "data-parallel-across-nodes",
-    "error",
-    "SGLang's data parallel ranks can span the nodes as they are asked to.",
-    remedy="Use data parallel attention, or one node.",
-)
-PARALLELISM_UNSUPPORTED = Rule(
-    "parallelism-unsupported",
-    "error",
-    "The engine has the parallelism field.",
-    remedy="Remove the field.",
-)
-EXPERT_WITHOUT_TENSOR = Rule(
-    "expert-without-tensor",
-    "error",
-    "SGLang's expert parallelism stands beside tensor parallelism.",
-    remedy="Set `parallelism.tensor`.",
-)
-KV_TRANSFER_UNSUPPORTED = Rule(
-    "kv-transfer-unsupported",
-    "error",
-    "The engine has the KV transfer setting.",
-    remedy="Remove the field.",
-)
+
 OFFLOADING_RANKS_UNKNOWN = Rule(
     "offloading-ranks-unknown",
     "error",
@@ -85,24 +57,6 @@ OFFLOADING_TOO_SMALL = Rule(
     "error",
     "The memory for offloading holds at least a block of each rank.",
     remedy="Raise it.",
-)
-OFFLOADING_ON_DECODER = Rule(
-    "offloading-on-decoder",
-    "error",
-    "SGLang offloads the KV cache of prefill, not of decode.",
-    remedy="Remove `kvCacheOffloading` from the decoder.",
-)
-EVICTION_POLICY_UNSUPPORTED = Rule(
-    "eviction-policy-unsupported",
-    "error",
-    "The engine has the eviction policy.",
-    remedy="Choose one that the message lists.",
-)
-OFFLOADING_TIERS_TOO_MANY = Rule(
-    "offloading-tiers-too-many",
-    "error",
-    "The engine has as many tiers of KV cache offloading.",
-    remedy="Remove tiers.",
 )
 
 #: Oldest releases of which it was read that they have a hierarchical cache, and storage of the
@@ -235,11 +189,11 @@ class Sglang(Engine):
                 f"{flag} {loaded} is less than {self.lora_flags['max_adapters']} {batch}; SGLang "
                 "wants at least as many"
             )
-            found.append(error(LORA_CPU_BELOW_GPU, (flag,), message))
+            found.append(error(OUT_OF_RANGE, (flag,), message))
         listed = len(last_values(command.arguments, modules) or ())
         if listed > loaded:
             message = f"{flag} {loaded} is less than the {listed} adapters of {modules}"
-            found.append(error(LORA_ADAPTERS_ABOVE_LIMIT, (flag,), message))
+            found.append(error(OUT_OF_RANGE, (flag,), message))
         return found
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
@@ -296,7 +250,7 @@ class Sglang(Engine):
                 f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
                 f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
             )
-            found.append(error(DATA_PARALLEL_ACROSS_NODES, ("--dp-size",), message))
+            found.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
         return [*found, *check_divisible(command, self, nodes)]
 
     def other_ports(
@@ -339,10 +293,10 @@ class Sglang(Engine):
         found = []
         if sizes.rpc_port is not None:
             message = "is vLLM's; SGLang has no such argument"
-            found.append(error(PARALLELISM_UNSUPPORTED, ("dataRPCPort",), message))
+            found.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
         if sizes.expert and sizes.tensor is None:
             message = "needs tensor: SGLang spreads experts over that many"
-            found.append(error(EXPERT_WITHOUT_TENSOR, ("expert",), message))
+            found.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
         return found
 
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
@@ -366,7 +320,7 @@ class Sglang(Engine):
         for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
             if value is not None:
                 message = "is vLLM's; SGLang has no such"
-                return Transfer(findings=(error(KV_TRANSFER_UNSUPPORTED, (field,), message),))
+                return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
         mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
         return Transfer(
             tuple(
@@ -423,23 +377,23 @@ class Sglang(Engine):
         ):
             if command.has(flag):
                 message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
-                yield error(OFFLOADING_STATED_TWICE, (), message)
+                yield error(STATED_TWICE, (), message)
         if decodes:
             message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
-            yield error(OFFLOADING_ON_DECODER, (), message)
+            yield error(UNSUPPORTED_BY_ENGINE, (), message)
         version = command.image.version
         needed, field = (
             (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
         )
         if version is not None and version < needed:
             message = f"needs SGLang {version_text(needed)} or later, got {version_text(version)}"
-            yield error(RELEASE_WITHOUT_OFFLOADING, field, message)
+            yield error(RELEASE_WITHOUT_FEATURE, field, message)
         if wanted.eviction == "arc":
             message = "arc is vLLM's; SGLang has lru"
-            yield error(EVICTION_POLICY_UNSUPPORTED, ("evictionPolicy",), message)
+            yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
         if len(wanted.folders) > 1:
             message = f"SGLang has one tier behind the host memory, got {len(wanted.folders)}"
-            yield error(OFFLOADING_TIERS_TOO_MANY, ("secondary",), message)
+            yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
     def metrics_off(self, command: EngineCommand) -> str | None:
         # As its guide to production metrics says.

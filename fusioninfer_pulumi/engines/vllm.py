@@ -58,52 +58,36 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
-from fusioninfer_pulumi.engines.rules import (
-    LORA_CPU_BELOW_GPU,
-    OFFLOADING_STATED_TWICE,
-    RELEASE_WITHOUT_OFFLOADING,
-)
+from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
-MODEL_IGNORED = Rule(
-    "model-ignored",
-    "warning",
-    "The engine reads the model that is given.",
-    remedy="Remove the second one.",
-    source="the engines' released sources",
+LAUNCHER_CONTRADICTED = Rule(
+    "launcher-contradicted",
+    ("error", "warning"),
+    "The arguments start the engine on several nodes as the launcher does.",
+    remedy="Remove the flag, or change the launcher.",
 )
 MODEL_AS_ARGUMENT = Rule(
     "model-as-argument",
-    "error",
+    ("error", "warning"),
     "The model stands where the engine's program reads it.",
     remedy="Write it as the message says.",
     source="the engines' released sources",
 )
+TRACING_PACKAGES_MISSING = Rule(
+    "tracing-packages-missing",
+    ("error", "info"),
+    "The image has the packages for tracing.",
+    remedy="Use an image that has them.",
+)
+
 LORA_NOT_ENABLED = Rule(
     "lora-not-enabled",
     "error",
     "LoRA modules stand beside `--enable-lora`.",
     remedy="Add `--enable-lora`.",
     source="https://docs.vllm.ai/en/stable/features/lora/",
-)
-KV_CONNECTOR_REMOVED = Rule(
-    "kv-connector-removed",
-    "warning",
-    "The release of vLLM has the KV connector.",
-    remedy="Use another connector.",
-    source="vLLM's release notes",
-)
-TRACING_PACKAGES_UNKNOWN = Rule(
-    "tracing-packages-unknown",
-    "info",
-    "Whether the image has the packages for tracing is known.",
-    remedy="Check the image.",
-)
-TRACING_PACKAGES_MISSING = Rule(
-    "tracing-packages-missing",
-    "error",
-    "The image has the packages for tracing.",
-    remedy="Use another image, or switch tracing of engines off.",
 )
 IMAGE_WITHOUT_RAY = Rule(
     "image-without-ray",
@@ -112,29 +96,11 @@ IMAGE_WITHOUT_RAY = Rule(
     remedy="Use `launcher: multiprocessing`, or an image with Ray.",
     source="vLLM's Dockerfile",
 )
-EXECUTOR_WITHOUT_RAY = Rule(
-    "executor-without-ray",
-    "warning",
-    "A Ray cluster that is started is used.",
-    remedy="Remove the flag, or use `launcher: multiprocessing`.",
-)
-NODE_COUNT_WITH_RAY = Rule(
-    "node-count-with-ray",
-    "error",
-    "Flags of multiprocessing are not used with Ray.",
-    remedy="Remove the flag, or use `launcher: multiprocessing`.",
-)
 RANKS_ON_LEADER_ALONE = Rule(
     "ranks-on-leader-alone",
     "warning",
     "Data parallel ranks run on all nodes of a replica.",
     remedy="Add `--data-parallel-backend ray`, or use `launcher: multiprocessing`.",
-)
-RELEASE_WITHOUT_MULTI_NODE = Rule(
-    "release-without-multi-node",
-    "warning",
-    "The release of vLLM can span nodes with multiprocessing.",
-    remedy="Use `launcher: ray`, or a newer image.",
 )
 RANK_ACROSS_NODES = Rule(
     "rank-across-nodes",
@@ -143,26 +109,6 @@ RANK_ACROSS_NODES = Rule(
     "cannot.",
     remedy="Use a newer image, or `launcher: ray`.",
     source="vllm#35429",
-)
-EXECUTOR_WITH_RAY = Rule(
-    "executor-with-ray",
-    "error",
-    "The executor of the arguments is that of the launcher.",
-    remedy="Remove the flag, or use `launcher: ray`.",
-)
-LORA_MODULE_MALFORMED = Rule(
-    "lora-module-malformed",
-    "error",
-    "Each value of `--lora-modules` is NAME=PATH, or a JSON object with name and path.",
-    remedy="Correct it.",
-    source="vLLM, `LoRAParserAction` in vllm/entrypoints/openai/cli_args.py",
-)
-KV_ROLE_UNKNOWN = Rule(
-    "kv-role-unknown",
-    "error",
-    "`kv_role` is one that vLLM knows.",
-    remedy="Use kv_both, kv_producer or kv_consumer.",
-    source="vLLM, `KVTransferConfig`",
 )
 KV_CONNECTOR_UNKNOWN = Rule(
     "kv-connector-unknown",
@@ -176,18 +122,6 @@ CONNECTOR_WITH_OFFLOADING = Rule(
     "error",
     "The KV connector is known to work beside KV cache offloading.",
     remedy="Use NIXL, or write both into the arguments.",
-)
-RELEASE_WITHOUT_BOTH_CONNECTORS = Rule(
-    "release-without-both-connectors",
-    "error",
-    "The release of vLLM takes KV transfer and offloading together.",
-    remedy="Use a newer image.",
-)
-OFFLOADING_RELEASE_UNKNOWN = Rule(
-    "offloading-release-unknown",
-    "info",
-    "The engine's release is known, and has KV cache offloading.",
-    remedy="Use an image whose tag names the release.",
 )
 
 #: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
@@ -441,7 +375,7 @@ class Vllm(Engine):
                 f"vLLM {release} ignores this model and serves its default, because it is started "
                 "as api_server; write --model, or start it with vllm serve"
             )
-            return [warning(MODEL_IGNORED, words[0].place, message)]
+            return [warning(MODEL_AS_ARGUMENT, words[0].place, message)]
         if not (MODEL_REFUSED <= version < MODEL_ALLOWED):
             return []
         message = (
@@ -471,7 +405,7 @@ class Vllm(Engine):
             gpu = 1
         if cpu is not None and gpu is not None and cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
-            found.append(error(LORA_CPU_BELOW_GPU, (cpu_flag,), message))
+            found.append(error(OUT_OF_RANGE, (cpu_flag,), message))
         return found
 
     # Several nodes.
@@ -594,7 +528,7 @@ class Vllm(Engine):
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
             f"'Unsupported connector type'; use {NIXL}"
         )
-        return [warning(KV_CONNECTOR_REMOVED, (_TRANSFER,), message)]
+        return [warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)]
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         if not _by_nixl(prefill, decode):
@@ -690,7 +624,7 @@ class Vllm(Engine):
                 "traces need the OpenTelemetry packages in the image, as vLLM has them from "
                 "v0.17.0 on; without them vLLM exits"
             )
-            return [info(TRACING_PACKAGES_UNKNOWN, (_TRACING,), message)]
+            return [info(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
         if not WITHOUT_OTEL <= version < WITH_OTEL:
             return []
         message = (
@@ -853,14 +787,14 @@ def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
     backend = command.value(_EXECUTOR)
     if backend is not None and backend != "ray":
         yield warning(
-            EXECUTOR_WITHOUT_RAY,
+            LAUNCHER_CONTRADICTED,
             (_EXECUTOR,),
             f"{_EXECUTOR} {backend} does not use the ray cluster that launcher: ray starts: leave "
             f"it out, or use launcher: multiprocessing",
         )
     if command.has(*NODES) and command.value(*NODES) != "1":
         message = "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing"
-        yield error(NODE_COUNT_WITH_RAY, (NODES[0],), message)
+        yield error(LAUNCHER_CONTRADICTED, (NODES[0],), message)
     parallelism = command.parallelism
     ray_ranks = command.value(*_DATA_BACKEND) == "ray"
     # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
@@ -877,7 +811,7 @@ def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[Fin
     version = command.image.version
     if version is not None and version < MULTI_NODE:
         yield warning(
-            RELEASE_WITHOUT_MULTI_NODE,
+            RELEASE_WITHOUT_FEATURE,
             (),
             f"vLLM {version_text(version)} cannot span nodes with multiprocessing (--nnodes exists "
             f"from {version_text(MULTI_NODE)} on): use launcher: ray, or a newer image",
@@ -900,7 +834,7 @@ def _executor(command: EngineCommand) -> Iterator[Finding]:
     # ParallelConfig: "nnodes > 1 can only be set when distributed executor backend is mp".
     if command.value(_EXECUTOR) == "ray":
         yield error(
-            EXECUTOR_WITH_RAY,
+            LAUNCHER_CONTRADICTED,
             (_EXECUTOR,),
             f"{_EXECUTOR} ray cannot be used with launcher: multiprocessing: leave it out, or use "
             f"launcher: ray",
@@ -947,7 +881,7 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
         if not taken:
             message = f"it must be NAME=PATH, or JSON with name and path, got {shown(value)}"
-            yield error(LORA_MODULE_MALFORMED, (flag,), message)
+            yield error(ARGUMENT_VALUE_INVALID, (flag,), message)
 
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -955,7 +889,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     role = settings.get("kv_role")
     if role is not None and role not in _TRANSFER_ROLES:
         message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
-        yield error(KV_ROLE_UNKNOWN, (_TRANSFER,), message)
+        yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
     name = settings.get("kv_connector")
     # Others may be newer, or registered by a plugin: only a likely typing error is reported.
     own = settings.get("kv_connector_module_path")
@@ -1069,7 +1003,7 @@ def _check_together(connector: str, version: Version | None) -> Iterator[Finding
         )
     elif version is not None and version < OFFLOADING_WITH_NIXL:
         yield error(
-            RELEASE_WITHOUT_BOTH_CONNECTORS,
+            RELEASE_WITHOUT_FEATURE,
             (),
             f"together with kvCacheOffloading needs vLLM {version_text(OFFLOADING_WITH_NIXL)}, got "
             f"{version_text(version)}",
@@ -1080,15 +1014,15 @@ def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Findi
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
             message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
-            yield error(OFFLOADING_STATED_TWICE, (), message)
+            yield error(STATED_TWICE, (), message)
     version = command.image.version
     needed, field = (
         (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
     )
-    rule = RELEASE_WITHOUT_OFFLOADING
+    rule = RELEASE_WITHOUT_FEATURE
     if version is None:
         message = f"needs vLLM {version_text(needed)} or later, which the image's tag does not say"
-        yield info(OFFLOADING_RELEASE_UNKNOWN, field, message)
+        yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < CPU_OFFLOADING:
         message = (
             f"needs vLLM {version_text(CPU_OFFLOADING)}: the connector of {version_text(version)} "

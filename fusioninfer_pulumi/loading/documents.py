@@ -13,52 +13,23 @@ from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, 
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
 from fusioninfer_pulumi.loading.model_config import with_model_config
 from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
+from fusioninfer_pulumi.loading.rules import NO_SERVICE, WRONG_KIND
 from fusioninfer_pulumi.loading.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, VALUE_EMPTY, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, WRONG_TYPE
 
-FIELD_OF_LIST_ITEMS = Rule(
-    "field-of-list-items",
-    "error",
-    "A `List` has no metadata of an object.",
-    remedy="Move the field to the items.",
-)
-NO_SERVICE = Rule(
-    "no-service",
+OBJECT_FINDS_NOTHING = Rule(
+    "object-finds-nothing",
     "warning",
-    "An object that is no service is left out.",
-    remedy="Apply it beside the services.",
+    "Objects beside the services find their pods and what they scale.",
+    remedy="Use our labels and `autoscaling`.",
 )
-PLATFORM_OBJECT = Rule(
-    "platform-object",
-    "warning",
-    "An object of another system's platform is left out.",
-    remedy="Nothing: it says nothing about a service.",
-)
+
 IMPORTER_MISSING = Rule(
     "importer-missing",
     "error",
     "The importer of another system's manifest is installed.",
     remedy="Install the package.",
-)
-KIND_UNKNOWN = Rule(
-    "kind-unknown",
-    "error",
-    "A document is of a kind that is read.",
-    remedy="Apply other objects beside the services, or use `--allow-lossy`.",
-)
-POD_LABEL_NOT_CARRIED = Rule(
-    "pod-label-not-carried",
-    "warning",
-    "An object selects pods by labels that the pods have.",
-    remedy="Use the labels of our pods.",
-)
-SCALED_OBJECT_NOT_MADE = Rule(
-    "scaled-object-not-made",
-    "warning",
-    "An autoscaler scales an object that exists.",
-    remedy="Use `autoscaling` of the role.",
 )
 
 
@@ -121,7 +92,7 @@ def with_origins(
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != _API_VERSION:
         yield error(
-            WRONG_API_VERSION,
+            WRONG_KIND,
             ("apiVersion",),
             f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
         )
@@ -136,7 +107,7 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     for key in metadata if isinstance(metadata, Mapping) else ():
         if key not in _METADATA:
             yield error(
-                FIELD_OF_LIST_ITEMS,
+                UNKNOWN_KEY,
                 ("metadata", str(key)),
                 "belongs to the items of a List, not to it",
             )
@@ -144,7 +115,7 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(held, list):
         yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(held)}")
     elif not held:
-        yield error(VALUE_EMPTY, ("items",), "is empty: no manifest in it")
+        yield error(FIELD_REQUIRED, ("items",), "is empty: no manifest in it")
 
 
 def read_all(
@@ -267,7 +238,7 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocume
     if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
         rule, why = NO_SERVICE, "is no service: left out; apply it beside the others"
         if platform is not None:
-            rule = PLATFORM_OBJECT
+            rule = NO_SERVICE
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
         return LoadedDocument(origin, remarks=tuple((origin, each) for each in left_out))
@@ -298,7 +269,7 @@ def _importer_missing(raw: Mapping[str, Any]) -> Finding:
 def _of_nobody(raw: Mapping[str, Any]) -> Finding:
     systems = " or ".join(f"{importer.name}'s" for importer in importers())
     return error(
-        KIND_UNKNOWN,
+        WRONG_KIND,
         ("kind",),
         f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}: "
         "apply it beside the services, and leave it out here (--allow-lossy does)",
@@ -315,7 +286,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
                 ours = importer.pod_labels[label]
                 there = f"; theirs is {ours}" if ours else ""
                 yield warning(
-                    POD_LABEL_NOT_CARRIED,
+                    OBJECT_FINDS_NOTHING,
                     path,
                     f"selects no pods of ours: they do not carry {importer.name}'s label {key}"
                     f"{there}",
@@ -323,7 +294,7 @@ def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(target, Mapping) and target.get("kind") in importer.services:
             remedy = f"; {importer.scaling}" if importer.scaling else ""
             yield warning(
-                SCALED_OBJECT_NOT_MADE,
+                OBJECT_FINDS_NOTHING,
                 ("spec", "scaleTargetRef"),
                 f"scales nothing: no {target['kind']} is made here{remedy}",
             )
@@ -385,9 +356,7 @@ def _near(raw: Any) -> Finding | None:
             wanted = " or ".join(importer.kinds[kind])
             if version is None:
                 return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {wanted}")
-            return error(
-                WRONG_API_VERSION, ("apiVersion",), f"must be {wanted}, got {shown(version)}"
-            )
+            return error(WRONG_KIND, ("apiVersion",), f"must be {wanted}, got {shown(version)}")
         known = ", ".join(
             sorted(
                 known_kind

@@ -10,6 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
+from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, NO_SERVICE
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -18,24 +19,6 @@ NO_SERVICE_IN_FOLDER = Rule(
     "error",
     "A folder holds a manifest of a service.",
     remedy="Give another folder.",
-)
-EMPTY_INPUT = Rule(
-    "empty-input",
-    "error",
-    "The input holds a document.",
-    remedy="Give a manifest.",
-)
-NO_MANIFEST = Rule(
-    "no-manifest",
-    "info",
-    "A file without a manifest in a folder is left out.",
-    remedy="Nothing.",
-)
-INVENTORY_LEFT_OUT = Rule(
-    "inventory-left-out",
-    "info",
-    "An inventory in a folder is not read as a service.",
-    remedy="Give it with `--inventory`.",
 )
 INPUT_GIVEN_TWICE = Rule(
     "input-given-twice",
@@ -119,7 +102,7 @@ def parse(text: Text) -> Parsed:
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # Settings of a tool, values of a chart: a folder holds other files as well.
         notes += [
-            _remark(origin, NO_MANIFEST, (), "holds no manifest: left out")
+            _remark(origin, NO_SERVICE, (), "holds no manifest: left out")
             for origin, _ in manifests[:1]
         ]
         manifests = []
@@ -129,7 +112,7 @@ def parse(text: Text) -> Parsed:
     notes += [
         _remark(
             origin,
-            INVENTORY_LEFT_OUT,
+            NO_SERVICE,
             ("kind",),
             "is an inventory: left out; give it with --inventory",
         )

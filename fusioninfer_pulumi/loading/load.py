@@ -11,25 +11,13 @@ from typing import Any
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import InvalidServiceError, Rule, Severity, error
+from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
-from fusioninfer_pulumi.loading.rules import INPUT_TOO_LARGE, NOT_UTF_8
+from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, UNREADABLE_FILE, WRONG_KIND
 from fusioninfer_pulumi.loading.validate import examine_inventory
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
-
-NO_MANIFEST_IN_DIRECTORY = Rule(
-    "no-manifest-in-directory",
-    "error",
-    "A folder holds manifests.",
-    remedy="Give another folder.",
-)
-ONE_INVENTORY_DOCUMENT = Rule(
-    "one-inventory-document",
-    "error",
-    "The inventory is one document.",
-    remedy="Give one `NodePoolInventory`.",
-)
+from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 
 def load(
@@ -99,7 +87,7 @@ def _texts(path: Path) -> list[Text]:
         return [Text(str(path), file_text(path))]
     files = manifest_files(path)
     if not files:
-        raise InvalidServiceError([error(NO_MANIFEST_IN_DIRECTORY, (), NO_MANIFESTS)], str(path))
+        raise InvalidServiceError([error(EMPTY_INPUT, (), NO_MANIFESTS)], str(path))
     return [Text(str(file), file_text(file), str(path)) for file in files]
 
 
@@ -121,7 +109,7 @@ def file_text(file: Path) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidServiceError(
-            [error(NOT_UTF_8, (), "not YAML: not UTF-8 text")], str(file)
+            [error(UNREADABLE_FILE, (), "not YAML: not UTF-8 text")], str(file)
         ) from None
 
 
@@ -184,6 +172,6 @@ def _only_document(text: str, title: str) -> Any:
     if len(read) != 1:
         found = f"holds {len(read)} documents" if read else "is empty"
         raise InvalidServiceError(
-            [error(ONE_INVENTORY_DOCUMENT, (), f"{found}, wanted one {INVENTORY_KIND}")], title
+            [error(WRONG_KIND, (), f"{found}, wanted one {INVENTORY_KIND}")], title
         )
     return read[0]

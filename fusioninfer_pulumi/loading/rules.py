@@ -2,27 +2,29 @@
 
 from fusioninfer_pulumi.findings import Rule
 
-INPUT_TOO_LARGE = Rule(
-    "input-too-large",
-    "error",
-    "A manifest has at most 16 MiB.",
-    remedy="Split it.",
-)
-NOT_UTF_8 = Rule(
-    "not-utf-8",
-    "error",
-    "A file is UTF-8 text.",
-    remedy="Convert the file.",
-)
-WRONG_API_VERSION = Rule(
-    "wrong-api-version",
-    "error",
-    "`apiVersion` is that of the kind.",
-    remedy="Write the version that the message names.",
-)
 WRONG_KIND = Rule(
     "wrong-kind",
     "error",
-    "`kind` is one that is read.",
-    remedy="Write the kind that the message names.",
+    "`apiVersion` and `kind` are ones that are read.",
+    remedy="Write what the message names, or apply the object beside the services.",
+)
+
+NO_SERVICE = Rule(
+    "no-service",
+    ("warning", "info"),
+    "What is no service is left out.",
+    remedy="Apply it beside the services.",
+)
+
+EMPTY_INPUT = Rule(
+    "empty-input",
+    "error",
+    "An input holds a manifest or a Pulumi project.",
+    remedy="Give another file or folder.",
+)
+UNREADABLE_FILE = Rule(
+    "unreadable-file",
+    "error",
+    "The file can be read, and is UTF-8 text.",
+    remedy="Check the path and its rights, or convert the file.",
 )

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.service import (
     service_findings,
 )
 from fusioninfer_pulumi.findings import Finding, error, errors, shown
-from fusioninfer_pulumi.loading.rules import WRONG_API_VERSION, WRONG_KIND
+from fusioninfer_pulumi.loading.rules import WRONG_KIND
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
@@ -98,7 +98,7 @@ def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
     found = []
     for key, wanted, rule in (
-        ("apiVersion", API_VERSION, WRONG_API_VERSION),
+        ("apiVersion", API_VERSION, WRONG_KIND),
         ("kind", kind, WRONG_KIND),
     ):
         if key not in raw:

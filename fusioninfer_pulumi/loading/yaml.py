@@ -8,60 +8,23 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.api.rules import KEY_NOT_A_STRING, NESTED_TOO_DEEP
 from fusioninfer_pulumi.api.types import TOO_DEEP
 from fusioninfer_pulumi.findings import Rule
-from fusioninfer_pulumi.loading.rules import INPUT_TOO_LARGE
+from fusioninfer_pulumi.rules.common import DUPLICATE_KEY, INPUT_TOO_LARGE, WRONG_TYPE
 from fusioninfer_pulumi.schemas.check import MAX_DEPTH
 
-YAML_INDENTED_WITH_TAB = Rule(
-    "yaml-indented-with-tab",
+INVALID_YAML = Rule(
+    "invalid-yaml",
     "error",
-    "YAML is indented with spaces.",
-    remedy="Replace the tabs.",
+    "The text is YAML or JSON of plain values.",
+    remedy="Correct the text as the message says.",
 )
+
 UNRENDERED_TEMPLATE = Rule(
     "unrendered-template",
     "error",
     "The file is not a template of Helm or another tool.",
     remedy="Render it first.",
-)
-INVALID_YAML = Rule(
-    "invalid-yaml",
-    "error",
-    "The text is YAML or JSON.",
-    remedy="Correct it where the message says.",
-)
-NUMBER_TOO_LONG = Rule(
-    "number-too-long",
-    "error",
-    "A number has a length that programs can read.",
-    remedy="Quote it, or shorten it.",
-)
-UNSUPPORTED_YAML_TAG = Rule(
-    "unsupported-yaml-tag",
-    "error",
-    "The text has no YAML tags of programs.",
-    remedy="Remove the tag.",
-)
-TOO_MANY_VALUES = Rule(
-    "too-many-values",
-    "error",
-    "Aliases do not expand to more values than a manifest can have.",
-    remedy="Write fewer aliases.",
-)
-RECURSIVE_YAML_ALIAS = Rule(
-    "recursive-yaml-alias",
-    "error",
-    "A YAML alias does not refer to itself.",
-    remedy="Write the value out.",
-)
-DUPLICATE_KEY = Rule(
-    "duplicate-key",
-    "error",
-    "A key stands once in a mapping.",
-    remedy="Remove one of the two.",
-    source="https://yaml.org/spec/1.2.2/#nodes",
 )
 
 #: Bytes of one input; the largest real manifest is far below it.
@@ -103,7 +66,7 @@ class UnreadableError(ValueError):
         indentation = here[: len(here) - len(here.lstrip(" \t"))]
         if "\t" in indentation and self.rule == INVALID_YAML:
             message = f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
-            return UnreadableError(YAML_INDENTED_WITH_TAB, message, number)
+            return UnreadableError(INVALID_YAML, message, number)
         for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
             if re.search(r"\{\{.*\}\}", lines[near - 1]):
                 message = (
@@ -159,13 +122,13 @@ def _int(loader: Any, node: yaml.ScalarNode) -> int:
         if digits <= MAX_DIGITS:
             raise
         message = f"a number of {digits} digits; at most {MAX_DIGITS} are read"
-        raise _at(node, NUMBER_TOO_LONG, message) from problem
+        raise _at(node, INVALID_YAML, message) from problem
     return value
 
 
 def _unsupported(loader: Any, node: yaml.Node) -> Any:
     del loader
-    raise _at(node, UNSUPPORTED_YAML_TAG, f"unsupported tag {node.tag!r}")
+    raise _at(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
@@ -202,7 +165,7 @@ def _documents(text: str) -> Iterator[Any]:
     except yaml.YAMLError as problem:
         raise _invalid(problem) from None
     except RecursionError:
-        raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP) from None
+        raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except UnicodeEncodeError:
         raise UnreadableError(INVALID_YAML, "not YAML: holds half of a surrogate pair") from None
     except LookupError:
@@ -241,9 +204,9 @@ def _measure(text: str) -> None:
                 values += 1
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if values > MAX_VALUES:
-                    raise UnreadableError(TOO_MANY_VALUES, TOO_MANY)
+                    raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
                 if depth > MAX_DEPTH:
-                    raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP)
+                    raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
@@ -261,7 +224,7 @@ def _check(root: yaml.Node) -> None:
         if id(node) in known:
             return known[id(node)]
         if id(node) in open_nodes:
-            raise _at(node, RECURSIVE_YAML_ALIAS, "an alias refers to itself")
+            raise _at(node, INVALID_YAML, "an alias refers to itself")
         open_nodes.add(id(node))
         items: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -275,9 +238,9 @@ def _check(root: yaml.Node) -> None:
             values, levels = values + more, max(levels, below + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
-            raise UnreadableError(TOO_MANY_VALUES, TOO_MANY)
+            raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
         if levels > MAX_DEPTH:
-            raise UnreadableError(NESTED_TOO_DEEP, TOO_DEEP)
+            raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
         known[id(node)] = values, levels
         return values, levels
 
@@ -288,7 +251,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise _at(key, KEY_NOT_A_STRING, "a key must be a plain string")
+            raise _at(key, WRONG_TYPE, "a key must be a plain string")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
             raise _at(key, DUPLICATE_KEY, f'key "{key.value}" stands twice in one mapping')
         seen.add(key.value)

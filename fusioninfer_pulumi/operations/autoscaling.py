@@ -19,132 +19,28 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, path_text, warning
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+)
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
-AUTOSCALING_NEEDS_PER_ROLE = Rule(
-    "autoscaling-needs-per-role",
-    "error",
-    "A role that is scaled is one LeaderWorkerSet.",
-    remedy="Set `layout: PerRole`.",
+PREFILL_DECODE_RATIO_EXCEEDED = Rule(
+    "prefill-decode-ratio-exceeded",
+    ("error", "warning"),
+    "The ratio of prefill to decode is within its bounds, at every scale.",
+    remedy="Change the replicas, the autoscaling, or the bounds.",
 )
-SCALE_TO_ZERO_NEEDS_KEDA = Rule(
-    "scale-to-zero-needs-keda",
-    "error",
-    "Only KEDA scales to 0.",
-    remedy="Use engine KEDA, or set `minReplicas` to 1 or more.",
-    source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/",
-)
-AUTOSCALING_PARKED_ROLE = Rule(
-    "autoscaling-parked-role",
-    "error",
-    "A parked role is not scaled.",
-    remedy="Raise `replicas`, or remove `autoscaling`.",
-)
-REPLICAS_OUTSIDE_AUTOSCALING = Rule(
-    "replicas-outside-autoscaling",
-    "error",
-    "`replicas` is within the bounds of autoscaling.",
-    remedy="Choose a number within the bounds.",
-)
+
 AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
     "autoscaling-metric-across-groups",
     "error",
     "A role of several serving groups is scaled by a metric of each group.",
     remedy="Use engine HPA and a metric of source Pods.",
-)
-AUTOSCALING_NEEDS_GANG_MINIMUM = Rule(
-    "autoscaling-needs-gang-minimum",
-    "error",
-    "A role of a gang that is scaled has a minimum in the gang.",
-    remedy="Give it one in `minRoleReplicas`.",
-    source="Volcano 1.14.1, measured",
-)
-GANG_MINIMUM_ABOVE_AUTOSCALING = Rule(
-    "gang-minimum-above-autoscaling",
-    "error",
-    "The gang's minimum is not above `minReplicas`.",
-    remedy="Lower the minimum, or raise `minReplicas`.",
-)
-PROMETHEUS_REQUIRED = Rule(
-    "prometheus-required",
-    "error",
-    "Engine KEDA has the address of Prometheus.",
-    remedy="Set `prometheus`.",
-)
-PROMETHEUS_NEEDS_KEDA = Rule(
-    "prometheus-needs-keda",
-    "error",
-    "The address of Prometheus belongs to engine KEDA.",
-    remedy="Remove it, or use engine KEDA.",
-)
-METRIC_QUERY_REQUIRED = Rule(
-    "metric-query-required",
-    "error",
-    "A metric of engine KEDA has a query.",
-    remedy="Set `query`.",
-)
-METRIC_FIELD_NEEDS_HPA = Rule(
-    "metric-field-needs-hpa",
-    "error",
-    "A metric's field belongs to engine HPA.",
-    remedy="Remove it, or use engine HPA.",
-)
-METRIC_FIELD_NEEDS_KEDA = Rule(
-    "metric-field-needs-keda",
-    "error",
-    "A metric's field belongs to engine KEDA.",
-    remedy="Remove it, or use engine KEDA.",
-)
-METRIC_NAME_REQUIRED = Rule(
-    "metric-name-required",
-    "error",
-    "A metric of engine HPA has a name.",
-    remedy="Set `name`.",
-)
-METRIC_QUERY_NEEDS_KEDA = Rule(
-    "metric-query-needs-keda",
-    "error",
-    "A query belongs to engine KEDA.",
-    remedy="Remove it, or use engine KEDA.",
-)
-METRICS_API_REQUIRED = Rule(
-    "metrics-api-required",
-    "info",
-    "The cluster serves the metrics API that the autoscaler asks.",
-    remedy="Install, for example, prometheus-adapter.",
-)
-KEDA_FIELDS_NEED_KEDA = Rule(
-    "keda-fields-need-keda",
-    "error",
-    "Fields of KEDA belong to engine KEDA.",
-    remedy="Remove them, or use engine KEDA.",
-)
-IDLE_REPLICAS_NOT_BELOW_MINIMUM = Rule(
-    "idle-replicas-not-below-minimum",
-    "error",
-    "`idleReplicaCount` is below `minReplicas`.",
-    remedy="Lower it.",
-    source="https://keda.sh/docs/latest/reference/scaledobject-spec/",
-)
-PREFILL_DECODE_RATIO_WITHOUT_ROLES = Rule(
-    "prefill-decode-ratio-without-roles",
-    "error",
-    "A ratio of prefill to decode has both roles.",
-    remedy="Remove it.",
-)
-PREFILL_DECODE_RATIO_EXCEEDED = Rule(
-    "prefill-decode-ratio-exceeded",
-    "error",
-    "The ratio of prefill to decode is within its bounds.",
-    remedy="Change the replicas, or the bounds.",
-)
-PREFILL_DECODE_RATIO_EXCEEDED_BY_AUTOSCALING = Rule(
-    "prefill-decode-ratio-exceeded-by-autoscaling",
-    "warning",
-    "The ratio of prefill to decode stays within its bounds at every scale.",
-    remedy="Change the bounds of autoscaling.",
 )
 
 
@@ -182,7 +78,7 @@ def autoscalers(
         if args.layout is not Layout.PER_ROLE:
             found.append(
                 error(
-                    AUTOSCALING_NEEDS_PER_ROLE,
+                    FIELD_OUT_OF_PLACE,
                     at,
                     "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here "
                     "each replica is one of its own",
@@ -201,7 +97,7 @@ def autoscalers(
 def _replicas(role: RolePlan, given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if given.engine is AutoscalingEngine.HPA and given.min_replicas == 0:
         yield error(
-            SCALE_TO_ZERO_NEEDS_KEDA,
+            FIELD_OUT_OF_PLACE,
             (*at, "minReplicas"),
             "must be at least 1 with engine HPA, got 0: Kubernetes takes 0 only behind a feature "
             "gate; KEDA scales to 0",
@@ -209,13 +105,13 @@ def _replicas(role: RolePlan, given: AutoscalingArgs, at: Location) -> Iterator[
     count = role.args.replicas
     if count == 0:
         yield error(
-            AUTOSCALING_PARKED_ROLE,
+            FIELD_OUT_OF_PLACE,
             at,
             "a parked role (replicas: 0) has nothing to scale; remove one of the two",
         )
     elif not given.min_replicas <= count <= given.max_replicas:
         yield error(
-            REPLICAS_OUTSIDE_AUTOSCALING,
+            OUT_OF_RANGE,
             ("roles", role.position, "replicas"),
             f"is what the role starts with, and must be within autoscaling's bounds "
             f"({given.min_replicas} to {given.max_replicas}), got {count}",
@@ -239,7 +135,7 @@ def _gang(
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
     if minima is None or role.name not in minima:
         yield error(
-            AUTOSCALING_NEEDS_GANG_MINIMUM,
+            FIELD_REQUIRED,
             at,
             f"needs {path_text(field)}: without it the gang needs every replica, and one more "
             f"would hold back all of them until there is room; give at most minReplicas "
@@ -247,7 +143,7 @@ def _gang(
         )
     elif minima[role.name] > given.min_replicas:
         yield error(
-            GANG_MINIMUM_ABOVE_AUTOSCALING,
+            OUT_OF_RANGE,
             field,
             f"must be at most autoscaling's minReplicas ({given.min_replicas}), got "
             f"{minima[role.name]}: with fewer replicas the gang would never be complete",
@@ -258,51 +154,47 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = given.engine is AutoscalingEngine.KEDA
     if keda and given.prometheus is None:
         yield error(
-            PROMETHEUS_REQUIRED,
+            FIELD_REQUIRED,
             (*at, "prometheus"),
             "is required with engine KEDA: the address for its queries",
         )
     if not keda and given.prometheus is not None:
-        yield error(PROMETHEUS_NEEDS_KEDA, (*at, "prometheus"), "belongs to engine KEDA; remove it")
+        yield error(FIELD_OUT_OF_PLACE, (*at, "prometheus"), "belongs to engine KEDA; remove it")
     yield from _keda(given, at)
     apis = set()
     for index, metric in enumerate(given.metrics):
         where = (*at, "metrics", index)
         if keda:
             if metric.query is None:
-                yield error(
-                    METRIC_QUERY_REQUIRED, (*where, "query"), "is required with engine KEDA"
-                )
+                yield error(FIELD_REQUIRED, (*where, "query"), "is required with engine KEDA")
             if metric.source is not None:
                 yield error(
-                    METRIC_FIELD_NEEDS_HPA,
+                    FIELD_OUT_OF_PLACE,
                     (*where, "source"),
                     "belongs to engine HPA; remove it",
                 )
             if metric.selector:
                 yield error(
-                    METRIC_FIELD_NEEDS_HPA,
+                    FIELD_OUT_OF_PLACE,
                     (*where, "selector"),
                     "belongs to engine HPA; remove it",
                 )
             continue
         if metric.unsafe_ssl:
             yield error(
-                METRIC_FIELD_NEEDS_KEDA,
+                FIELD_OUT_OF_PLACE,
                 (*where, "unsafeSsl"),
                 "belongs to engine KEDA; remove it",
             )
         if metric.name is None:
-            yield error(METRIC_NAME_REQUIRED, (*where, "name"), "is required with engine HPA")
+            yield error(FIELD_REQUIRED, (*where, "name"), "is required with engine HPA")
         if metric.query is not None:
-            yield error(
-                METRIC_QUERY_NEEDS_KEDA, (*where, "query"), "belongs to engine KEDA; remove it"
-            )
+            yield error(FIELD_OUT_OF_PLACE, (*where, "query"), "belongs to engine KEDA; remove it")
         external = metric.source is MetricSource.EXTERNAL
         apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
     if apis:
         yield info(
-            METRICS_API_REQUIRED,
+            CLUSTER_MUST_HAVE,
             (*at, "metrics"),
             f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
         )
@@ -312,11 +204,11 @@ def _keda(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if given.keda is None:
         return
     if given.engine is not AutoscalingEngine.KEDA:
-        yield error(KEDA_FIELDS_NEED_KEDA, (*at, "keda"), "belongs to engine KEDA; remove it")
+        yield error(FIELD_OUT_OF_PLACE, (*at, "keda"), "belongs to engine KEDA; remove it")
     idle = given.keda.idle_replica_count
     if idle is not None and idle >= given.min_replicas:
         yield error(
-            IDLE_REPLICAS_NOT_BELOW_MINIMUM,
+            OUT_OF_RANGE,
             (*at, "keda", "idleReplicaCount"),
             f"must be below minReplicas ({given.min_replicas}), got {idle}",
         )
@@ -339,7 +231,7 @@ def ratio_findings(
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     if not prefill or not decode:
         yield error(
-            PREFILL_DECODE_RATIO_WITHOUT_ROLES,
+            FIELD_OUT_OF_PLACE,
             _RATIO,
             "needs roles of prefiller and decoder; remove it",
         )
@@ -359,7 +251,7 @@ def ratio_findings(
         beyond = _beyond(given, *far) if 0 not in far else None
         if beyond:
             yield warning(
-                PREFILL_DECODE_RATIO_EXCEEDED_BY_AUTOSCALING,
+                PREFILL_DECODE_RATIO_EXCEEDED,
                 _RATIO,
                 f"must be {beyond}; autoscaling may bring it to {_ratio(*far)}",
             )

@@ -12,6 +12,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE, OUT_OF_RANGE
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -21,24 +22,12 @@ DISRUPTION_BUDGET_COUNTS_WAITING_REPLICAS = Rule(
     "A replica that waits for room does not block evictions.",
     remedy="Nothing: expect it while a replica waits.",
 )
-DISRUPTION_BUDGET_ABOVE_REPLICAS = Rule(
-    "disruption-budget-above-replicas",
-    "error",
-    "A disruption budget keeps at most as many replicas as there are.",
-    remedy="Lower `minAvailable`.",
-)
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
     "disruption-budget-blocks-eviction",
     "warning",
     "A disruption budget allows an eviction.",
     remedy="Add a replica, or delete the pods by hand in a drain.",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
-)
-DISRUPTION_BUDGET_OF_SCALED_ROLE = Rule(
-    "disruption-budget-of-scaled-role",
-    "error",
-    "The budget of a role that is scaled is a count of unavailable replicas.",
-    remedy="Set `maxUnavailable` to 1 or more.",
 )
 
 
@@ -117,7 +106,7 @@ def _allowed(
         if kept > count:
             return 0, [
                 error(
-                    DISRUPTION_BUDGET_ABOVE_REPLICAS,
+                    OUT_OF_RANGE,
                     field,
                     f"must be at most the replicas of {role.name} ({count}), got {kept}",
                 )
@@ -148,7 +137,7 @@ def _of_scaled(
     field = "maxUnavailable" if given.min_available is None else "minAvailable"
     return 0, [
         error(
-            DISRUPTION_BUDGET_OF_SCALED_ROLE,
+            FIELD_OUT_OF_PLACE,
             (*at, field),
             f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1",
         )

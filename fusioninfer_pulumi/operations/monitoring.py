@@ -14,69 +14,34 @@ from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
-MONITORING_SCRAPES_NOTHING = Rule(
-    "monitoring-scrapes-nothing",
-    "warning",
-    "Monitoring scrapes something.",
-    remedy="Switch engines or picker on, or remove `monitoring`.",
-)
-LABEL_SET_BY_LIBRARY = Rule(
-    "label-set-by-library",
+MONITORED_TARGET_MISSING = Rule(
+    "monitored-target-missing",
     "error",
-    "Labels of monitors that are set here are not written by users.",
-    remedy="Remove the label.",
+    "What is monitored exists, and serves metrics on a declared port.",
+    remedy="Correct it as the message says.",
 )
-MONITORED_PORT_UNDECLARED = Rule(
-    "monitored-port-undeclared",
-    "error",
-    "A port that is scraped is declared by its container.",
-    remedy="Add it to the container's `ports`.",
-    source="https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor",
+MONITORING_ENGINE_WITHOUT_METRICS = Rule(
+    "monitoring-engine-without-metrics",
+    ("warning", "info"),
+    "Engines that are scraped are known, and serve metrics.",
+    remedy="Turn the engine's metrics on.",
 )
+
 MONITORING_CERTIFICATE_UNCHECKED = Rule(
     "monitoring-certificate-unchecked",
     "info",
     "The certificate of an engine is checked when it is scraped.",
     remedy="Nothing, if you accept it.",
 )
-MONITORING_ENGINE_WITHOUT_METRICS = Rule(
-    "monitoring-engine-without-metrics",
-    "warning",
-    "An engine that is scraped serves metrics.",
-    remedy="Switch its metrics on.",
-)
-MONITORING_ENGINE_UNKNOWN = Rule(
-    "monitoring-engine-unknown",
-    "info",
-    "The engine that is scraped is known.",
-    remedy="Set `monitoring.engines: false` if it serves no metrics.",
-)
-MONITORED_PICKER_MISSING = Rule(
-    "monitored-picker-missing",
-    "error",
-    "A picker that is monitored exists.",
-    remedy="Remove `monitoring.picker`.",
-)
-MONITORED_PICKER_WITHOUT_METRICS = Rule(
-    "monitored-picker-without-metrics",
-    "error",
-    "A picker that is monitored serves metrics.",
-    remedy="Set `endpointPicker.metrics`.",
-)
 MONITORING_PICKER_TOKEN_DEFAULT = Rule(
     "monitoring-picker-token-default",
     "info",
     "Prometheus may read the picker's metrics.",
     remedy="Set `pickerToken`, or give its ServiceAccount the right.",
-)
-MONITORING_PICKER_TOKEN_WITHOUT_EFFECT = Rule(
-    "monitoring-picker-token-without-effect",
-    "warning",
-    "A token belongs to a picker that asks for it.",
-    remedy="Remove it, or set `endpointPicker.metrics: Authenticated`.",
 )
 
 Manifest = dict[str, Any]
@@ -139,7 +104,7 @@ def monitoring_plan(
     if not found and not args.engines and not picker:
         found.append(
             warning(
-                MONITORING_SCRAPES_NOTHING,
+                MONITORING_ENGINE_WITHOUT_METRICS,
                 ("monitoring",),
                 "scrapes nothing: neither engines nor a picker",
             )
@@ -151,7 +116,7 @@ def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
     for key in args.labels:
         if key.startswith(labels.PREFIX):
             yield error(
-                LABEL_SET_BY_LIBRARY,
+                SET_BY_LIBRARY,
                 ("monitoring", "labels", key),
                 "is set by fusioninfer-pulumi; remove it",
             )
@@ -166,7 +131,7 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
     if declared is None:
         found.append(
             error(
-                MONITORED_PORT_UNDECLARED,
+                MONITORED_TARGET_MISSING,
                 (*at, "template" if role.args.template else "leaderTemplate"),
                 f"monitoring finds pods by the ports that containers declare, and {port}, on which "
                 f"{role.name} serves, is not declared; add it to the container's ports "
@@ -222,7 +187,7 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
         )
     elif engine is None:
         yield info(
-            MONITORING_ENGINE_UNKNOWN,
+            MONITORING_ENGINE_WITHOUT_METRICS,
             at,
             f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )
@@ -233,13 +198,13 @@ def _picker(
 ) -> Iterator[Finding]:
     if args.picker and router is None:
         yield error(
-            MONITORED_PICKER_MISSING,
+            MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
             "the service has no router; remove it",
         )
     elif args.picker and metrics is MetricsMode.OFF:
         yield error(
-            MONITORED_PICKER_WITHOUT_METRICS,
+            MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
             "the picker serves no metrics; set endpointPicker.metrics of the router to "
             f"{MetricsMode.AUTHENTICATED.value}",
@@ -254,7 +219,7 @@ def _picker(
             )
     elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
         yield warning(
-            MONITORING_PICKER_TOKEN_WITHOUT_EFFECT,
+            FIELD_WITHOUT_EFFECT,
             ("monitoring", "pickerToken"),
             "has no effect: only a picker whose metrics are Authenticated asks for a token",
         )

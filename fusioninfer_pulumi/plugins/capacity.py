@@ -11,7 +11,6 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintA
 from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.rules import NOT_JSON, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Placed
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -50,6 +49,7 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
+from fusioninfer_pulumi.rules.common import OUTPUT_NOT_ALLOWED, WRONG_TYPE
 from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -59,10 +59,10 @@ __all__ = [
     "LIFT",
     "MEMORY_NOT_CHECKED",
     "NIXL",
-    "NOT_JSON",
     "OUTPUT_NOT_ALLOWED",
     "SHARED_MEMORY",
     "UNKNOWN",
+    "WRONG_TYPE",
     "CapacityPackage",
     "EngineCommand",
     "Finding",

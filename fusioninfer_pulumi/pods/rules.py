@@ -14,9 +14,3 @@ ENGINE_UNKNOWN = Rule(
     "The program of a container is known.",
     remedy="Write its command, as the message shows.",
 )
-NAME_TOO_LONG = Rule(
-    "name-too-long",
-    "error",
-    "Names of objects are not too long.",
-    remedy="Shorten the name of the service.",
-)

@@ -43,7 +43,7 @@ from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.tracing import tracing_env
-from fusioninfer_pulumi.routing.rules import NAMESPACE_OUTPUT_IN_NAME
+from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.topology.role import RolePlan
 
 PICKER_METRICS_OFF = Rule(
@@ -57,18 +57,6 @@ PICKER_METRICS_UNAUTHENTICATED = Rule(
     "warning",
     "The picker's metrics are not open to everybody.",
     remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
-INFERENCE_OBJECTIVE_REQUIRED = Rule(
-    "inference-objective-required",
-    "info",
-    "The cluster has the kind that the picker needs.",
-    remedy="Install it.",
-)
-PICKER_STANDBY_NOT_READY = Rule(
-    "picker-standby-not-ready",
-    "info",
-    "All pods of the picker become ready.",
-    remedy="Nothing: one leads, the others stand by.",
 )
 STRATEGY_DEFAULTED = Rule(
     "strategy-defaulted",
@@ -259,21 +247,21 @@ def _advice(
         )
     elif is_output(namespace):
         yield error(
-            NAMESPACE_OUTPUT_IN_NAME,
+            OUTPUT_NOT_ALLOWED,
             metrics,
             "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
             "value, got a pulumi Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
-            INFERENCE_OBJECTIVE_REQUIRED,
+            CLUSTER_MUST_HAVE,
             (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
     if epp_args.replicas > 1:
         yield info(
-            PICKER_STANDBY_NOT_READY,
+            CLUSTER_MUST_HAVE,
             (*at, "endpointPicker", "replicas"),
             "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
             "the Deployment",

@@ -25,6 +25,7 @@ from fusioninfer_pulumi.extras import plugin_packages
 from fusioninfer_pulumi.findings import Rule, declared_rules
 
 _CORE = "fusioninfer_pulumi"
+_CORE_EXAMPLES = Path(__file__).parents[1] / "rule_examples"
 #: Packages that import Pulumi. Their rules are declared elsewhere.
 _WITHOUT_RULES = tuple(f"{_CORE}.{name}." for name in ("component", "provider", "cli.program"))
 _RULES_OF_PROGRAMS = f"{_CORE}.cli.program._rules"
@@ -59,6 +60,23 @@ def areas() -> Mapping[str, Mapping[str, Any]]:
     return {path.stem: _parsed(path) for path in sorted(files, key=lambda path: path.stem)}
 
 
+@cache
+def former_ids() -> Mapping[str, str]:
+    """The rules that former ids are part of now; `server` where the API server judges."""
+    by_rule: dict[str, list[str]] = _parsed(_CORE_EXAMPLES / "_former.yaml")
+    return {former: rule for rule, ids in by_rule.items() for former in ids}
+
+
+def successor(id_: str) -> str | None:
+    """What became of a former id, in words; None for others."""
+    rule = former_ids().get(id_)
+    if rule is None or id_ in all_rules():
+        return None
+    if rule == "server":
+        return f"{id_} is left to the API server: `check --server` asks it"
+    return f"{id_} is part of {rule} now"
+
+
 def area_of(rule: Rule) -> str:
     """The area that a rule is listed under."""
     return next((area for area, entries in areas().items() if rule.id in entries), "")
@@ -81,7 +99,7 @@ def documents(example: Mapping[str, Any]) -> list[Any]:
 @cache
 def bases() -> Mapping[str, Any]:
     """The manifests that examples change."""
-    manifests: dict[str, Any] = _parsed(Path(__file__).parents[1] / "rule_examples" / "_bases.yaml")
+    manifests: dict[str, Any] = _parsed(_CORE_EXAMPLES / "_bases.yaml")
     return manifests
 
 

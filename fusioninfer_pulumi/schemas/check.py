@@ -23,14 +23,12 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
     FIELD_REQUIRED,
     INVALID_FORMAT,
-    INVALID_QUANTITY,
     OUT_OF_RANGE,
-    TOO_LONG,
     UNKNOWN_KEY,
     UNKNOWN_VALUE,
-    VALUE_EMPTY,
     WRONG_TYPE,
 )
 from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
@@ -41,20 +39,6 @@ FIELD_OF_OTHER_RELEASE = Rule(
     "A field exists in all supported releases of LeaderWorkerSet.",
     remedy="Remove it, unless your release has it.",
     source="the CRDs of LeaderWorkerSet",
-)
-TOO_SHORT = Rule(
-    "too-short",
-    "error",
-    "A string or list has at least the required length.",
-    remedy="Lengthen it.",
-    source="the schemas of Kubernetes",
-)
-DUPLICATE_LIST_KEY = Rule(
-    "duplicate-list-key",
-    "error",
-    "Items of a list map differ in their key.",
-    remedy="Remove or rename one of them.",
-    source="the schemas of Kubernetes",
 )
 FIELD_OF_EXPERIMENTAL_CHANNEL = Rule(
     "field-of-experimental-channel",
@@ -177,9 +161,7 @@ def _absurd(
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
-                yield error(
-                    INVALID_QUANTITY, (*at, key), f"must be {_QUANTITY}, got {shown(value)}"
-                )
+                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {shown(value)}")
 
 
 def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
@@ -227,10 +209,9 @@ def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Findin
         allowed = ", ".join(str(each) for each in expected)
         yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
-        rule = INVALID_QUANTITY if expected.startswith(_QUANTITY_PATTERN) else INVALID_FORMAT
         kind = _wanted(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
-        yield error(rule, at, f"must be {kind}{hint}, got {shown(value)}")
+        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {shown(value)}")
     else:
         yield _outside(at, name, expected, value)
 
@@ -273,12 +254,12 @@ def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
         return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {shown(value)}")
     if name in ("minLength", "minItems", "minProperties"):
         if limit == 1:
-            return error(VALUE_EMPTY, at, "must not be empty")
-        return error(TOO_SHORT, at, f"must have at least {limit}, got {len(value)}")
+            return error(FIELD_REQUIRED, at, "must not be empty")
+        return error(OUT_OF_RANGE, at, f"must have at least {limit}, got {len(value)}")
     if name in ("maxLength", "maxItems", "maxProperties"):
         counted = "characters" if name == "maxLength" else "items"
-        return error(TOO_LONG, at, f"must have at most {limit} {counted}, got {len(value)}")
-    return error(DUPLICATE_LIST_KEY, at, f"takes each value once, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must have at most {limit} {counted}, got {len(value)}")
+    return error(DUPLICATE_NAME, at, f"takes each value once, got {shown(value)}")
 
 
 def _same_keys(
@@ -305,7 +286,7 @@ def _same_keys(
             other = path_text((at[-1], before))
             verb = "is" if len(keys) == 1 else "are"
             message = f"{values} {verb} in {other}, too; remove one of them"
-            yield error(DUPLICATE_LIST_KEY, where, message)
+            yield error(DUPLICATE_NAME, where, message)
 
 
 def _experimental(at: Location, schema: Schema, held: Mapping[str, Any]) -> Iterator[Finding]:

@@ -35,8 +35,8 @@ _PATHS = re.compile(
 #: Rules whose messages may name a field of ours, with the reason.
 EXCEPTIONS = {
     "not-launchable": "names the launcher, whose arguments contradict those of the container",
-    "executor-with-ray": "as not-launchable",
-    "release-without-multi-node": "as not-launchable",
+    "launcher-contradicted": "as not-launchable",
+    "release-without-feature": "as not-launchable",
     "image-without-ray": "as not-launchable",
 }
 

@@ -147,7 +147,7 @@ STREAMS = {
     ),
     "input without an end": (
         "cat /dev/zero | $cli check -",
-        "<stdin>: larger than 16 MiB [file-too-large]\n",
+        "<stdin>: larger than 16 MiB [input-too-large]\n",
         2,
     ),
 }
@@ -164,7 +164,7 @@ def test_streams_that_fail(case: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
 def test_a_device_without_an_end_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "/dev/zero"]) == 2
-    assert capsys.readouterr().err == "/dev/zero: larger than 16 MiB [file-too-large]\n"
+    assert capsys.readouterr().err == "/dev/zero: larger than 16 MiB [input-too-large]\n"
 
 
 def test_output_is_utf_8_whatever_the_terminal_says(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_program_that_does_not_end_says_what_it_waits_for(tmp_path: Path, way:
     with pytest.raises(ProgramError) as caught:
         run_program(project(tmp_path / "one", program), limit=1)
     (found,) = caught.value.findings
-    assert found.rule == "program-not-ended"
+    assert found.rule == "program-ended"
     assert any(frame.startswith(place) for frame in found.frames), found.frames
 
 

@@ -208,6 +208,6 @@ def test_a_stack_is_refused_where_nothing_reads_it(
     shown = capsys.readouterr()
     told = (
         f"{partial}: --stack has no effect: only a Pulumi project has stacks "
-        "[stack-without-project]\n"
+        "[option-out-of-place]\n"
     )
     assert (shown.out, shown.err[-len(told) :]) == ("", told)

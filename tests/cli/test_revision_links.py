@@ -89,7 +89,7 @@ def test_links_out_of_the_repository_are_left_out(
     assert "service chat added" in told.out
     assert told.err == (
         "HEAD:env/svc.yaml: warning: is a link out of the repository: left out, what it leads to "
-        "has no revision [link-out-of-repository]\n"
+        "has no revision [unreadable-revision]\n"
     )
 
 

@@ -232,12 +232,12 @@ def stored(changed: dict[str, Any], release: Any = (0, 9, 0)) -> ClusterFacts:
     [
         ("cluster-not-checked", facts(unread=("definition x: 403 Forbidden",))),
         ("crd-not-installed", facts(leaderworkersets=None)),
-        ("crd-version-not-served", stored({"v1": None})),
-        ("crd-field-missing", stored({"v1": schema("status")})),
+        ("crd-not-installed", stored({"v1": None})),
+        ("crd-not-installed", stored({"v1": schema("status")})),
         ("release-not-supported", stored({}, (0, 8, 0))),
         ("release-unknown", facts(releases={"LeaderWorkerSet": (0, 9, 0)})),
         ("lws-gang-provider-on", facts(lws_provider="volcano")),
-        ("lws-gang-provider-unknown", facts(lws_provider=None)),
+        ("release-unknown", facts(lws_provider=None)),
         ("statefulset-keeps-broken-pods", facts(kubernetes=(1, 35, 1))),
     ],
 )

@@ -24,7 +24,7 @@ def messages(text: str, family: str) -> str:
     return "\n".join(finding.message for finding in check_config(text, FAMILIES[family]))
 
 
-DEPRECATED_API = ("info", "picker-config-version-deprecated", "apiVersion")
+DEPRECATED_API = ("info", "picker-feature-unstable", "apiVersion")
 
 
 def about(rule: str, severity: str, at: str, *names: str) -> list[Found]:
@@ -34,7 +34,7 @@ def about(rule: str, severity: str, at: str, *names: str) -> list[Found]:
 SIZE = "plugins[0].parameters.blockSize"
 IN_CHARACTERS = "prefix-block-size-in-characters"
 STRICT = about(
-    "plugin-parameter-unknown",
+    "picker-config-invalid",
     "error",
     "plugins[0].parameters",
     "blockSize",
@@ -73,18 +73,18 @@ def test_document_disaggregation_has_no_plugins_in_the_inference_extension(famil
     text = document("pd-disaggregation")
     for own_image, severity in ((False, "error"), (True, "warning")):
         types = [(severity, "plugin-not-registered", f"plugins[{at}].type") for at in range(4)]
-        ignored = ("warning", "plugin-parameter-ignored", "plugins[4].parameters.hashBlockSize")
+        ignored = ("warning", "picker-config-doubtful", "plugins[4].parameters.hashBlockSize")
         assert said(text, family, own_image=own_image) == [*types, ignored]
     assert "registered by llm-d-0.7, llm-d-0.8, llm-d-0.9, llm-d-0.10" in messages(text, family)
 
 
-WITHOUT_DECIDER = ("error", "decider-not-declared", "plugins[0].parameters.deciderPluginName")
+WITHOUT_DECIDER = ("error", "picker-config-invalid", "plugins[0].parameters.deciderPluginName")
 DATA_PARALLEL = ("warning", "data-parallel-without-pod-ip", "plugins[0].parameters.primaryPort")
 
 
 @pytest.mark.parametrize("family", ["llm-d-0.7", "llm-d-0.8"])
 def test_document_disaggregation_lacks_a_decider(family: str) -> None:
-    ignored = ("plugin-parameter-ignored", "warning")
+    ignored = ("picker-config-doubtful", "warning")
     assert said(document("pd-disaggregation"), family) == [
         *about(*ignored, "plugins[0].parameters", "threshold", "hashBlockSize"),
         DATA_PARALLEL,
@@ -96,8 +96,8 @@ def test_document_disaggregation_lacks_a_decider(family: str) -> None:
 @pytest.mark.parametrize("family", ROUTER)
 def test_document_disaggregation_on_the_router(family: str) -> None:
     text = document("pd-disaggregation")
-    unknown = ("plugin-parameter-unknown", "error")
-    removed = ("plugin-removal-announced", "info")
+    unknown = ("picker-config-invalid", "error")
+    removed = ("picker-feature-unstable", "info")
     limits = ("hashBlockSize", "maxPrefixBlocksToMatch", "lruCapacityPerServer")
     assert said(text, family) == [
         DEPRECATED_API,
@@ -117,8 +117,8 @@ def test_document_example_3_is_written_as_an_object(family: str) -> None:
     header = {key: flat.pop(key) for key in ("apiVersion", "kind")}
     text = yaml.safe_dump({**header, "metadata": {"name": "x"}, "spec": flat})
     assert [each for each in said(text, family) if each[0] == "error"][:2] == [
-        ("error", "picker-config-is-no-object", "metadata"),
-        ("error", "picker-config-is-no-object", "spec"),
+        ("error", "picker-config-invalid", "metadata"),
+        ("error", "picker-config-invalid", "spec"),
     ]
 
 
@@ -139,43 +139,46 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
     [
         ({}, []),
         ({"apiVersion": "absent", "kind": "absent"}, []),
-        ({"kind": "ConfigMap"}, [("error", "picker-config-wrong-kind", "kind")]),
-        ({"apiVersion": LLM_D}, [("error", "picker-config-wrong-version", "apiVersion")]),
-        ({"apiVersion": "v1"}, [("error", "picker-config-wrong-version", "apiVersion")]),
-        ({"foo": 1}, [("error", "unknown-field", "foo")]),
-        ({"dataLayer": {}}, [("error", "unknown-field", "dataLayer")]),
+        ({"kind": "ConfigMap"}, [("error", "picker-config-invalid", "kind")]),
+        ({"apiVersion": LLM_D}, [("error", "picker-config-invalid", "apiVersion")]),
+        ({"apiVersion": "v1"}, [("error", "picker-config-invalid", "apiVersion")]),
+        ({"foo": 1}, [("error", "picker-config-invalid", "foo")]),
+        ({"dataLayer": {}}, [("error", "picker-config-invalid", "dataLayer")]),
         ({"saturationDetector": {"queueDepthThreshold": 5}}, []),
         (
             {"saturationDetector": {"pluginRef": "x"}},
-            [("error", "unknown-field", "saturationDetector.pluginRef")],
+            [("error", "picker-config-invalid", "saturationDetector.pluginRef")],
         ),
-        ({"saturationDetector": 5}, [("error", "not-a-mapping", "saturationDetector")]),
+        ({"saturationDetector": 5}, [("error", "picker-config-invalid", "saturationDetector")]),
         (
             {"featureGates": ["flowControl"]},
-            [("info", "feature-gate-experimental", "featureGates[0]")],
+            [("info", "picker-feature-unstable", "featureGates[0]")],
         ),
         (
             {"featureGates": ["prepareDataPlugins"]},
-            [("error", "feature-gate-unknown", "featureGates[0]")],
+            [("error", "picker-config-invalid", "featureGates[0]")],
         ),
         (
             {"featureGates": ["flowControl=true"]},
-            [("error", "feature-gate-unknown", "featureGates[0]")],
+            [("error", "picker-config-invalid", "featureGates[0]")],
         ),
         (
             {"featureGates": {"flowControl": True}},
-            [("error", "not-a-list-of-names", "featureGates")],
+            [("error", "picker-config-invalid", "featureGates")],
         ),
         (
             {"plugins": {"a": 1}},
             [
-                ("error", "not-a-list", "plugins"),
-                ("error", "plugin-not-declared", f"{REF}.pluginRef"),
+                ("error", "picker-config-invalid", "plugins"),
+                ("error", "picker-config-invalid", f"{REF}.pluginRef"),
             ],
         ),
-        ({"plugins": plugins("queue-scorer")}, [("error", "not-a-mapping", "plugins[2]")]),
+        ({"plugins": plugins("queue-scorer")}, [("error", "picker-config-invalid", "plugins[2]")]),
         ({"plugins": plugins({"name": "x"})}, [("error", "field-required", "plugins[2].type")]),
-        ({"plugins": plugins({"type": 5})}, [("error", "not-a-string", "plugins[2].type")]),
+        (
+            {"plugins": plugins({"type": 5})},
+            [("error", "picker-config-invalid", "plugins[2].type")],
+        ),
         (
             {"plugins": plugins({"type": "mine"})},
             [("warning", "plugin-not-registered", "plugins[2].type")],
@@ -186,23 +189,23 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {"plugins": plugins({"type": "queue-scorer"})},
-            [("error", "duplicate-plugin-name", "plugins[2].name")],
+            [("error", "picker-config-invalid", "plugins[2].name")],
         ),
         (
             {"plugins": plugins({"type": "random-picker", "name": 5})},
-            [("error", "not-a-string", "plugins[2].name")],
+            [("error", "picker-config-invalid", "plugins[2].name")],
         ),
         (
             {"plugins": plugins({"type": "random-picker", "params": {}})},
-            [("error", "unknown-field", "plugins[2].params")],
+            [("error", "picker-config-invalid", "plugins[2].params")],
         ),
         (
             {"plugins": plugins({"type": "lora-affinity-scorer", "parameters": [1]})},
-            [("warning", "not-a-mapping", "plugins[2].parameters")],
+            [("warning", "picker-config-invalid", "plugins[2].parameters")],
         ),
         (
             {"plugins": plugins({"type": "random-picker", "parameters": [1]})},
-            [("error", "not-a-mapping", "plugins[2].parameters")],
+            [("error", "picker-config-invalid", "plugins[2].parameters")],
         ),
         (
             {"plugins": plugins({"type": "random-picker", "parameters": {"MAXNUMOFENDPOINTS": 2}})},
@@ -210,15 +213,15 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {"plugins": plugins({"type": "random-picker", "parameters": {"most": 2}})},
-            [("warning", "plugin-parameter-ignored", "plugins[2].parameters.most")],
+            [("warning", "picker-config-doubtful", "plugins[2].parameters.most")],
         ),
         (
             {"plugins": plugins({"type": "prefix-cache-scorer", "parameters": {"blockSize": 5.5}})},
-            [("error", "not-a-whole-number", "plugins[2].parameters.blockSize")],
+            [("error", "picker-config-invalid", "plugins[2].parameters.blockSize")],
         ),
         (
             {"plugins": plugins({"type": "prefix-cache-scorer", "parameters": {"autoTune": 1}})},
-            [("error", "not-a-boolean", "plugins[2].parameters.autoTune")],
+            [("error", "picker-config-invalid", "plugins[2].parameters.autoTune")],
         ),
         ({"plugins": plugins({"type": "single-profile-handler"})}, []),
         (
@@ -228,31 +231,34 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
                     {"type": "single-profile-handler", "name": "b"},
                 )
             },
-            [("error", "second-profile-handler", "plugins[3]")],
+            [("error", "picker-config-invalid", "plugins[3]")],
         ),
-        ({TOP: "absent"}, [("error", "scheduling-profiles-required", TOP)]),
-        ({TOP: {}}, [("error", "not-a-list", TOP)]),
-        ({TOP: ["default"]}, [("error", "not-a-mapping", f"{TOP}[0]")]),
+        ({TOP: "absent"}, [("error", "picker-config-invalid", TOP)]),
+        ({TOP: {}}, [("error", "picker-config-invalid", TOP)]),
+        ({TOP: ["default"]}, [("error", "picker-config-invalid", f"{TOP}[0]")]),
         ({TOP: [{"plugins": [WEIGHED]}]}, [("error", "field-required", f"{TOP}[0].name")]),
-        ({TOP: [{"name": 5, "plugins": [WEIGHED]}]}, [("error", "not-a-string", f"{TOP}[0].name")]),
+        (
+            {TOP: [{"name": 5, "plugins": [WEIGHED]}]},
+            [("error", "picker-config-invalid", f"{TOP}[0].name")],
+        ),
         ({TOP: [{"name": "default"}]}, []),
         (
             {TOP: [{"name": "default", "plugins": 5}]},
-            [("error", "not-a-list", f"{TOP}[0].plugins")],
+            [("error", "picker-config-invalid", f"{TOP}[0].plugins")],
         ),
         (
             {TOP: [{"name": "default", "weight": 5}]},
-            [("error", "unknown-field", f"{TOP}[0].weight")],
+            [("error", "picker-config-invalid", f"{TOP}[0].weight")],
         ),
         (
             {TOP: [profile(WEIGHED), profile(WEIGHED, name="b")]},
-            [("error", "profile-handler-missing", TOP)],
+            [("error", "picker-config-invalid", TOP)],
         ),
         (
             {TOP: [profile(WEIGHED), profile(WEIGHED)]},
             [
-                ("error", "duplicate-profile-name", f"{TOP}[1].name"),
-                ("error", "profile-handler-missing", TOP),
+                ("error", "picker-config-invalid", f"{TOP}[1].name"),
+                ("error", "picker-config-invalid", TOP),
             ],
         ),
         (
@@ -260,7 +266,7 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
                 TOP: [profile(WEIGHED), profile(WEIGHED, name="b")],
                 "plugins": plugins({"type": "single-profile-handler"}),
             },
-            [("error", "too-many-scheduling-profiles", "plugins[2].type")],
+            [("error", "picker-config-invalid", "plugins[2].type")],
         ),
         # A type that nobody knows may be a handler.
         (
@@ -272,69 +278,81 @@ MAX, RANDOM = {"pluginRef": "max-score-picker"}, {"pluginRef": "random-picker"}
         ),
         (
             {TOP: [profile({"pluginRef": "nope"})]},
-            [("error", "plugin-not-declared", f"{REF}.pluginRef")],
+            [("error", "picker-config-invalid", f"{REF}.pluginRef")],
         ),
         (
             {TOP: [profile({"pluginRef": "single-profile-handler"})]},
-            [("warning", "plugin-without-profile-place", f"{REF}.pluginRef")],
+            [("warning", "picker-config-doubtful", f"{REF}.pluginRef")],
         ),
         (
             {TOP: [profile({"pluginRef": "utilization-detector"})]},
-            [("error", "plugin-not-declared", f"{REF}.pluginRef")],
+            [("error", "picker-config-invalid", f"{REF}.pluginRef")],
         ),
-        ({TOP: [profile({"pluginRef": 5})]}, [("error", "not-a-string", f"{REF}.pluginRef")]),
+        (
+            {TOP: [profile({"pluginRef": 5})]},
+            [("error", "picker-config-invalid", f"{REF}.pluginRef")],
+        ),
         ({TOP: [profile({"weight": 1})]}, [("error", "field-required", f"{REF}.pluginRef")]),
-        ({TOP: [profile({**WEIGHED, "wieght": 1})]}, [("error", "unknown-field", f"{REF}.wieght")]),
-        ({TOP: [profile("queue-scorer")]}, [("error", "not-a-mapping", REF)]),
+        (
+            {TOP: [profile({**WEIGHED, "wieght": 1})]},
+            [("error", "picker-config-invalid", f"{REF}.wieght")],
+        ),
+        ({TOP: [profile("queue-scorer")]}, [("error", "picker-config-invalid", REF)]),
         (
             {TOP: [profile(MAX, WEIGHED, MAX)]},
-            [("error", "second-picker-plugin", f"{TOP}[0].plugins[2].pluginRef")],
+            [("error", "picker-config-invalid", f"{TOP}[0].plugins[2].pluginRef")],
         ),
         (
             {"plugins": plugins({"type": "random-picker"}), TOP: [profile(WEIGHED, MAX, RANDOM)]},
-            [("error", "second-picker-plugin", f"{TOP}[0].plugins[2].pluginRef")],
+            [("error", "picker-config-invalid", f"{TOP}[0].plugins[2].pluginRef")],
         ),
         # The picker adds max-score-picker itself, but only where there is no other one.
         ({"plugins": [{"type": "queue-scorer"}]}, []),
         (
             {"plugins": [{"type": "queue-scorer"}, {"type": "random-picker"}]},
-            [("error", "plugin-not-declared", f"{TOP}[0].plugins[1].pluginRef")],
+            [("error", "picker-config-invalid", f"{TOP}[0].plugins[1].pluginRef")],
         ),
         (
             {
                 "plugins": plugins({"type": "single-profile-handler"}),
                 TOP: [profile(WEIGHED, {"pluginRef": "single-profile-handler"})],
             },
-            [("warning", "plugin-without-profile-place", f"{TOP}[0].plugins[1].pluginRef")],
+            [("warning", "picker-config-doubtful", f"{TOP}[0].plugins[1].pluginRef")],
         ),
         ({TOP: [profile(QUEUE, MAX)]}, []),
         # v1.2.1 dereferences nil here.
         (
             {TOP: [profile(MAX, QUEUE)]},
-            [("error", "scorer-weight-required", f"{TOP}[0].plugins[1].weight")],
+            [("error", "field-required", f"{TOP}[0].plugins[1].weight")],
         ),
         (
             {TOP: [profile({**QUEUE, "weight": 0.5})]},
-            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
+            [("error", "out-of-range", f"{REF}.weight")],
         ),
         ({TOP: [profile({**QUEUE, "weight": 2.0})]}, []),
         (
             {TOP: [profile({**QUEUE, "weight": 10**20})]},
-            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
+            [("error", "out-of-range", f"{REF}.weight")],
         ),
-        ({TOP: [profile({**QUEUE, "weight": "1"})]}, [("error", "not-a-number", f"{REF}.weight")]),
-        ({TOP: [profile({**QUEUE, "weight": True})]}, [("error", "not-a-number", f"{REF}.weight")]),
+        (
+            {TOP: [profile({**QUEUE, "weight": "1"})]},
+            [("error", "picker-config-invalid", f"{REF}.weight")],
+        ),
+        (
+            {TOP: [profile({**QUEUE, "weight": True})]},
+            [("error", "picker-config-invalid", f"{REF}.weight")],
+        ),
         (
             {TOP: [profile({**QUEUE, "weight": float("inf")})]},
-            [("error", "not-a-number", f"{REF}.weight")],
+            [("error", "picker-config-invalid", f"{REF}.weight")],
         ),
         (
             {TOP: [profile({**QUEUE, "weight": 0})]},
-            [("warning", "scorer-weight-not-positive", f"{REF}.weight")],
+            [("warning", "out-of-range", f"{REF}.weight")],
         ),
         (
             {TOP: [profile({**MAX, "weight": 1})]},
-            [("warning", "weight-without-scorer", f"{REF}.weight")],
+            [("warning", "picker-config-doubtful", f"{REF}.weight")],
         ),
     ],
 )
@@ -350,55 +368,55 @@ def test_one_deviation_on_the_pinned_picker(changes: dict[str, Any], want: list[
         (
             "gaie-1.3",
             {TOP: [profile({**QUEUE, "weight": 0.5})]},
-            [("error", "scorer-weight-not-whole", f"{REF}.weight")],
+            [("error", "out-of-range", f"{REF}.weight")],
         ),
-        ("gaie-1.3", {"data": {"sources": []}}, [("error", "data-layer-without-gate", "data")]),
+        ("gaie-1.3", {"data": {"sources": []}}, [("error", "picker-config-invalid", "data")]),
         (
             "gaie-1.3",
             {"featureGates": ["dataLayer"], "data": {}},
-            [("info", "feature-gate-experimental", "featureGates[0]")],
+            [("info", "picker-feature-unstable", "featureGates[0]")],
         ),
         ("gaie-1.4", {"data": {"sources": []}}, []),
         (
             "gaie-1.4",
             {"featureGates": ["dataLayer"], "data": {}},
             [
-                ("info", "feature-gate-experimental", "featureGates[0]"),
-                ("error", "data-layer-sources-missing", "data"),
+                ("info", "picker-feature-unstable", "featureGates[0]"),
+                ("error", "picker-config-invalid", "data"),
             ],
         ),
         ("gaie-1.4", {TOP: [profile({**QUEUE, "weight": 0.5})]}, []),
         (
             "gaie-1.4",
             {"featureGates": ["prepareDataPlugins"]},
-            [("info", "feature-gate-experimental", "featureGates[0]")],
+            [("info", "picker-feature-unstable", "featureGates[0]")],
         ),
         # llm-d v0.8.0's own sample sets it, and v0.8.0 crashes on it.
         (
             "llm-d-0.8",
             {"featureGates": ["prepareDataPlugins"]},
-            [("error", "feature-gate-unknown", "featureGates[0]")],
+            [("error", "picker-config-invalid", "featureGates[0]")],
         ),
         ("gaie-1.5", {"dataLayer": {"sources": []}, "parser": {"pluginRef": "x"}}, []),
         (
             "gaie-1.5",
             {"saturationDetector": {"queueDepthThreshold": 5}},
-            [("error", "unknown-field", "saturationDetector.queueDepthThreshold")],
+            [("error", "picker-config-invalid", "saturationDetector.queueDepthThreshold")],
         ),
         ("llm-d-0.10", {"apiVersion": LLM_D}, []),
-        ("llm-d-0.10", {}, [("info", "picker-config-version-deprecated", "apiVersion")]),
+        ("llm-d-0.10", {}, [("info", "picker-feature-unstable", "apiVersion")]),
         (
             "llm-d-0.10",
             {"apiVersion": LLM_D, "featureGates": ["flowControl=False", "flowControl=x"]},
             [
-                ("info", "feature-gate-experimental", "featureGates[0]"),
-                ("error", "feature-gate-not-boolean", "featureGates[1]"),
+                ("info", "picker-feature-unstable", "featureGates[0]"),
+                ("error", "picker-config-invalid", "featureGates[1]"),
             ],
         ),
         (
             "llm-d-0.10",
             {"apiVersion": LLM_D, "featureGates": ["dataLayer"]},
-            [("error", "feature-gate-unknown", "featureGates[0]")],
+            [("error", "picker-config-invalid", "featureGates[0]")],
         ),
         (
             "llm-d-0.10",
@@ -435,7 +453,7 @@ def test_one_deviation_elsewhere(
             "gaie-1.5",
             "prefix-cache-scorer",
             {"autoTune": False, "blockSizeTokens": 0},
-            ["error prefix-block-size-too-small"],
+            ["error out-of-range"],
         ),
         (
             "gaie-1.5",
@@ -449,55 +467,55 @@ def test_one_deviation_elsewhere(
             "llm-d-0.10",
             "approx-prefix-cache-producer",
             {"blocks": 5},
-            ["error plugin-parameter-unknown"],
+            ["error picker-config-invalid"],
         ),
         (
             "llm-d-0.10",
             "approx-prefix-cache-producer",
             {"autoTune": False, "blockSizeTokens": 0},
-            ["error prefix-block-size-too-small"],
+            ["error out-of-range"],
         ),
-        ("llm-d-0.10", "queue-scorer", {"anything": 1}, ["warning plugin-parameter-ignored"]),
-        ("llm-d-0.10", "max-score-picker", {"anything": 1}, ["error plugin-parameter-unknown"]),
+        ("llm-d-0.10", "queue-scorer", {"anything": 1}, ["warning picker-config-doubtful"]),
+        ("llm-d-0.10", "max-score-picker", {"anything": 1}, ["error picker-config-invalid"]),
         ("llm-d-0.10", "prefix-cache-scorer", {"matchLengthWeight": 0.5}, []),
         (
             "llm-d-0.9",
             "prefix-cache-scorer",
             {"matchLengthWeight": 0.5},
-            ["error plugin-parameter-unknown"],
+            ["error picker-config-invalid"],
         ),
         ("llm-d-0.10", "label-selector-filter", {"matchLabels": {"a": "b"}}, []),
-        ("llm-d-0.10", "label-selector-filter", {"label": "a"}, ["error plugin-parameter-unknown"]),
-        ("llm-d-0.10", "topology-affinity-scorer", None, ["warning plugin-is-alpha"]),
+        ("llm-d-0.10", "label-selector-filter", {"label": "a"}, ["error picker-config-invalid"]),
+        ("llm-d-0.10", "topology-affinity-scorer", None, ["warning picker-feature-unstable"]),
         (
             "llm-d-0.10",
             "by-label",
             {"label": "a", "validValues": ["b"]},
-            ["info plugin-removal-announced"],
+            ["info picker-feature-unstable"],
         ),
         ("llm-d-0.8", "by-label", {"label": "a", "validValues": ["b"]}, []),
         ("llm-d-0.8", "by-label", {"label": "a", "allowsNoLabel": True}, []),
         ("llm-d-0.8", "by-label", {"label": "a"}, ["error field-required"]),
         ("llm-d-0.8", "by-label", None, ["error field-required", "error field-required"]),
-        ("llm-d-0.8", "prefill-filter", {"label": "a"}, ["warning plugin-parameter-ignored"]),
-        ("llm-d-0.10", "prefix-based-pd-decider", None, ["warning decider-threshold-zero"]),
+        ("llm-d-0.8", "prefill-filter", {"label": "a"}, ["warning picker-config-doubtful"]),
+        ("llm-d-0.10", "prefix-based-pd-decider", None, ["warning picker-config-doubtful"]),
         (
             "llm-d-0.10",
             "prefix-based-pd-decider",
             {"nonCachedTokens": 0},
-            ["warning decider-threshold-zero"],
+            ["warning picker-config-doubtful"],
         ),
         (
             "llm-d-0.10",
             "prefix-based-pd-decider",
             {"nonCachedTokens": -1},
-            ["error decider-threshold-negative"],
+            ["error picker-config-invalid"],
         ),
         (
             "llm-d-0.10",
             "prefix-based-pd-decider",
             {"nonCachedTokens": "x"},
-            ["error not-a-whole-number"],
+            ["error picker-config-invalid"],
         ),
         ("llm-d-0.10", "prefix-based-pd-decider", {"nonCachedTokens": 16}, []),
     ],
@@ -543,28 +561,28 @@ def both(*declared: Any, names: tuple[str, ...] = ("prefill", "decode")) -> dict
         (
             "llm-d-0.9",
             both(handler(NAMED), ALWAYS),
-            [("error", "decider-after-handler", "plugins[1].parameters.deciders.prefill")],
+            [("error", "picker-config-invalid", "plugins[1].parameters.deciders.prefill")],
         ),
         (
             "llm-d-0.8",
             both(ALWAYS, handler(NAMED)),
-            [("warning", "headers-handler-missing", "plugins")],
+            [("warning", "picker-config-doubtful", "plugins")],
         ),
         ("llm-d-0.8", both(ALWAYS, handler(NAMED), HEADERS), []),
         (
             "llm-d-0.10",
             both(ALWAYS, handler({})),
-            [("warning", "decider-missing", f"{WHERE}.deciders.prefill")],
+            [("warning", "picker-config-doubtful", f"{WHERE}.deciders.prefill")],
         ),
         (
             "llm-d-0.10",
             both(ALWAYS, handler({"deciders": {"prefill": "nope"}})),
-            [("error", "decider-not-declared", f"{WHERE}.deciders.prefill")],
+            [("error", "picker-config-invalid", f"{WHERE}.deciders.prefill")],
         ),
         (
             "llm-d-0.10",
             both(ALWAYS, handler({"deciders": {"prefill": "queue-scorer"}})),
-            [("error", "not-a-decider", f"{WHERE}.deciders.prefill")],
+            [("error", "picker-config-invalid", f"{WHERE}.deciders.prefill")],
         ),
         (
             "llm-d-0.10",
@@ -574,17 +592,17 @@ def both(*declared: Any, names: tuple[str, ...] = ("prefill", "decode")) -> dict
         (
             "llm-d-0.10",
             both(ALWAYS, handler({**NAMED, "decodeProfile": "decode"})),
-            [("error", "plugin-parameter-forms-mixed", WHERE)],
+            [("error", "picker-config-invalid", WHERE)],
         ),
         (
             "llm-d-0.10",
             both(ALWAYS, handler(NAMED), names=("prefill", "d")),
-            [("error", "decode-profile-missing", WHERE)],
+            [("error", "picker-config-invalid", WHERE)],
         ),
         (
             "llm-d-0.10",
             both(ALWAYS, handler(NAMED), names=("p", "decode")),
-            [("warning", "prefill-profile-missing", WHERE)],
+            [("warning", "picker-config-doubtful", WHERE)],
         ),
         (
             "llm-d-0.10",
@@ -602,7 +620,7 @@ def both(*declared: Any, names: tuple[str, ...] = ("prefill", "decode")) -> dict
                 {"type": "prefix-based-pd-decider", "parameters": {"nonCachedTokens": 4}},
                 handler({"deciders": {"prefill": "prefix-based-pd-decider"}}),
             ),
-            [("warning", "decider-without-feature-gate", "plugins[3].parameters")],
+            [("warning", "picker-config-doubtful", "plugins[3].parameters")],
         ),
         (
             "llm-d-0.8",

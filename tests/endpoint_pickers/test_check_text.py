@@ -46,7 +46,7 @@ def test_unreadable_text(written: str, message: str) -> None:
     "more", ["---\nfoo: bar\n", "---\n{{{", "---\n---\nfoo: bar\n", "--- hello\n"]
 )
 def test_only_the_first_document_is_read(more: str) -> None:
-    assert said(base() + more, "gaie-1.2") == [("warning", "picker-config-documents-ignored", "")]
+    assert said(base() + more, "gaie-1.2") == [("warning", "picker-config-doubtful", "")]
     assert said(base() + "---\n", "gaie-1.2") == []
 
 
@@ -66,10 +66,10 @@ def test_words_that_yaml_takes_for_dates_or_tags_are_names() -> None:
 
 
 def test_unknown_fields_are_written_so_that_the_path_can_be_read() -> None:
-    assert said(base(**{"a.b": 1}), "gaie-1.2") == [("error", "unknown-field", "[a.b]")]
+    assert said(base(**{"a.b": 1}), "gaie-1.2") == [("error", "picker-config-invalid", "[a.b]")]
     plugin = {"type": "queue-scorer", "a b": 1}
     assert said(base(plugins=[plugin], schedulingProfiles=[{"name": "a"}]), "gaie-1.2") == [
-        ("error", "unknown-field", "plugins[0][a b]")
+        ("error", "picker-config-invalid", "plugins[0][a b]")
     ]
 
 

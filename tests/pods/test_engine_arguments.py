@@ -73,8 +73,8 @@ def test_each_template_that_is_written_is_read() -> None:
         (VLLM, "--lora-modules=a=/a", ["error lora-not-enabled args"]),
         (VLLM, "--lora-modules=a=/a --config=/c.yaml", []),
         (VLLM, "--enable-lora --lora-modules a=/a b=/b", []),
-        (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=2", ["error lora-cpu-below-gpu args"]),
-        (VLLM, "--enable-lora --max-cpu-loras=0", ["error lora-cpu-below-gpu args"]),
+        (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=2", ["error out-of-range args"]),
+        (VLLM, "--enable-lora --max-cpu-loras=0", ["error out-of-range args"]),
         (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=4", []),
         (VLLM, "--max-loras=4 --max-cpu-loras=2", []),
         (VLLM, "--enable-lora --max-loras=$(N) --max-cpu-loras=2", []),
@@ -88,12 +88,12 @@ def test_each_template_that_is_written_is_read() -> None:
             ["warning argument-value-invalid args[2]"],
         ),
         (SGLANG, "--lora-paths a=/a b=/b", []),
-        (SGLANG, "--lora-paths a=/a --max-loaded-loras=4", ["error lora-cpu-below-gpu args"]),
+        (SGLANG, "--lora-paths a=/a --max-loaded-loras=4", ["error out-of-range args"]),
         (SGLANG, "--lora-paths a=/a --max-loaded-loras=4 --max-loras-per-batch=4", []),
         (
             SGLANG,
             "--lora-paths a=/a b=/b --max-loaded-loras=1 --max-loras-per-batch=1",
-            ["error lora-adapters-above-limit args"],
+            ["error out-of-range args"],
         ),
         (SGLANG, "--max-loaded-loras=1", []),
     ],
@@ -110,7 +110,7 @@ def test_adapters(image: str, args: str, expected: list[str]) -> None:
         ({"maxRank": 64}, []),
         (
             {"maxAdapters": 4, "maxCpuAdapters": 2},
-            ["error lora-cpu-below-gpu model.lora.maxCpuAdapters"],
+            ["error out-of-range model.lora.maxCpuAdapters"],
         ),
         ({"maxAdapters": 2, "maxCpuAdapters": 4}, []),
     ],
@@ -126,7 +126,7 @@ def test_fields_that_an_older_release_has_no_argument_for() -> None:
     events = {"kvEvents": {"endpoint": "tcp://*:5557", "topic": "kv"}}
     old = role(template=template(engine(image="vllm/vllm-openai:v0.8.0")), **events)
     found = [each for each in plan_of(service(old)).findings if "later-release" in each.rule]
-    assert [(each.rule, each.path) for each in found] == [("field-needs-later-release", "roles[0]")]
+    assert [(each.rule, each.path) for each in found] == [("release-without-feature", "roles[0]")]
     new = role(template=template(engine(image="vllm/vllm-openai:v0.11.0")), **events)
     assert not [each for each in plan_of(service(new)).findings if "later" in each.rule]
 

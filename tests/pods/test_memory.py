@@ -191,5 +191,5 @@ def test_the_endpoint_of_a_store_is_a_url(endpoint: str) -> None:
         fields = {"uri": "s3://bucket/key", "s3": {"endpoint": given}}
         return service(role(template=template(container(args=[]))), model=fields)
 
-    assert of("invalid-endpoint-url", manifest(endpoint)) == ["model.s3.endpoint"]
-    assert of("invalid-endpoint-url", manifest("https://s3.example.com:9000")) == []
+    assert of("invalid-format", manifest(endpoint)) == ["model.s3.endpoint"]
+    assert of("invalid-format", manifest("https://s3.example.com:9000")) == []

@@ -44,7 +44,8 @@ def outputs(value: Any) -> Any:
 
 #: Rules about which fields and keys there are, whatever their values.
 PRESENCE = {
-    "field-required", "limit-missing", "probe-handlers-not-one", "probe-of-init-container",
+    "field-required", "request-differs-from-limit", "probe-handlers-not-one",
+    "probe-of-init-container",
     "toleration-without-key", "unknown-resource", "values-missing", "variable-sources-not-one",
     "volume-sources-several",
 }  # fmt: skip

@@ -67,7 +67,7 @@ FINE = [
 @pytest.mark.parametrize("value", MALFORMED)
 def test_an_expression_that_no_gateway_reads_is_refused(value: str) -> None:
     expression = {"type": "RegularExpression", "value": value}
-    rule, at = "invalid-regular-expression", f"{RULES}[0].matches[0]"
+    rule, at = "invalid-format", f"{RULES}[0].matches[0]"
     assert of(rule, matching(path=expression), Severity.ERROR) == [f"{at}.path.value"]
     named = [{"name": "n", "type": "Exact", "value": "("}, {"name": "m", **expression}]
     assert of(rule, matching(headers=named)) == [f"{at}.headers[1].value"]
@@ -77,11 +77,11 @@ def test_an_expression_that_no_gateway_reads_is_refused(value: str) -> None:
 @pytest.mark.parametrize("value", FINE)
 def test_one_that_some_gateway_reads_is_not(value: str) -> None:
     expression = {"type": "RegularExpression", "value": value}
-    assert of("invalid-regular-expression", matching(path=expression)) == []
+    assert of("invalid-format", matching(path=expression)) == []
 
 
 def test_other_conditions_are_no_expressions() -> None:
-    assert of("invalid-regular-expression", matching(path={"type": "Exact", "value": "/("})) == []
+    assert of("invalid-format", matching(path={"type": "Exact", "value": "/("})) == []
 
 
 # Rules behind others.

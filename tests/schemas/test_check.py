@@ -195,7 +195,7 @@ def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
     (serving,) = twice["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     serving["ports"] = [{"containerPort": 5600}, {"containerPort": 5600}]
     assert object_findings(made) == []
-    assert [each.rule for each in object_findings(twice)] == ["duplicate-list-key"]
+    assert [each.rule for each in object_findings(twice)] == ["duplicate-name"]
 
 
 @pytest.mark.parametrize("amount", ["9" * 99, 10**99, "1e99", "1e-99", 1e99])

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fusioninfer_pulumi.plugins.capacity import (
-    NOT_JSON,
     UNKNOWN,
+    WRONG_TYPE,
     Finding,
     InferenceServiceArgs,
     InvalidServiceError,
@@ -277,7 +277,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
             source = json.loads(file_text(Path(source)))
         except (ValueError, RecursionError) as problem:
             raise InvalidServiceError(
-                [error(NOT_JSON, (), f"not JSON: {problem}")], title
+                [error(WRONG_TYPE, (), f"not JSON: {problem}")], title
             ) from None
     try:
         return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.checks.pods._values import (
 from fusioninfer_pulumi.checks.pods.resources import container_resources
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED
 
 INVALID_PORT = Rule(
     "invalid-port",
@@ -51,25 +51,11 @@ PROBE_HANDLERS_NOT_ONE = Rule(
     remedy="Keep one of `exec`, `httpGet`, `tcpSocket` and `grpc`.",
     source="Kubernetes API validation",
 )
-DUPLICATE_PORT_NAME = Rule(
-    "duplicate-port-name",
-    "error",
-    "Ports of a container have different names.",
-    remedy="Rename one of them.",
-    source="Kubernetes API validation",
-)
 PROBE_OF_INIT_CONTAINER = Rule(
     "probe-of-init-container",
     "error",
     "Init containers have no probes, unless they restart always.",
     remedy="Remove the probe.",
-    source="Kubernetes API validation",
-)
-DUPLICATE_CONTAINER_NAME = Rule(
-    "duplicate-container-name",
-    "error",
-    "Containers of a pod have different names.",
-    remedy="Rename one of them.",
     source="Kubernetes API validation",
 )
 HOST_PORT_DIFFERS = Rule(
@@ -213,7 +199,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
         name = text(port.get("name"))
         if name and name in names:
             message = f"{shown(name)} names two ports of the container"
-            yield error(DUPLICATE_PORT_NAME, (*at, "ports", index, "name"), message)
+            yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
 
@@ -286,7 +272,7 @@ def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         name = text(container.get("name"))
         if name in names:
             message = f"{shown(name)} names two containers of the pod"
-            yield error(DUPLICATE_CONTAINER_NAME, (*at, "initContainers", index, "name"), message)
+            yield error(DUPLICATE_NAME, (*at, "initContainers", index, "name"), message)
 
 
 def host_ports(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:

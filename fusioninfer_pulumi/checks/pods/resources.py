@@ -10,28 +10,22 @@ from fusioninfer_pulumi.checks.pods._values import QUALIFIED_NAME, given, known,
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_extended
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, WRONG_TYPE
 
 REQUEST_DIFFERS_FROM_LIMIT = Rule(
     "request-differs-from-limit",
     "error",
-    "Requests and limits of an extended resource are equal.",
+    "An extended resource has a limit, and requests equal to it.",
     remedy="Write the same amount, or `limits` alone.",
     source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
 )
+
 REQUEST_ABOVE_LIMIT = Rule(
     "request-above-limit",
     "error",
     "A request is at most its limit.",
     remedy="Lower the request, or raise the limit.",
     source="Kubernetes API validation",
-)
-LIMIT_MISSING = Rule(
-    "limit-missing",
-    "error",
-    "An extended resource in `requests` is in `limits`, too.",
-    remedy="Write the same amount into `limits`.",
-    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
 )
 UNKNOWN_RESOURCE = Rule(
     "unknown-resource",
@@ -40,25 +34,12 @@ UNKNOWN_RESOURCE = Rule(
     remedy="Correct its name.",
     source="Kubernetes API validation",
 )
-FRACTIONAL_DEVICES = Rule(
-    "fractional-devices",
-    "error",
-    "Devices are requested in whole numbers.",
-    remedy="Round the amount.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
-)
 CLAIM_MISSING = Rule(
     "claim-missing",
     "error",
     "A claim that a container names is the pod's.",
     remedy="Add it to `resourceClaims`.",
     source="Kubernetes API validation",
-)
-NEGATIVE_QUANTITY = Rule(
-    "negative-quantity",
-    "error",
-    "An amount is not negative.",
-    remedy="Write 0 or more.",
 )
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
@@ -124,7 +105,7 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                     f"{shown(held['requests'][name])}",
                 )
         elif exact and name not in held["limits"]:
-            yield error(LIMIT_MISSING, here, "needs the same amount in limits")
+            yield error(REQUEST_DIFFERS_FROM_LIMIT, here, "needs the same amount in limits")
 
 
 def _name(at: Location, name: str) -> Iterator[Finding]:
@@ -152,10 +133,10 @@ def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
     if value is None:
         return
     if value < 0:
-        yield error(NEGATIVE_QUANTITY, at, f"must be at least 0, got {shown(amount)}")
+        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {shown(amount)}")
     elif is_extended(name) and value != value.to_integral_value():
         message = f"must be a whole number of devices, got {shown(amount)}"
-        yield error(FRACTIONAL_DEVICES, at, message)
+        yield error(WRONG_TYPE, at, message)
 
 
 def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterator[Finding]:

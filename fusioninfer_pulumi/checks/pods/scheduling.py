@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.rules import INVALID_LABEL, INVALID_LABEL_KEY
 from fusioninfer_pulumi.checks.pods._values import (
     LABEL_VALUE,
     QUALIFIED_NAME,
@@ -20,7 +19,7 @@ from fusioninfer_pulumi.checks.pods._values import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT, UNKNOWN_VALUE
 
 TOLERATION_WITHOUT_KEY = Rule(
     "toleration-without-key",
@@ -56,14 +55,14 @@ def label_key(at: Location, value: Any) -> Iterator[Finding]:
     """The key of a label."""
     if isinstance(value, str) and not QUALIFIED_NAME.fits(value):
         message = f"{shown(value)} is no valid Kubernetes label or annotation key"
-        yield error(INVALID_LABEL_KEY, at, message)
+        yield error(INVALID_FORMAT, at, message)
 
 
 def label_value(at: Location, value: Any) -> Iterator[Finding]:
     """The value of a label."""
     if isinstance(value, str) and not LABEL_VALUE.fits(value):
         message = f"must be {LABEL_VALUE.kind}, got {shown(value)}"
-        yield error(INVALID_LABEL, at, message)
+        yield error(INVALID_FORMAT, at, message)
 
 
 def label_map(at: Location, value: Any) -> Iterator[Finding]:

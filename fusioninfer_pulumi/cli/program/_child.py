@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fusioninfer_pulumi.cli.program._failures import failure, user_frames, waiting
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED
 from fusioninfer_pulumi.cli.program._session import record
 from fusioninfer_pulumi.cli.program._wire import Channel, findings_to_json
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
@@ -74,7 +74,7 @@ def _send_failure(channel: Channel, problem: ProgramError) -> None:
 def _end_in_time(channel: Channel, loop: asyncio.AbstractEventLoop, request: Request) -> None:
     def give_up() -> None:
         text = f"the program did not end within {request.limit:g} s; it waits here"
-        finding = error(PROGRAM_NOT_ENDED, (), f"{text} (--timeout allows more):")
+        finding = error(PROGRAM_ENDED, (), f"{text} (--timeout allows more):")
         frames = user_frames(request.project.root, list(waiting(loop)))
         _send_failure(channel, ProgramError(finding, frames=frames))
         os._exit(1)

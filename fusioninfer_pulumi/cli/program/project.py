@@ -15,16 +15,9 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.program._rules import (
-    CONFIG_ENCRYPTED,
-    CONFIG_VALUE_MISSING,
-    ENVIRONMENT_NOT_OPENED,
-    PROGRAM_MISSING,
     PROJECT_FILE_INVALID,
-    PROJECT_MISSING,
-    RUNTIME_NOT_PYTHON,
-    STACK_FILE_INVALID,
-    STACK_MISSING,
     STACK_NOT_CHOSEN,
+    UNKNOWN_WITHOUT_PULUMI,
 )
 from fusioninfer_pulumi.cli.program.recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
@@ -86,7 +79,7 @@ def load_project(folder: Path) -> Project:
     """The project in a folder; raises ProgramError if it holds no Python program to run."""
     path = _project_file(folder)
     if path is None:
-        raise refused(PROJECT_MISSING, "no Pulumi.yaml in this directory")
+        raise refused(PROJECT_FILE_INVALID, "no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
     name = content.get("name")
     if not isinstance(name, str) or not name:
@@ -122,10 +115,10 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
         content, spelled = _read_mapping(path)
         block = content.get("config") or {}
         if not isinstance(block, dict):
-            raise refused(STACK_FILE_INVALID, f"{path.name}: config must be a mapping")
+            raise refused(PROJECT_FILE_INVALID, f"{path.name}: config must be a mapping")
         if content.get("environment"):
             text = f"{path.name}: environment: only Pulumi can open it; left out"
-            findings.append(warning(ENVIRONMENT_NOT_OPENED, (), text))
+            findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
         for key, value in block.items():
             full = _full_key(project.name, str(key))
             shown = _without_encrypted(value)
@@ -133,7 +126,7 @@ def stack_config(project: Project, stack: str | None) -> StackConfig:
             if shown != value:
                 encrypted[full] = json.dumps(value, sort_keys=True, default=str)
                 text = f"{path.name}: config {full} is encrypted; {SECRET} stands in for it"
-                findings.append(warning(CONFIG_ENCRYPTED, (), text))
+                findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
     _add_defaults(project, name, values)
     return StackConfig(name, values, tuple(findings), encrypted)
 
@@ -170,7 +163,7 @@ def _check_runtime(file: str, runtime: Any) -> None:
         raise refused(PROJECT_FILE_INVALID, f"{file}: runtime is missing")
     if name != "python":
         text = f"{file}: runtime is {name}; only python programs can be run in process"
-        raise refused(RUNTIME_NOT_PYTHON, text)
+        raise refused(PROJECT_FILE_INVALID, text)
 
 
 def _program(file: str, root: Path, main: Any) -> Path:
@@ -180,9 +173,9 @@ def _program(file: str, root: Path, main: Any) -> Path:
     if entry.is_dir():
         entry = entry / _MAIN_MODULE
         if not entry.is_file():
-            raise refused(PROGRAM_MISSING, f"no {_MAIN_MODULE} in {main or 'this directory'}")
+            raise refused(PROJECT_FILE_INVALID, f"no {_MAIN_MODULE} in {main or 'this directory'}")
     elif not entry.is_file():
-        raise refused(PROGRAM_MISSING, f"{file}: main is {main}, which does not exist")
+        raise refused(PROJECT_FILE_INVALID, f"{file}: main is {main}, which does not exist")
     return entry.resolve()
 
 
@@ -196,7 +189,7 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
         if short not in found:
             text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
-            raise refused(STACK_MISSING, text)
+            raise refused(PROJECT_FILE_INVALID, text)
         return short, found[short], []
     if len(found) == 1:
         name, path = next(iter(found.items()))
@@ -229,7 +222,7 @@ def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
         kind = "value" if len(missing) == 1 else "values"
         names = ", ".join(sorted(missing))
         text = f"stack '{stack}' is missing configuration {kind} {names}"
-        raise refused(CONFIG_VALUE_MISSING, text)
+        raise refused(PROJECT_FILE_INVALID, text)
 
 
 def _full_key(project: str, key: str) -> str:

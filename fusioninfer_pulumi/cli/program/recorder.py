@@ -27,17 +27,7 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_root_directory, get_stack
 
 from fusioninfer_pulumi.cli.program._marks import marked_as_before, revealed
-from fusioninfer_pulumi.cli.program._rules import (
-    COMPONENT_NOT_EXPANDED,
-    DYNAMIC_PROVIDER_NOT_RUN,
-    PROGRAM_ERROR_MESSAGE,
-    PROGRAM_WARNING,
-    PROVIDER_FUNCTION_UNANSWERED,
-    PROVIDER_NAMESPACE_NOT_WRITTEN,
-    READ_RESOURCE_UNKNOWN,
-    RESOURCE_EXISTENCE_UNKNOWN,
-    STACK_REFERENCE_UNKNOWN,
-)
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_MESSAGE, UNKNOWN_WITHOUT_PULUMI
 from fusioninfer_pulumi.cli.program._secrets import SecretWatch
 from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.component.resources import TOKEN
@@ -157,17 +147,17 @@ class Recorder(MockMonitor):
         position = self._position(request)
         if request.type == _STACK_REFERENCE:
             text = f'stack reference "{request.id}": its outputs are unknown here'
-            self.warn(STACK_REFERENCE_UNKNOWN, text, position)
+            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         else:
             text = f'{request.type} "{request.name}" is read from the cluster: it is unknown here'
-            self.warn(READ_RESOURCE_UNKNOWN, text, position)
+            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
         """Asks whether something exists, which is unknown here."""
         text = f'{request.type} "{request.id}": whether it exists is unknown here'
-        self.warn(RESOURCE_EXISTENCE_UNKNOWN, text)
+        self.warn(UNKNOWN_WITHOUT_PULUMI, text)
         return SimpleNamespace(exists=False, unknown=True)
 
     def Invoke(self, request: Any) -> Any:
@@ -195,7 +185,7 @@ class Recorder(MockMonitor):
         return _answer({"result": rpc.UNKNOWN})
 
     def _not_called(self, what: str) -> None:
-        self.warn(PROVIDER_FUNCTION_UNANSWERED, f"{what}: only its provider can answer")
+        self.warn(UNKNOWN_WITHOUT_PULUMI, f"{what}: only its provider can answer")
 
     def register_transform(
         self, transform: Callable[[ResourceTransformArgs], Any]
@@ -257,16 +247,16 @@ class Recorder(MockMonitor):
             self._services.append((position, service))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
-            self.warn(COMPONENT_NOT_EXPANDED, f'{token} "{name}": {text}', position)
+            self.warn(UNKNOWN_WITHOUT_PULUMI, f'{token} "{name}": {text}', position)
             return Struct() if request.remote else properties
         if token.startswith("pulumi-python:dynamic"):
             text = f'{token} "{name}": a dynamic provider runs only in a deployment'
-            self.warn(DYNAMIC_PROVIDER_NOT_RUN, text, position)
+            self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
         inputs = marked_as_before(_plain(properties), _plain(request.object))
         if token == _PROVIDER and "namespace" in inputs:
             text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
             self.warn(
-                PROVIDER_NAMESPACE_NOT_WRITTEN,
+                UNKNOWN_WITHOUT_PULUMI,
                 f'provider "{name}" puts objects without metadata.namespace {text}; it is not '
                 "written into them here",
                 position,
@@ -295,9 +285,9 @@ class Engine:
     def Log(self, request: Any) -> None:
         """Takes a message of `pulumi.log`."""
         if request.severity == engine_pb2.WARNING:
-            self._recorder.warn(PROGRAM_WARNING, request.message)
+            self._recorder.warn(PROGRAM_MESSAGE, request.message)
         elif request.severity == engine_pb2.ERROR:
-            self._recorder.warn(PROGRAM_ERROR_MESSAGE, f"error: {request.message}")
+            self._recorder.warn(PROGRAM_MESSAGE, f"error: {request.message}")
         elif request.severity == engine_pb2.INFO:
             print(request.message, file=sys.stderr)
 

@@ -24,7 +24,7 @@ from typing import Any
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED, PROGRAM_NOT_ENDED
+from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED
 from fusioninfer_pulumi.cli.program._text import Mask, Relay, harmless
 from fusioninfer_pulumi.cli.program._wire import SpecReader, findings_from_json
 from fusioninfer_pulumi.cli.program.project import StackConfig, load_project, stack_config
@@ -175,7 +175,7 @@ class _Listener:
         self._status = process.exitcode
         if self._status is None:
             text = f"the program did not end within {limit:g} s"
-            self._problem = refused(PROGRAM_NOT_ENDED, text)
+            self._problem = refused(PROGRAM_ENDED, text)
 
     def _message(self, messages: Connection) -> bool:
         try:

@@ -22,15 +22,10 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import gateway_extras
 from fusioninfer_pulumi.rules.cluster import (
-    API_NOT_SERVED,
     CLUSTER_NOT_CHECKED,
-    CRD_FIELD_MISSING,
     CRD_NOT_INSTALLED,
-    CRD_VERSION_NOT_SERVED,
     FEATURE_GATE_OFF_BY_DEFAULT,
-    KUBERNETES_TOO_OLD,
     LWS_GANG_PROVIDER_ON,
-    LWS_GANG_PROVIDER_UNKNOWN,
     NAMED_OBJECT_MISSING,
     RELEASE_NOT_SUPPORTED,
     RELEASE_UNKNOWN,
@@ -69,7 +64,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     elif gangs and facts.lws_provider is None:
         found.append(
             warning(
-                LWS_GANG_PROVIDER_UNKNOWN,
+                RELEASE_UNKNOWN,
                 (),
                 "LeaderWorkerSet: whether its own gang provider is off was not checked: its "
                 "configuration was not found; gangSchedulingManagement must not be set in it",
@@ -158,9 +153,9 @@ def _problem(
     if row.served not in stored.schemas:
         served = ", ".join(stored.schemas) or "no version"
         text = f"{row.definition} serves {served}, not {row.served}"
-        return CRD_VERSION_NOT_SERVED, text
+        return CRD_NOT_INSTALLED, text
     if row.field is not None and not stored.has(row.served, row.field):
-        return CRD_FIELD_MISSING, f"{row.definition} has no field {row.field}"
+        return CRD_NOT_INSTALLED, f"{row.definition} has no field {row.field}"
     release = _release(row, stored, facts)
     least = row.least or (0, 0, 0)
     if release is not None and (release < least or release in row.broken):
@@ -204,7 +199,7 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
             missing.add(row.group)
             has = f" ({', '.join(sorted(served))} is)" if served else ""
             yield error(
-                API_NOT_SERVED,
+                CRD_NOT_INSTALLED,
                 (),
                 f"{row.product}: {row.group}/{' or '.join(row.versions)} is not served{has}; "
                 f"{_services_need(apis[row])} it: {row.install}",
@@ -222,7 +217,7 @@ def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -
     wanted = f"{_services_need(services)} Kubernetes {release_text(row.on)} or later"
     if found < row.least:
         yield error(
-            KUBERNETES_TOO_OLD,
+            RELEASE_NOT_SUPPORTED,
             (),
             f"{row.product}: {release_text(found)} does not have them; {wanted}",
         )

@@ -1,0 +1,16 @@
+"""Rules that several modules of the package check."""
+
+from fusioninfer_pulumi.findings import Rule
+
+ROUTE_WITHOUT_GATEWAY = Rule(
+    "route-without-gateway",
+    "warning",
+    "A route attaches to a Gateway, and to the service's own if it has one.",
+    remedy="Name the Gateway in `parentRefs` or `gateway.refs`.",
+)
+SERVING_PORTS_DIFFER = Rule(
+    "serving-ports-differ",
+    ("warning", "error"),
+    "The roles behind one Service or pool serve on one port.",
+    remedy="Give them one port.",
+)
