@@ -310,6 +310,7 @@ class Vllm(Engine):
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer",),
     }
+    length_flag = "--max-model-len"
     refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
     # and 0.12.0, `config/model.py` of 0.11.0).
