@@ -291,6 +291,7 @@ class Engine(Protocol):
             (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
+        length_flag: Flag with the tokens of the longest sequence.
     """
 
     name: str
@@ -316,6 +317,7 @@ class Engine(Protocol):
     setup_flags: Mapping[str, tuple[str, ...]]
     refuses_unknown_models: bool
     successors: Mapping[str, str]
+    length_flag: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
