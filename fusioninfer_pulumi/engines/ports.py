@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
+
+from fusioninfer_pulumi.engines.flags import parsed_json
 
 #: `tcp://*:5557`: the endpoint on which a publisher listens itself.
 _BOUND = re.compile(r"tcp://(?:\*|0\.0\.0\.0|\[?::\]?):([0-9]{1,5})")
@@ -31,7 +32,7 @@ def event_ports(settings: str | None, ranks: int) -> list[EnginePorts]:
     vLLM and SGLang add a rank's number to the port (`ZmqEventPublisher.offset_endpoint_port`).
     """
     try:
-        found = json.loads(settings or "{}")
+        found = parsed_json(settings or "{}")
     except ValueError:
         return []
     endpoint = found.get("endpoint") if isinstance(found, dict) else None
