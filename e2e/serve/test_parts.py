@@ -13,8 +13,8 @@ from e2e.serve.counters import counter
 from e2e.serve.engine import requirements
 from e2e.serve.gateway import DESTINATION, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
+from e2e.serve.load import Answer, figures
 from e2e.serve.node import stuck
-from e2e.serve.requests import Answer, figures
 from e2e.serve.services import objects_of, role, router, service
 
 

@@ -885,11 +885,13 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     """What `KVTransferConfig` refuses, and connectors that no registry has."""
-    role = settings.get("kv_role")
-    if role is not None and role not in _TRANSFER_ROLES:
-        message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
+    role, name = settings.get("kv_role"), settings.get("kv_connector")
+    if role not in _TRANSFER_ROLES and (role is not None or name is not None):
+        text = "but is missing" if role is None else f"got {shown(role)}"
+        message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, {text}"
+        if role is None and isinstance(name, str):
+            message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
-    name = settings.get("kv_connector")
     # Others may be newer, or registered by a plugin: only a likely typing error is reported.
     own = settings.get("kv_connector_module_path")
     if isinstance(name, str) and name not in _CONNECTORS and not own:

@@ -39,10 +39,14 @@ def rules(*documents: Manifest, lossy: bool = False) -> list[Manifest]:
     return made
 
 
+#: Kthena's default configuration scores by least-request, kv-cache, least-latency and prefix-cache.
+SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
+
+
 def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
     made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
     assert [each.get("port") for each in made] == [8000, None]
-    assert router(serving(), server()) == {}
+    assert router(serving(), server()) == {"scorers": SCORERS}
     assert (
         "f#2: warning: spec: no request finds these pods; read the ModelRoute that leads to this "
         "ModelServer too"
@@ -64,10 +68,11 @@ def test_advice_names_kthenas_own_documents() -> None:
 def test_a_route_matches_the_header_with_the_model() -> None:
     documents = serving(), server(), route(rule(name="all"), parentRefs=GATEWAY)
     assert router(*documents) == {
+        "scorers": SCORERS,
         "httproute": {
             "rules": [{"name": "all", "matches": [{"headers": [MODEL]}]}],
             "parentRefs": GATEWAY,
-        }
+        },
     }
     assert (
         "f#3: warning: modelName: is matched by the header X-Gateway-Model-Name: the gateway must "
@@ -150,6 +155,7 @@ def test_gateways_match_the_whole_text_where_kthena_searches(
 def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() -> None:
     made = router(serving(), server(), route(modelName=None, loraAdapters=["a", "b"]))
     assert made["strategy"] == "lora-affinity"
+    assert made["scorers"] == {**SCORERS, "lora": 1}
     assert made["httproute"]["rules"] == [
         {"matches": [{"headers": [{**MODEL, "value": each}]} for each in ("a", "b")]}
     ]

@@ -34,6 +34,10 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
       '"kv_connector_extra_config": {"connectors": [{"kv_connector": "Nixl", "kv_role": "x"}]}}')],
      "argument-value-invalid"),
+    (["--kv-transfer-config", '{"kv_connector": "NixlConnector"}'], "argument-value-invalid"),
+    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
+      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "NixlConnector"}]}}')],
+     "argument-value-invalid"),
     (["--kv-transfer-config", '{"kv_connector": "NixlConector", "kv_role": "kv_both"}'],
      "kv-connector-unknown"),
     (["--enable-lora", "--lora-modules", "a:b"], "argument-value-invalid"),

@@ -15,7 +15,7 @@ from fusioninfer_importers.kthena.models import (
     StringMatch,
     TargetModel,
 )
-from fusioninfer_importers.kthena.servers import Server, commands
+from fusioninfer_importers.kthena.servers import SCORERS, Server, commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
 from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
@@ -210,8 +210,10 @@ def convert_route(
         roles = {role["componentType"] for role in server.serving.builder.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
             # Kthena's router prefers pods that have the adapter loaded.
-            strategy = (*server.router, "strategy")
-            server.serving.builder.derive(strategy, "lora-affinity", at / "loraAdapters")
+            builder = server.serving.builder
+            builder.derive((*server.router, "strategy"), "lora-affinity", at / "loraAdapters")
+            scorers = {**SCORERS, "lora": 1}
+            builder.derive((*server.router, "scorers"), scorers, at / "loraAdapters")
     if spec.parent_refs is None:
         report.consume(at / "parentRefs")
     if not spec.rules:

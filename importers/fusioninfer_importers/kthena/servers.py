@@ -42,6 +42,8 @@ RETRY_EXPERIMENTAL = Rule(
 )
 
 ROUTER = "router"
+#: Those of Kthena's default configuration that pickers have. least-latency is none of them.
+SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
 #: vLLM's connector and the sidecar's protocol for each of Kthena's connectors.
@@ -101,6 +103,12 @@ def convert_server(
     _engine(serving, spec, at)
     _connector(serving, spec, at / "kvConnector")
     router = builder.add_role(at, ROUTER, ROUTER)
+    builder.default((*router, "scorers"), dict(SCORERS), at)
+    report.chosen(
+        at,
+        "the picker scores as Kthena's router by default, each with 1: prefix cache, KV cache and "
+        "waiting requests; it has no least-latency",
+    )
     return Server(document, spec, serving, router)
 
 
