@@ -20,6 +20,8 @@ from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
+from fusioninfer_capacity.proposals import Place, Proposal
+from fusioninfer_capacity.proposals import room as room_of
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main
@@ -75,7 +77,7 @@ def test_a_printed_manifest_is_bound(
 
 def fitting(wish: Wish) -> Iterator[Layout]:
     for layout in layouts(wish):
-        if layout.reason is None and sizing.room(STOCK.pools[0], layout):
+        if layout.reason is None and room_of(STOCK.pools[0], layout):
             yield layout
 
 
@@ -85,10 +87,10 @@ def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str
     assert model is not None
     wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
     layout = next(fitting(wish))
-    room = sizing.room(STOCK.pools[0], layout)
+    room = room_of(STOCK.pools[0], layout)
     assert (layout.tensor, layout.nodes, room) == (2, 1, 12)
-    place = sizing.Place(STOCK.pools[0], room)
-    proposal = sizing.Proposal(layout, place, room + 1)
+    place = Place(STOCK.pools[0], room)
+    proposal = Proposal(layout, place, room + 1)
     service = service_of(sizing.manifest(wish, proposal, STOCK), namespace)
     add(cluster, STOCK)
     run(cluster, namespace, [service])
@@ -104,8 +106,8 @@ def test_a_pair_is_bound(cluster: Cluster, namespace: str) -> None:
     assert model is not None
     wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
     layout = next(fitting(wish))
-    place = sizing.Place(STOCK.pools[0], sizing.room(STOCK.pools[0], layout))
-    proposal = sizing.Proposal(layout, place, replicas=4, prefillers=2)
+    place = Place(STOCK.pools[0], room_of(STOCK.pools[0], layout))
+    proposal = Proposal(layout, place, replicas=4, prefillers=2)
     manifest = sizing.manifest(wish, proposal, STOCK)
     # The router's objects are no pods of the gang.
     manifest["spec"]["roles"] = manifest["spec"]["roles"][1:]

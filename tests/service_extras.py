@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 Manifest = dict[str, Any]
 
-HUB = "hf://Qwen/Qwen3-8B"
+HUB = "hf://team/chat-8b"
 BUCKET = {"secretName": "keys", "endpoint": "http://minio:9000"}
 ADAPTERS = {"adapters": [{"name": "a", "uri": "hf://x/y"}, {"name": "c", "uri": "pvc://more/c"}]}
 MODELS: tuple[Manifest, ...] = (

@@ -15,9 +15,12 @@ import pytest
 
 import fusioninfer_pulumi
 import fusioninfer_pulumi.api
+from fusioninfer_pulumi.api._help import docstrings_text
+from fusioninfer_pulumi.api.base import DOCSTRINGS
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.generated import FOLDER
 
 #: Those of version 0.1.0; programs depend on them.
 RELEASED = [
@@ -167,6 +170,11 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "assert 'pulumi' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_docstrings_of_help_are_current() -> None:
+    # `make regenerate` writes them.
+    assert (FOLDER / DOCSTRINGS).read_text(encoding="utf-8") == docstrings_text()
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if "properties" in MODELS[name]])

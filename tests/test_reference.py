@@ -8,7 +8,13 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import pulumi
 import pytest
+from samples import container, role, service, template
+
+from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.loading.plan import plan_document
+from fusioninfer_pulumi.loading.validate import examine
 
 ROOT = Path(__file__).parent.parent
 
@@ -42,6 +48,38 @@ def test_each_example_of_a_command_stands_on_a_line_of_its_own() -> None:
         commands = [line for line in examples.splitlines() if "fusioninfer-pulumi" in line]
         assert len(commands) >= examples.count("\n  ")
         assert "examples: " not in section
+
+
+def test_the_values_that_may_be_outputs_are_the_models() -> None:
+    path = ROOT / "docs" / "reference" / "pulumi-outputs.md"
+    assert path.read_text(encoding="utf-8") == pages()["pulumi-outputs.md"], "make regenerate"
+
+
+OUTPUT = pulumi.Output.from_input("x")
+KEY = {"name": OUTPUT, "key": OUTPUT}
+MAY_BE_OUTPUTS = {
+    "image": {"image": OUTPUT},
+    "value": {"env": [{"name": "A", "value": OUTPUT}]},
+    "valueFrom": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": KEY}}]},
+    "envFrom": {"envFrom": [{"secretRef": {"name": OUTPUT}}]},
+}
+MUST_BE_KNOWN = {
+    "args": {"args": ["--model", OUTPUT]},
+    "name": {"env": [{"name": OUTPUT, "value": "b"}]},
+    "containerPort": {"ports": [{"containerPort": OUTPUT}]},
+    "resources": {"resources": {"limits": {"nvidia.com/gpu": OUTPUT}}},
+}
+
+
+@pytest.mark.parametrize("field", [*MAY_BE_OUTPUTS, *MUST_BE_KNOWN])
+def test_what_the_page_says_about_containers_holds(field: str) -> None:
+    fields = {**MAY_BE_OUTPUTS, **MUST_BE_KNOWN}[field]
+    document = examine(service(role(template=template(container(**{"gpus": "1", **fields})))))
+    plan, _ = plan_document(document, "svc")
+    assert (plan is not None and not errors(plan.findings)) == (field in MAY_BE_OUTPUTS)
+    rows = pages()["pulumi-outputs.md"].partition("Must be known")[2].splitlines()
+    column = 1 if field in MAY_BE_OUTPUTS else 2
+    assert any(f"`{field}`" in row.split("|")[column] for row in rows if row.count("|") == 3)
 
 
 def test_the_fields_are_the_models() -> None:

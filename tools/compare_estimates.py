@@ -46,7 +46,9 @@ def main() -> None:
                 if row is not None:
                     found.append(row)
     lines = ",\n".join(json.dumps(row) for row in found)
-    (ROOT / "tests" / "fit" / "aiconfigurator.json").write_text(f"[\n{lines}\n]\n", "utf-8")
+    (ROOT / "capacity" / "tests" / "fit" / "aiconfigurator.json").write_text(
+        f"[\n{lines}\n]\n", "utf-8"
+    )
     print(f"{len(found)} combinations")
 
 

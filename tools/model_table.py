@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "fusioninfer_pulumi" / "fit" / "models.json"
+TARGET = ROOT / "capacity" / "fusioninfer_capacity" / "fit" / "models.json"
 SOURCE = "aiconfigurator-core 0.12.0 model_configs"
 
 sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
@@ -43,7 +43,8 @@ _KEYS = """
 KEYS = set(_KEYS.split())
 VISION = ("hidden_size", "vt_hidden_size", "depth", "num_hidden_layers", "vt_num_hidden_layers",
           "intermediate_size", "vt_intermediate_size")  # fmt: skip
-QUANTIZATION = ("quant_method", "quant_algo", "bits", "group_size", "config_groups")
+QUANTIZATION = ("quant_method", "quant_algo", "bits", "group_size", "weight_block_size",
+                "config_groups")  # fmt: skip
 EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
 
 

@@ -9,7 +9,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.schema import manifest_schema
+from fusioninfer_pulumi.api.schema import fields_schema, manifest_schema
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.cli.main import command_line
 
 _FIELDS = """\
@@ -27,12 +29,63 @@ Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no diff
 found a difference, 2 invalid input or usage, 141 if nobody reads the output to its end.
 
 """
+_OUTPUTS = """\
+# Which values may be Outputs
+
+A service is planned and checked before anything is registered, so what decides about its pods has
+to be known then. What is only passed on to an object may be an Output of another resource.
+Generated from the models.
+
+| Model | Fields |
+|---|---|
+FIELDS
+
+In the pod templates of roles and of endpoint pickers:
+
+| May be an Output | Must be known |
+|---|---|
+PODS
+
+All other fields of a service and its roles, such as `replicas`, must be known. An Output at another
+place is refused with the rule `output-not-allowed` or `output-in-command`. Two ways out:
+
+- Take the value from `pulumi.Config`, which is known when the program runs.
+- Give the resource that it comes from a fixed name (`metadata={"name": "team"}`), and write that
+  name.
+
+A revision is a hash of the pod template, with a placeholder for each Output: a new value does not
+change it. LeaderWorkerSet restarts the replicas nevertheless, as their pod template changes.
+Secret Outputs stay secret in the state, and `plan`, `render` and `diff` print `<secret>`.
+"""
+_PODS = (
+    ("`image`", "`name` of containers and of variables; `containerPort`, `protocol`"),
+    (
+        "`value` of a variable; names and keys in `valueFrom` and `envFrom`",
+        "`resources`: they say how many GPUs a pod has",
+    ),
+    (
+        "`command` and `args` of containers that start no engine",
+        "`command` and `args` of the engine: they are read, checked and quoted",
+    ),
+    (
+        "names in volumes and in `imagePullSecrets`",
+        "`schedulerName`, `priorityClassName`, `restartPolicy`",
+    ),
+    (
+        "values of labels, annotations and `nodeSelector`; `serviceAccountName`",
+        "a list or mapping as a whole, such as `env` or `spec`",
+    ),
+)
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
 
 
 def pages() -> dict[str, str]:
     """The text of each page by its name below `docs/reference`."""
-    return {"fields.md": fields_page(), "command-line.md": commands_page()}
+    return {
+        "fields.md": fields_page(),
+        "pulumi-outputs.md": outputs_page(),
+        "command-line.md": commands_page(),
+    }
 
 
 def fields_page() -> str:
@@ -107,6 +160,23 @@ def _default(value: Any) -> str:
 def _cell(text: str, breaks: str = " ") -> str:
     paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
     return breaks.join(paragraphs).replace("|", "\\|")
+
+
+def outputs_page() -> str:
+    """The page with every field that takes an Output."""
+    rows = [
+        f"| [{name}](fields.md#{name.lower()}) | {', '.join(f'`{field}`' for field in fields)} |"
+        for name, schema in fields_schema(InferenceServiceArgs).items()
+        if (fields := [key for key, its in schema.get("properties", {}).items() if _marked(its)])
+    ]
+    pods = [f"| {output} | {known} |" for output, known in _PODS]
+    return _OUTPUTS.replace("FIELDS", "\n".join(rows)).replace("PODS", "\n".join(pods))
+
+
+def _marked(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        return OUTPUT_MARK in schema or any(map(_marked, schema.values()))
+    return isinstance(schema, list) and any(map(_marked, schema))
 
 
 def commands_page() -> str:

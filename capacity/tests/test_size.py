@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -12,12 +13,15 @@ import pytest
 import yaml
 
 from capacity.tests.placing import LABEL, pool
-from fusioninfer_capacity import place
+from fusioninfer_capacity import place, proposals
 from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture
-from fusioninfer_capacity.fit.sizing import Wish, layouts
+from fusioninfer_capacity.fit.architecture import known_architecture, models
+from fusioninfer_capacity.fit.shapes import shape_problems
+from fusioninfer_capacity.fit.sizing import Wish, engine_command, layouts
 from fusioninfer_capacity.placement.result import Status
+from fusioninfer_capacity.proposals import Place, Proposal
+from fusioninfer_capacity.proposals import room as room_of
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -90,7 +94,7 @@ def test_layouts_are_all_that_fit_in_order(model: str, accelerator: str, length:
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
     for each in found:
-        proposal = sizing.Proposal(each, sizing.Place(None, None), 1)
+        proposal = Proposal(each, Place(None, None), 1)
         (service,) = load(sizing.manifest(wish, proposal, None))
         plan = plan_service(service)
         rules = {found.rule for found in plan.findings if found.severity.value != "info"}
@@ -127,11 +131,11 @@ def test_room_in_a_pool_is_what_placement_finds(
     for layout in layouts(wish):
         if layout.reason is not None:
             continue
-        room = sizing.room(held.pools[0], layout)
+        room = room_of(held.pools[0], layout)
         for replicas in (room, room + 1):
             if not replicas:
                 continue
-            proposal = sizing.Proposal(layout, sizing.Place(held.pools[0], room), replicas)
+            proposal = Proposal(layout, Place(held.pools[0], room), replicas)
             (service,) = load(sizing.manifest(wish, proposal, held))
             if replicas == room:
                 (record,) = place([service], held).placed
@@ -165,20 +169,95 @@ def test_proposals_select_and_tolerate_their_pool(
     assert "16 on cheap" in text
 
 
-def test_why_others_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status, out, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H100")
     assert status == 0
-    assert out.splitlines()[2].split() == [
-        "LAYOUT", "ROLES", "GPUS", "WEIGHTS", "KV", "CACHE", "TOKENS", "REQUESTS", "FREE", "FOR"
-    ]  # fmt: skip
-    assert out.splitlines()[3].split()[:3] == ["TP2", "1", "serve"]
-    assert "not TP1: a sequence of 40960 tokens takes 10.0 GiB" in out
+    assert (
+        out
+        == """\
+Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40960 tokens
+Estimate for vLLM 0.21.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step. \
+GiB of each GPU; tokens and requests of each replica.
+
+LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
+TP2        2     30.5      38.4   314640   7.7 x 40960
+TP4        4     15.3      53.7   879231  21.5 x 40960
+TP8        8      7.6      61.3  2008413  49.0 x 40960
+
+Qwen/Qwen3-32B-FP8 fits with TP1
+not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 8.6 GiB are left; \
+--max-model-len 35328 or --kv-cache-dtype fp8 fits
+"""
+    )
+
+
+def test_what_is_not_known_has_no_column(capsys: pytest.CaptureFixture[str]) -> None:
+    model = "Qwen/Qwen3-Next-80B-A3B-Instruct"
+    _, out, _ = ran(capsys, model, "--accelerator", "H200")
+    assert out.splitlines()[0] == f"{model} on H200 (139.8 GiB)"
+    assert out.splitlines()[3].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
+
+
+def test_experts_are_spread_where_the_engine_cannot_split_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
+    for engine, words in (
+        ("vllm", ["--enable-expert-parallel"]),
+        ("sglang", ["--ep-size", "8"]),
+    ):
+        wanted = (model, "--accelerator", "H200", "--engine", engine)
+        _, out, _ = ran(capsys, *wanted)
+        assert "TP8+EP" in out
+        _, out, _ = ran(capsys, *wanted, "--output", "yaml")
+        role = yaml.safe_load(out)["spec"]["roles"][0]
+        arguments = role["template"]["spec"]["containers"][0]["args"]
+        assert all(word in arguments for word in words)
+        path = tmp_path / "sized.yaml"
+        path.write_text(out)
+        assert main(["check", str(path)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_nothing_is_proposed_that_an_engine_refuses(engine: str) -> None:
+    """Of every model of the table, whatever its heads and blocks."""
+    for name in models():
+        architecture = known_architecture(name)
+        assert architecture is not None
+        wish = Wish(name, architecture, ACCELERATORS["B200"], engine=engine, length=1024)
+        for layout in layouts(wish):
+            if layout.reason is None:
+                problems = shape_problems(engine_command(wish, layout), architecture, {})
+                assert list(problems) == [], (name, layout)
+                assert architecture.heads[0] % layout.tensor == 0
+
+
+def test_a_config_of_ones_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {**models()["Qwen/Qwen3-32B"]["config"], "_name_or_path": "team/chat"}
+    Path("config.json").write_text(json.dumps(config))
+    _, known, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H200")
+    status, out, _ = ran(capsys, "config.json", "--accelerator", "H200")
+    assert status == 0
+    assert out.splitlines()[0].startswith("team/chat on H200")
+    assert out.splitlines()[1:8] == known.splitlines()[1:8]
+    for text, reason in (("{}", "the architecture"), ("[", "is no JSON")):
+        Path("config.json").write_text(text)
+        status, _, err = ran(capsys, "config.json", "--accelerator", "H200")
+        assert status == 2
+        assert reason in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("team/unknown", "--accelerator", "H100"), "not in the table of models"),
+        (("team/unknown", "--accelerator", "H100"), "give the path of its config.json"),
+        (("Qwen/Qwen3-32", "--accelerator", "H100"), "did you mean Qwen/Qwen3-32B?"),
+        (("none.json", "--accelerator", "H100"), "none.json cannot be read"),
         (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "H9000 is not known"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--inventory", "none.yaml"), "none.yaml"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load needs"),
@@ -236,7 +315,7 @@ class Times:
 def test_a_load_chooses_replicas_and_roles(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sizing, "Estimates", Times)
+    monkeypatch.setattr(proposals, "Estimates", Times)
     within = ("--ttft", "1s", "--tpot", "20ms", "--max-model-len", "8192")
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
     status, text, _ = ran(capsys, *wanted)
@@ -259,7 +338,7 @@ def test_separate_roles_are_a_manifest_that_check_accepts(
         architecture = known_architecture("Qwen/Qwen3-32B")
         assert architecture is not None
         wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
-        proposal = sizing.Proposal(layouts(wish)[0], sizing.Place(None, None), 2, 3)
+        proposal = Proposal(layouts(wish)[0], Place(None, None), 2, 3)
         path = tmp_path / f"{engine}.yaml"
         path.write_text(yaml.safe_dump(sizing.manifest(wish, proposal, None)))
         assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err

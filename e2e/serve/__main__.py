@@ -19,7 +19,7 @@ from e2e.inputs import ROOT
 from e2e.serve import enclosure, engine, prerequisites
 from e2e.serve.deploy import apply, has_pulumi, model_name, rendered, up
 from e2e.serve.gateway import ROUTES, Gateway
-from e2e.serve.requests import complete
+from e2e.serve.load import complete
 from e2e.serve.serving import Serving, serving
 
 EXAMPLE = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"

@@ -18,7 +18,8 @@ from e2e.serve.serving import START_SECONDS, Serving
 
 def rendered(service: Path) -> list[Object]:
     """What `fusioninfer-pulumi render` prints."""
-    command = [sys.executable, "-m", "fusioninfer_pulumi", "render", str(service)]
+    program = Path(sys.executable).with_name("fusioninfer-pulumi")
+    command = [str(program), "render", str(service)]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [document for document in yaml.safe_load_all(told.stdout) if document]
 

@@ -112,7 +112,7 @@ class Models:
         with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
             made = Path(scratch) / "models"
             folders = [str(made / path.name) for path in (self.model, self.adapter)]
-            _run([str(vllm().python), str(MAKER), *folders])
+            _run([str(vllm().python), "-P", str(MAKER), *folders])
             made.rename(self.directory)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ import yaml
 from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import VLLM, Vllm, vllm
+from e2e.serve.services import NEED
 from fusioninfer_pulumi import InvalidServiceError, load, plan_service, render
 from fusioninfer_pulumi.engines.command import read_command
 
 # In `tests`, which pytest puts on the path.
 draw_service: Any = importlib.import_module("drawn_services").draw_service
 
+pytestmark = pytest.mark.serve
+
 RELEASES = [VLLM]
 DRAWN = 300
-GOLDENS = ROOT / "tests" / "fixtures" / "golden"
+VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
 
 def containers(value: Any) -> Iterator[Object]:
@@ -45,8 +49,17 @@ def arguments(objects: Any, release: str) -> set[tuple[str, ...]]:
         command = read_command(container)
         is_vllm = command.engine is not None and command.engine.name == "vllm"
         if is_vllm and command.readable and command.image.version == version(release):
-            found.add(command.arguments)
+            found.add(tuple(expanded(command.arguments)))
     return found
+
+
+def expanded(words: Sequence[str]) -> Iterator[str]:
+    """Arguments as the engine sees them: with values of variables, and without files."""
+    skipped = False
+    for word in words:
+        if not skipped and word != "--config":
+            yield VARIABLE.sub("1", word)
+        skipped = word == "--config"
 
 
 def version(release: str) -> tuple[int, ...]:
@@ -65,33 +78,33 @@ def moved(manifest: Any, release: str) -> Any:
     return manifest
 
 
-def drawn(release: str) -> set[tuple[str, ...]]:
-    """Command lines of drawn services that are accepted."""
+def accepted(documents: Iterable[Any], release: str) -> set[tuple[str, ...]]:
+    """Command lines of those services that are accepted with this release."""
     found: set[tuple[str, ...]] = set()
-    for seed in range(DRAWN):
-        for document in moved(draw_service(seed).documents, release):
-            try:
-                (args,) = load(document)
-                found |= arguments(list(render(plan_service(args))), release)
-            except InvalidServiceError:
-                continue
+    for document in moved(list(documents), release):
+        try:
+            (args,) = load(document)
+            found |= arguments(list(render(plan_service(args))), release)
+        except InvalidServiceError:
+            continue
     return found
 
 
-def golden(release: str) -> set[tuple[str, ...]]:
-    """Command lines of golden files, those of the release."""
-    found: set[tuple[str, ...]] = set()
-    for file in sorted(GOLDENS.rglob("*.yaml")):
-        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-        found |= arguments(documents, release)
-    return found
+def written() -> Iterator[Any]:
+    """The services of the examples, and those that golden files are made of."""
+    for folder in ("examples", "tests"):
+        for file in sorted((ROOT / folder).rglob("*.yaml")):
+            text = file.read_text(encoding="utf-8")
+            if "\nkind: InferenceService\n" in text:
+                documents = yaml.safe_load_all(text)
+                yield from (d for d in documents if d and d.get("kind") == "InferenceService")
 
 
 def refused(engine: Vllm, lines: list[tuple[str, ...]]) -> list[str]:
     """What the engine says of those that it does not take."""
     program = Path(__file__).with_name("parse_arguments.py")
     told = subprocess.run(
-        [str(engine.python), str(program)],
+        [str(engine.python), "-P", str(program)],
         input=json.dumps(lines), capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     errors = json.loads(told.splitlines()[-1])
@@ -102,15 +115,14 @@ def refused(engine: Vllm, lines: list[tuple[str, ...]]) -> list[str]:
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.proves(
-    "what `check` accepts, vLLM's own parser accepts: the command lines of golden files and of "
-    "300 drawn services, with installed releases",
-    needs="`python -m e2e.serve.engine` has installed them",
+    "what `check` accepts, the parser of vLLM 0.32.0 accepts: command lines of the examples, of "
+    "the services behind golden files, and of 300 drawn ones",
+    needs=NEED,
 )
 def test_accepted_command_lines_are_parsed(release: str) -> None:
     engine = vllm(release)
-    if not engine.is_installed:
-        pytest.skip(f"not installed: python -m e2e.serve.engine --vllm {release}")
-    lines = sorted(drawn(release) | golden(release))
+    drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
+    lines = sorted(accepted([*written(), *drawn], release))
     assert len(lines) > 100
     assert refused(engine, lines) == []
 
@@ -118,6 +130,4 @@ def test_accepted_command_lines_are_parsed(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_wrong_argument_is_refused(release: str) -> None:
     engine = vllm(release)
-    if not engine.is_installed:
-        pytest.skip(f"not installed: python -m e2e.serve.engine --vllm {release}")
     assert len(refused(engine, [("--model", "m", "--max-model-length", "1")])) == 1

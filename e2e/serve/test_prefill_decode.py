@@ -9,8 +9,8 @@ import pytest
 from e2e.serve.counters import BY_SOURCE, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
+from e2e.serve.load import complete
 from e2e.serve.node import logs
-from e2e.serve.requests import complete
 from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
@@ -30,7 +30,7 @@ ENGINE_PORT = 8001
     "a prefill/decode service answers through Envoy, llm-d's endpoint picker and sidecar: the "
     "decode engine computes no token of the prompt, all come from the prefill pod by NIXL, and "
     "neither engine warns of its role",
-    needs=f"{NEED}, llm-d's programs on PATH",
+    needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
     namespace = running.cluster.new_namespace()

@@ -13,7 +13,7 @@ from e2e.harness.pods import LEADERS
 from e2e.serve.counters import HIT_TOKENS, REQUESTS, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.requests import Load, complete, figures
+from e2e.serve.load import Load, complete, figures
 from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 

@@ -14,7 +14,7 @@ from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.requests import Load, figures
+from e2e.serve.load import Load, figures
 from e2e.serve.services import IMAGE, MODEL, NEED, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 
@@ -26,7 +26,7 @@ pytestmark = [
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""
 
-NEEDS = f"{NEED}, the Pulumi engine on PATH"
+NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
 
 class Stack:

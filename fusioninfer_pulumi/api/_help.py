@@ -1,17 +1,19 @@
 """What `help()` says of a model: its constructor's signature, and each field with its docstring.
 
-Read from the source when somebody asks: no program pays for it at its start.
+`make regenerate` writes the docstrings; the signature is made when somebody asks for it.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.schema import class_docstring, field_docstrings
 from fusioninfer_pulumi.generated import dicts
 
@@ -30,6 +32,13 @@ def signature(model: type[BaseModel]) -> inspect.Signature:
             for name, field in model.model_fields.items()
         ]
     )
+
+
+def docstrings_text() -> str:
+    """The file of the public models' docstrings as it should be."""
+    models = {name: getattr(api, name) for name in api.model_names() if name.endswith("Args")}
+    docstrings = {name: documentation(model) for name, model in models.items()}
+    return json.dumps(docstrings, indent=2, ensure_ascii=False) + "\n"
 
 
 def documentation(model: type[BaseModel]) -> str:

@@ -2,59 +2,76 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.messages import findings_of, rule_error
 from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 
-if TYPE_CHECKING:
-    # Type checkers know the constructors of models by this very metaclass.
-    from pydantic._internal._model_construction import ModelMetaclass as _Constructed
-else:
 
-    class _Constructed(type(BaseModel)):
-        """Raises the errors of a constructor's arguments as those of manifests are raised."""
+class _Signature:
+    """The signature of a constructor, made when somebody asks for it.
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            # Pydantic does not call it for models inside of others: the outermost one raises.
-            try:
-                return super().__call__(*args, **kwargs)
-            except ValidationError as problem:
-                raise InvalidServiceError(findings_of(problem, cls), cls.__name__) from None
+    Pydantic's own has the names that YAML has.
+    """
 
-        @property
-        def __signature__(cls) -> Any:
-            from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
+    def __get__(self, _instance: object, model: type[SpecModel]) -> Any:
+        from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
 
-            return _help.signature(cls)
-
-        @__signature__.setter
-        def __signature__(cls, value: Any) -> None:
-            """Forgets pydantic's, which names the fields as YAML does."""
-
-        @property
-        def __doc__(cls) -> Any:
-            from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
-
-            return _help.documentation(cls)
+        return _help.signature(model)
 
 
-class SpecModel(BaseModel, metaclass=_Constructed):
+#: In `generated`: the docstring of each model, with an entry for each field.
+DOCSTRINGS = "docstrings.json"
+
+
+@functools.cache
+def _docstrings() -> dict[str, str]:
+    docstrings: dict[str, str] = json.loads((FOLDER / DOCSTRINGS).read_text(encoding="utf-8"))
+    return docstrings
+
+
+class SpecModel(BaseModel):
     """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys refused.
 
     Raises:
         InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
     """
 
-    if TYPE_CHECKING:
-        # Each model says what it takes by its TypedDict in `dicts`: more than its fields hold.
-        def __init__(self, **fields: Any) -> None:
-            """Takes the fields by name; editors show the meaning, default and unit of each."""
+    def __init__(self, /, **fields: Any) -> None:
+        """Takes the fields by name; editors show the meaning, default and unit of each.
+
+        Each model says to type checkers what it takes, by its TypedDict in `generated.dicts`: more
+        than its fields hold.
+        """
+        try:
+            super().__init__(**fields)
+        except ValidationError as problem:
+            model = type(self)
+            raise InvalidServiceError(findings_of(problem, model), model.__name__) from None
+
+    # Pydantic does not call it for models inside of others: the outermost one raises.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Lets `help()` show what may be written for each field, and what it means."""
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
+        cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Builds the model, which pydantic does at its first use, and keeps its signature."""
+        built = super().model_rebuild(**options)
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # as above
+        return built
 
     model_config = ConfigDict(
         alias_generator=to_camel,

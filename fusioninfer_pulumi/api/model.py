@@ -292,7 +292,8 @@ class ModelArgs(SpecModel):
 
     config: dict[str, Any] | Text | None = None
     """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
-    of known models."""
+    of known models. A path is relative to the manifest's folder, and in or below it; in a program
+    relative to the working directory."""
 
     mount_path: AbsolutePath = "/mnt/models"
     """Where its files are, but for those in a cache without `mountModel`."""

@@ -17,6 +17,8 @@ from fusioninfer_pulumi.api.service import InferenceServiceManifest
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.generated import FOLDER
 
+#: Key of a class's own docstring among those of its fields.
+_CLASS = ""
 #: Its file in `generated`.
 PACKAGED = "inference-service.schema.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -47,7 +49,7 @@ class _Untitled(GenerateJsonSchema):
 
 def class_docstring(model: type[BaseModel]) -> str:
     """The docstring of a model as it is written: `__doc__` has the fields, too."""
-    return inspect.cleandoc(vars(model)["__doc__"])
+    return _module_docstrings(model.__module__)[model.__name__][_CLASS]
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
@@ -56,17 +58,18 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
             found |= _module_docstrings(base.__module__).get(base.__name__, {})
+    found.pop(_CLASS, None)
     return found
 
 
 @functools.cache
 def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
-    """The string below each field, by the name of its class."""
+    """The docstring of each class and the string below each field, by the name of the class."""
     classes: dict[str, dict[str, str]] = {}
     for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(definition, ast.ClassDef):
             continue
-        found = classes[definition.name] = {}
+        found = classes[definition.name] = {_CLASS: ast.get_docstring(definition) or ""}
         for field, text in itertools.pairwise(definition.body):
             match field, text:
                 case (

@@ -9,6 +9,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.checks.name_collisions import Owners
 from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
@@ -53,6 +54,9 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     if built.router is not None:
         for of_router in ROUTE_CHECKS:
             yield from of_router(built.router)
+        if built.plan.router is not None:
+            for of_picker in PICKER_CHECKS:
+                yield from of_picker(built.router, built.plan.router.epp)
     for of_rollout in ROLLOUT_CHECKS:
         yield from of_rollout(built.plan)
 
@@ -60,10 +64,10 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
 def planned_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
-    """The memory of roles that say anything of their nodes, and what is wrong with it."""
-    if not any(_tells_accelerator(role) for role in plan.roles):
+    """The memory of roles whose accelerators are known, and what their engines refuse."""
+    if not any(_concerns_capacity(role) for role in plan.roles):
         return {}, []
-    # Imported here: only services with a known accelerator need it.
+    # Imported here: only such services need it.
     from fusioninfer_pulumi.capacity import (  # noqa: PLC0415  # see above
         MEMORY_NOT_CHECKED,
         MISSING,
@@ -79,10 +83,18 @@ def planned_memory(
     return memory, list(findings)
 
 
-def _tells_accelerator(role: RolePlan) -> bool:
-    spec = role.pods.leader.template["spec"]
-    selects = any(isinstance(spec.get(key), Mapping) for key in ("nodeSelector", "affinity"))
-    return bool(role.args.accelerator or role.args.resource_claims) or selects
+def _concerns_capacity(role: RolePlan) -> bool:
+    """Whether a role names accelerators or nodes, splits its model, or limits its sequences."""
+    spec, command = role.pods.leader.template["spec"], role.pods.command
+    if role.args.accelerator or role.args.resource_claims:
+        return True
+    if any(isinstance(spec.get(key), Mapping) for key in ("nodeSelector", "affinity")):
+        return True
+    engine = command.engine
+    if engine is None:
+        return False
+    sizes = engine.size_flags
+    return command.has(*sizes["tensor"], *sizes["pipeline"], engine.length_flag)
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

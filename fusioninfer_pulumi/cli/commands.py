@@ -80,17 +80,19 @@ def plan(options: argparse.Namespace) -> int:
         if placement is not None:
             print_pools(placement.pools_table(), sys.stdout)
         return status
+    providers = [document.provider for _, document in documents]
     if options.output == "svg":
-        from fusioninfer_pulumi.cli.plan_text import plan_svg
+        from fusioninfer_pulumi.cli.diagram import capacity_captions, diagram
 
-        pools = None if placement is None else placement.pools_table()
-        pictured = [(*row, _tables(placement, number)) for number, row in enumerate(rows)]
-        sys.stdout.write(plan_svg(pictured, pools))
+        captions = [
+            [*capacity_captions(capacity), *_place_captions(placement, number)]
+            for number, (_, capacity, _) in enumerate(rows)
+        ]
+        sys.stdout.write(diagram([plan for plan, *_ in rows], captions, providers))
         return status
     if options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        providers = [document.provider for _, document in documents]
         sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
         return status
     from fusioninfer_pulumi.cli.plan_output import plan_json
@@ -107,6 +109,13 @@ def plan(options: argparse.Namespace) -> int:
 def _tables(placement: Placed | None, number: int) -> list[Any]:
     """Where one service is placed, as rich prints it."""
     return [] if placement is None else list(placement.tables(number))
+
+
+def _place_captions(placement: Placed | None, number: int) -> Iterator[str]:
+    """Where one service is placed, in lines below its drawing."""
+    record = None if placement is None else placement.to_json(number)
+    for role in (record or {}).get("roles", ()):
+        yield f"{role['name']} on {role['pool']}: {role['replicas']} of {role['wanted']} replicas"
 
 
 def convert(options: argparse.Namespace) -> int:

@@ -99,7 +99,7 @@ class InferenceService(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: InferenceServiceArgs | InferenceServiceArgsDict | Mapping[str, Any],
+        args: InferenceServiceArgs | InferenceServiceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Registers the service and its objects.

@@ -1,6 +1,6 @@
 """The families in one table: every difference between two endpoint pickers is one between rows.
 
-Verified in the source of each release (`plugins` and `flags` name the files), and by loading what
+Verified in the source of each release (`_releases` names the files), and by loading what
 `config` writes with the endpoint picker of each family (those of llm-d v0.7 and v0.8 without the
 plugins that need llm-d-kv-cache).
 
@@ -14,60 +14,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from fusioninfer_pulumi.endpoint_pickers._releases import names, release
 from fusioninfer_pulumi.endpoint_pickers.family import (
     LLM_D_API,
     X_K8S_API,
     EppFamily,
     Family,
     PrefixKeys,
-    families,
-    names_by_family,
-    rows,
 )
 from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
 from fusioninfer_pulumi.endpoint_pickers.plugins import PLUGINS
 
-# Top-level keys of the configuration, and the keys inside (`?`: not checked here). From
-# `apix/config/v1alpha1/endpointpickerconfig_types.go` of each release. All are decoded strictly
-# (`pkg/epp/config/loader/configloader.go`): an unknown key stops the endpoint picker.
-_SECTIONS = """
-plugins             all       ?
-schedulingProfiles  all       ?
-featureGates        all       ?
-saturationDetector  1.2-1.4,0.7  queueDepthThreshold kvCacheUtilThreshold metricsStalenessThreshold
-saturationDetector  1.5,0.8-  pluginRef
-data                1.3-1.4,0.7  sources
-dataLayer           1.5,0.8   sources
-dataLayer           0.9       injectDefaults sources discovery
-dataLayer           0.10      injectDefaults sources discovery crossReplicaSyncerPluginRef
-    crossReplicaSyncInterval
-flowControl         1.4,0.7   maxBytes defaultRequestTTL defaultPriorityBand priorityBands
-flowControl         1.5,0.8   maxBytes defaultRequestTTL defaultPriorityBand priorityBands
-    maxRequests usageLimitPolicyPluginRef
-flowControl         0.9       maxBytes defaultRequestTTL defaultPriorityBand priorityBands
-    maxRequests usageLimitPolicyPluginRef defaultNegativePriorityBand saturationDetector
-flowControl         0.10      maxBytes defaultRequestTTL defaultPriorityBand priorityBands
-    maxRequests usageLimitPolicyPluginRef defaultNegativePriorityBand saturationDetector
-    enableEviction
-parser              1.5,0.8-  pluginRef
-requestHandler      0.9-      parsers
-"""
-
-_GATES = names_by_family("""
-all          flowControl
-1.2-0.9      dataLayer
-1.3-1.4,0.7  prepareDataPlugins
-1.5,0.8      enableLegacyMetrics
-0.10         haPopulateNonLeaderDatastore
-""")
-
 
 def _sections(family: Family) -> dict[str, frozenset[str] | None]:
-    return {
-        name: None if keys == ["?"] else frozenset(keys)
-        for name, where, *keys in rows(_SECTIONS)
-        if family in families(where)
-    }
+    sections = release(family)["sections"].items()
+    return {name: None if keys is None else frozenset(keys) for name, keys in sections}
 
 
 def _after(row: EppFamily, family: Family, **changes: Any) -> EppFamily:
@@ -77,7 +38,7 @@ def _after(row: EppFamily, family: Family, **changes: Any) -> EppFamily:
         family=family,
         sections=_sections(family),
         plugins=PLUGINS[family],
-        feature_gates=_GATES[family],
+        feature_gates=names(family, "featureGates"),
         flags=FLAGS[family],
         refused_flags=REFUSED[family],
         **changes,
@@ -92,7 +53,7 @@ _GAIE_1_2 = EppFamily(
     api_versions=(X_K8S_API,),
     sections=_sections(Family.GAIE_1_2),
     plugins=PLUGINS[Family.GAIE_1_2],
-    feature_gates=_GATES[Family.GAIE_1_2],
+    feature_gates=names(Family.GAIE_1_2, "featureGates"),
     gate_values=False,
     integer_weights=True,
     weight_trap=True,

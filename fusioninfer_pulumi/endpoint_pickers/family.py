@@ -1,4 +1,4 @@
-"""The record of one family of endpoint pickers, and how this package's tables name families."""
+"""The record of one family of endpoint pickers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ class Family(str, enum.Enum):
     LLM_D_0_8 = "llm-d-0.8"
     LLM_D_0_9 = "llm-d-0.9"
     LLM_D_0_10 = "llm-d-0.10"
+
+    @property
+    def later(self) -> frozenset[Family]:
+        """This family and those after it; llm-d's come after the inference extension's."""
+        families = list(Family)
+        return frozenset(families[families.index(self) :])
 
 
 class PluginKind(str, enum.Enum):
@@ -153,41 +159,3 @@ class EppFamily:
 def version_text(version: Version) -> str:
     """`v1.2.1` for (1, 2, 1)."""
     return "v" + ".".join(str(part) for part in version)
-
-
-def rows(table: str) -> list[list[str]]:
-    """The columns of each row of a table; a line that begins with a space continues the last."""
-    found: list[list[str]] = []
-    for line in table.strip().splitlines():
-        if line.startswith(" "):
-            found[-1] += line.split()
-        else:
-            found.append(line.split())
-    return found
-
-
-def families(text: str) -> frozenset[Family]:
-    """The families that a table names by their numbers.
-
-    `1.3` is one, `1.3-0.7` a range in the order of `Family`, `0.9-` is open, `1.4,0.7` are two and
-    `all` is every family.
-    """
-    if text == "all":
-        return frozenset(Family)
-    numbers = [family.value.rpartition("-")[2] for family in Family]
-    found: set[Family] = set()
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        begin = numbers.index(first)
-        end = numbers.index(last) if last else len(numbers) - 1 if dash else begin
-        found.update(list(Family)[begin : end + 1])
-    return frozenset(found)
-
-
-def names_by_family(table: str) -> dict[Family, frozenset[str]]:
-    """What each family has, of a table whose rows are families and the names that they have."""
-    listed = [(families(where), names) for where, *names in rows(table)]
-    return {
-        family: frozenset(name for where, names in listed if family in where for name in names)
-        for family in Family
-    }

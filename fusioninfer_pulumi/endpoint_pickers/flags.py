@@ -5,39 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, families, names_by_family
+from fusioninfer_pulumi.endpoint_pickers._releases import names
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
-from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.kube.names import POOL_GROUP
 from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
-#: Flags that each family accepts. From `--help` of the endpoint pickers,
-#: `cmd/epp/runner/runner.go` of v1.2.1, and `pkg/epp/server/options.go` of the later ones.
-FLAGS = names_by_family("""
-all
-    cert-path config-file config-text enable-pprof endpoint-selector endpoint-target-ports
-    grpc-health-port grpc-port ha-enable-leader-election health-checking metrics-endpoint-auth
-    metrics-port metrics-staleness-threshold pool-group pool-name pool-namespace
-    refresh-metrics-interval refresh-prometheus-metrics-interval secure-serving tracing v
-    zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding
-1.2      kubeconfig
-1.2-1.3
-    cache-info-metric kv-cache-usage-percentage-metric lora-info-metric
-    total-queued-requests-metric
-1.3      total-running-requests-metric
-1.2-0.9
-    model-server-metrics-https-insecure-skip-verify model-server-metrics-path
-    model-server-metrics-port model-server-metrics-scheme
-1.3-     disable-endpoint-subset-filter enable-cert-reload
-0.9-     enable-grpc-stream-metrics grpc-max-recv-msg-size grpc-max-send-msg-size
-0.10
-    allow-experimental-plugins drain-timeout emit-endpoint-scores metrics-cert-dir
-    metrics-client-ca-file tls-cipher-suites tls-min-version
-""")
+#: Flags that each family accepts.
+FLAGS = {family: names(family, "flags") for family in Family}
 
 _ENGINE_CONFIGS = "set engineConfigs of the metrics extractor in the configuration instead"
 _DATA_SOURCE = "it was removed; set it on a metrics-data-source plugin in the configuration instead"
@@ -48,7 +28,7 @@ def _refused() -> dict[Family, dict[str, str]]:
     metrics = FLAGS[Family.GAIE_1_3] - FLAGS[Family.GAIE_1_4]
     model_server = FLAGS[Family.LLM_D_0_9] - FLAGS[Family.LLM_D_0_10]
     found: dict[Family, dict[str, str]] = {family: {} for family in Family}
-    for family in families("1.4-"):
+    for family in Family.GAIE_1_4.later:
         found[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
     found[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
     return found
@@ -110,7 +90,7 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     arguments = [
         f"--pool-name={wanted.pool}",
         f"--pool-namespace={wanted.namespace}",
-        f"--pool-group={names.POOL_GROUP}",
+        f"--pool-group={POOL_GROUP}",
         f"--config-file={wanted.config_file}",
         f"--grpc-port={GRPC_PORT}",
         f"--grpc-health-port={HEALTH_PORT}",

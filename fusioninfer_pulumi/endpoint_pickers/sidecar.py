@@ -1,9 +1,9 @@
 """What is known about each release of the prefill/decode sidecar: its protocols and its flags.
 
-Read in `pkg/sidecar/proxy/options.go` and `proxy.go` of llm-d-inference-scheduler v0.7.1 and v0.8.0
-and of llm-d-router v0.9.0 and v0.10.0. The four were built: each knows exactly these flags, and
-starts with what is generated for each of its protocols. An unknown flag ends it with status 2; an
-invalid value ends it with status 0 and a line in its log, so neither may get there.
+The data stands in `releases`. Those of v0.7.1 and v0.8.0 of llm-d-inference-scheduler and of v0.9.0
+and v0.10.0 of llm-d-router were built: each knows exactly these flags, and starts with what is
+generated for each of its protocols. An unknown flag ends it with status 2; an invalid value ends it
+with status 0 and a line in its log, so neither may get there.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.endpoint_pickers._releases import names, release
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, families, names_by_family, rows
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
 from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN, PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown, warning
@@ -52,37 +53,6 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-# Protocols that `--kv-connector` takes, the default first.
-_CONNECTORS = """
-nixlv2          0.7-
-shared-storage  0.7-
-sglang          0.7-
-mooncake        0.9-
-offloading      0.10
-"""
-# `kubeconfig` is controller-runtime's, which the first two bind as well.
-_FLAGS = names_by_family("""
-0.7-
-    port vllm-port data-parallel-size kv-connector ec-connector secure-proxy cert-path
-    enable-ssrf-protection enable-prefiller-sampling pool-group enable-tls
-    tls-insecure-skip-verify inference-pool
-    zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding
-0.7-0.8  inference-pool-namespace inference-pool-name kubeconfig
-0.7-0.9
-    connector prefiller-use-tls decoder-use-tls prefiller-tls-insecure-skip-verify
-    decoder-tls-insecure-skip-verify
-0.8-     max-idle-conns-per-host
-0.9-
-    mooncake-bootstrap-port decode-chunk-size tracing prefill-max-retries prefill-retry-backoff
-    configuration configuration-file moriio-write-mode moriio-decode-notify-port
-    moriio-local-pod-ip moriio-decode-handshake-port moriio-parallel-dispatch
-    moriio-prefill-handshake-port moriio-prefill-notify-port moriio-tp-size moriio-dp-size
-    moriio-remote-hosts moriio-dp-size-local moriio-decode-hosts
-0.10
-    model-server-port p2p-connector-port enable-p2p-pull metrics-port
-    moriio-parallel-decode-wait-timeout
-""")
-
 # Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
 _OURS = {
     "port": "follows from the pool's port; remove it",
@@ -102,6 +72,7 @@ class SidecarRelease:
 
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
+        connectors: Protocols that `--kv-connector` takes, the default first.
     """
 
     port_flag: str
@@ -109,15 +80,16 @@ class SidecarRelease:
     flags: frozenset[str]
 
 
-_RELEASES = {
-    family: SidecarRelease(
+def _release(family: Family) -> SidecarRelease:
+    flags = names(family, "sidecarFlags")
+    return SidecarRelease(
         port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
-        connectors=tuple(name for name, where in rows(_CONNECTORS) if family in families(where)),
+        connectors=tuple(release(family)["sidecarConnectors"]),
         flags=flags,
     )
-    for family, flags in _FLAGS.items()
-    if flags
-}
+
+
+_RELEASES = {family: _release(family) for family in Family if "sidecarFlags" in release(family)}
 
 
 def sidecar_release(family: EppFamily) -> SidecarRelease | None:

@@ -291,6 +291,7 @@ class Engine(Protocol):
             (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
+        length_flag: Flag with the tokens of the longest sequence.
     """
 
     name: str
@@ -316,6 +317,7 @@ class Engine(Protocol):
     setup_flags: Mapping[str, tuple[str, ...]]
     refuses_unknown_models: bool
     successors: Mapping[str, str]
+    length_flag: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -328,6 +330,10 @@ class Engine(Protocol):
     def positionals(self, command: EngineCommand) -> int:
         """How many words the program takes that belong to no argument."""
         ...
+
+    def checks_shared_memory(self, command: EngineCommand) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without."""
+        return False
 
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Whether the program may start something that takes other arguments."""

@@ -135,6 +135,7 @@ class Sglang(Engine):
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer-path",),
     }
+    length_flag = "--context-length"
     refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).
     successors: Mapping[str, str] = {

@@ -7,7 +7,6 @@ Nothing was run on accelerators. What is not written here is not known and not c
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from fusioninfer_pulumi.engines.flags import (
     integer,
     json_text,
     last_values,
+    parsed_json,
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.launch import (
@@ -310,6 +310,7 @@ class Vllm(Engine):
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer",),
     }
+    length_flag = "--max-model-len"
     refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
     # and 0.12.0, `config/model.py` of 0.11.0).
@@ -388,6 +389,14 @@ class Vllm(Engine):
         version = command.image.version
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
+
+    def checks_shared_memory(self, command: EngineCommand) -> bool:
+        # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
+        # always a process of its own.
+        version, name = command.image.version, command.image.name or ""
+        processors = command.value("--device") == "cpu" or "cpu" in name
+        apart = command.value("--distributed-executor-backend") == "mp"
+        return version is not None and version >= (0, 32) and (processors or apart)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
@@ -850,7 +859,7 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     settings: dict[str, Any] = {}
     if text is not None:
         try:
-            parsed = json.loads(text)
+            parsed = parsed_json(text)
         except ValueError:
             return text
         if not isinstance(parsed, dict):
@@ -874,7 +883,7 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = value.count("=") == 1
         else:
             try:
-                held = json.loads(value)
+                held = parsed_json(value)
             except ValueError:
                 held = None
             taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
@@ -885,11 +894,13 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
 
 def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
     """What `KVTransferConfig` refuses, and connectors that no registry has."""
-    role = settings.get("kv_role")
-    if role is not None and role not in _TRANSFER_ROLES:
-        message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, got {shown(role)}"
+    role, name = settings.get("kv_role"), settings.get("kv_connector")
+    if role not in _TRANSFER_ROLES and (role is not None or name is not None):
+        text = "but is missing" if role is None else f"got {shown(role)}"
+        message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, {text}"
+        if role is None and isinstance(name, str):
+            message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
-    name = settings.get("kv_connector")
     # Others may be newer, or registered by a plugin: only a likely typing error is reported.
     own = settings.get("kv_connector_module_path")
     if isinstance(name, str) and name not in _CONNECTORS and not own:

@@ -651,7 +651,8 @@ class ModelArgsDict(TypedDict, total=False):
 
     config: Mapping[str, Any] | str | None
     """Its `config.json`, or a path of that, for checks of the memory; by default that of the table
-    of known models."""
+    of known models. A path is relative to the manifest's folder, and in or below it; in a program
+    relative to the working directory."""
 
     mount_path: str
     """Where its files are, but for those in a cache without `mountModel`."""

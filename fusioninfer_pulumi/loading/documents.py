@@ -11,6 +11,7 @@ from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, shown, warning
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
+from fusioninfer_pulumi.loading.model_config import with_model_config
 from fusioninfer_pulumi.loading.origins import Origins
 from fusioninfer_pulumi.loading.rules import NO_SERVICE, WRONG_KIND
 from fusioninfer_pulumi.loading.source import SourceDocument
@@ -245,7 +246,7 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocume
         return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
         return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
-    return LoadedDocument(origin, examine(raw), raw)
+    return LoadedDocument(origin, with_model_config(examine(raw), origin.file), raw)
 
 
 def _lacks_importer(raw: Any) -> bool:

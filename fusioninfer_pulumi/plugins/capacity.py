@@ -17,6 +17,7 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.engines.parallelism import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,
@@ -29,6 +30,7 @@ from fusioninfer_pulumi.findings import (
     errors,
     info,
     shown,
+    similar,
     warning,
 )
 from fusioninfer_pulumi.kube import labels, quantity
@@ -38,17 +40,29 @@ from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output, output_paths
 from fusioninfer_pulumi.kube.resources import accelerators, is_accelerator, pod_requests, takes_pods
 from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.loading.load import Inventory, file_text
+from fusioninfer_pulumi.loading.model_config import (
+    ModelConfigError,
+    model_config_finding,
+    read_model_config,
+)
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.rules.common import OUTPUT_NOT_ALLOWED, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
+    OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
 __all__ = [
+    "DUPLICATE_NAME",
     "ENGINES",
+    "FIELD_REQUIRED",
     "LIFT",
     "MEMORY_NOT_CHECKED",
     "NIXL",
@@ -67,8 +81,10 @@ __all__ = [
     "KubernetesApi",
     "Location",
     "ModelArgs",
+    "ModelConfigError",
     "NodePool",
     "NodePoolArgs",
+    "Parallelism",
     "Placed",
     "Pod",
     "RoleArgs",
@@ -99,15 +115,18 @@ __all__ = [
     "load",
     "load_inventory",
     "minima_of",
+    "model_config_finding",
     "output_paths",
     "plan_service",
     "pod_requests",
     "print_service",
     "quantity",
     "read_command",
+    "read_model_config",
     "read_source",
     "required_replicas",
     "shown",
+    "similar",
     "takes_pods",
     "warning",
     "working",

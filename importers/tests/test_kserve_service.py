@@ -529,3 +529,21 @@ def test_an_empty_uri_is_that_of_the_config() -> None:
     assert problems(llm(model={"uri": ""})) == [
         "f: model: is required, here or in a config: its uri says what is served"
     ]
+
+
+def test_reasons_of_what_cannot_be_carried_over() -> None:
+    cpu = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
+    scaled = problems(llm(scaling={"maxReplicas": 3, "keda": {"triggers": [cpu]}}))
+    assert (
+        "f: scaling.keda.triggers[0]: cannot be carried over: replicas follow queries of "
+        "Prometheus here, not a trigger of type cpu; give type prometheus with "
+        "metadata.serverAddress and metadata.query"
+    ) in scaled
+    grouped = problems(llm(router={"route": {"group": "g", "weight": 10}, "scheduler": {}}))
+    # Pools with weights are made here, but not from a group.
+    assert grouped == [
+        f"f: router.route.{field}: cannot be carried over: weights of a group are not read; remove "
+        "group and weight, and name the InferencePools of all of its services, with weights, in "
+        "router.route.http.spec of one"
+        for field in ("group", "weight")
+    ]

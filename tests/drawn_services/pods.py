@@ -447,8 +447,9 @@ def kv_transfer_flag(draw: Draw, connector: str, role: str) -> tuple[str, ...]:
     """vLLM's flag that says how the KV cache is handed over; sometimes written as one word."""
     settings: Manifest = {"kv_connector": connector, "kv_role": role}
     if draw.chance(0.15):
-        several = {"connectors": [settings, {"kv_connector": "LMCacheConnectorV1"}]}
-        settings = {"kv_connector": "MultiConnector", "kv_connector_extra_config": several}
+        several = [settings, {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}]
+        settings = {"kv_connector": "MultiConnector", "kv_role": "kv_both",
+                    "kv_connector_extra_config": {"connectors": several}}  # fmt: skip
     value = json.dumps(settings)
     if draw.chance(0.3):
         return (f"--kv-transfer-config '{value}'",)

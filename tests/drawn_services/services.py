@@ -127,8 +127,9 @@ _CONFIG: Manifest = {
     "hidden_size": 2048,
     "intermediate_size": 8192,
     "num_hidden_layers": 16,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
+    "num_attention_heads": 240,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
     "vocab_size": 128256,
     "max_position_embeddings": 8192,
 }
@@ -137,7 +138,7 @@ _CONFIG: Manifest = {
 def _model(draw: Draw) -> Manifest:
     if not draw.chance(0.4):
         return {}
-    repository = "hf://Qwen/Qwen3-8B"
+    repository = "hf://team/chat-8b"
     sources = {
         "hub": {"uri": repository, **draw.fields(0.2, fetch="Engine")},
         "hub, revision": {"uri": f"{repository}@main", **_token(draw)},

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import Family, families
+from fusioninfer_pulumi.endpoint_pickers.family import Family
 from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
@@ -68,18 +68,9 @@ def test_defaults() -> None:
     assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("all", list(Family)),
-        ("1.3", ["gaie-1.3"]),
-        ("1.4-0.8", ["gaie-1.4", "gaie-1.5", "llm-d-0.7", "llm-d-0.8"]),
-        ("0.9-", ["llm-d-0.9", "llm-d-0.10"]),
-        ("1.2-1.3,0.10", ["gaie-1.2", "gaie-1.3", "llm-d-0.10"]),
-    ],
-)
-def test_tables_name_families_by_numbers_and_ranges(text: str, named: list[str]) -> None:
-    assert families(text) == {Family(each) for each in named}
+def test_families_stand_in_the_order_of_their_releases() -> None:
+    assert Family.LLM_D_0_9.later == {Family("llm-d-0.9"), Family("llm-d-0.10")}
+    assert Family.GAIE_1_2.later == set(Family)
 
 
 @pytest.mark.parametrize(

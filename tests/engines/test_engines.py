@@ -55,6 +55,9 @@ def test_transfer_config(arguments: list[str], config: Any) -> None:
 
 
 PYNCCL = '{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}'
+OWN_CONNECTOR = (
+    '{"kv_connector":"PyNcclConnector","kv_role":"kv_both","kv_connector_module_path":"mine"}'
+)
 
 
 @pytest.mark.parametrize("command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest")])
@@ -71,8 +74,8 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     "command",
     [
         vllm([FLAG, PYNCCL], "v0.8.5"),
-        vllm([FLAG, '{"kv_connector":"MyConnector"}']),
-        vllm([FLAG, '{"kv_connector":"PyNcclConnector","kv_connector_module_path":"mine"}']),
+        vllm([FLAG, '{"kv_connector":"MyConnector","kv_role":"kv_both"}']),
+        vllm([FLAG, OWN_CONNECTOR]),
         vllm([FLAG, "PyNcclConnector"]),
         vllm(),
         sglang(FLAG),

@@ -113,7 +113,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         [f"roles[2].kvTransfer.extraConfig: {STATED}"],
     ),
     (
-        engine("--model=m", *config()),
+        engine("--model=m", *config(kv_role="kv_both")),
         {},
         [
             (
@@ -159,7 +159,7 @@ def test_arguments_that_cannot_be_read_are_a_warning() -> None:
 
 
 def test_without_a_router_disagreement_is_only_a_warning() -> None:
-    manifest = pair(decode=engine("m", *config()), paired=False)
+    manifest = pair(decode=engine("m", *config(kv_role="kv_both")), paired=False)
     assert problems(manifest) == []
     assert len([text for text in warnings(manifest) if "hands its KV cache over" in text]) == 1
 

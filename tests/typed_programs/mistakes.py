@@ -2,6 +2,7 @@
 
 from fusioninfer_pulumi import (
     ComponentType,
+    InferenceService,
     InferenceServiceArgs,
     InferenceServiceArgsDict,
     RoleArgs,
@@ -21,4 +22,6 @@ RoleArgs(name="a", component_type="worker", multinode=2)  # mistake: a mapping i
 RoleArgs(name="a", component_type="worker", multinode={"nodes": 2})  # mistake: node_count
 StorageArgs(size=None)  # mistake: a size is needed
 args: InferenceServiceArgsDict = {"roles": [role], "layot": "PerRole"}  # mistake: misspelled key
+InferenceService("q", {"rolez": []})  # mistake: misspelled key, and roles are required
+InferenceService("q", {"roles": [{"name": "a", "component_type": "work"}]})  # mistake: no such type
 replicas = role.replica  # mistake: misspelled attribute

@@ -33,6 +33,7 @@ class Part:
         expert: Whether they are routed experts, which expert parallelism spreads.
         heads: Into how many pieces at most they are split; None for any number.
         bits: Bits of each where the release's own format does not apply, else None.
+        width: Width of a feed-forward layer or of one expert, which ranks divide; None of others.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Part:
     expert: bool = False
     heads: int | None = None
     bits: float | None = None
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Architecture(ModelShape):
         embedding: Parameters of the token embedding, which is also the head where `tied`.
         tied: Whether embedding and head are one.
         longest: Tokens of the longest sequence; None where the config does not say.
+        limit: Tokens above which no engine takes a sequence without being told to; None likewise.
+        heads: Attention heads, and key-value heads; 0 where the config does not say.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
     """
@@ -88,6 +92,8 @@ class Architecture(ModelShape):
     embedding: int
     tied: bool
     longest: int | None
+    limit: int | None
+    heads: tuple[int, int]
     bits: int
     quantization: Quantization | None
 
@@ -162,6 +168,8 @@ def read_config(config: Config) -> Architecture:
         intermediate=int(text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0),
         expert_width=_expert_width(text),
         longest=_longest(text),
+        limit=_limit(text),
+        heads=_head_counts(text),
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
     )
@@ -206,6 +214,21 @@ def _longest(text: Config) -> int | None:
     return given
 
 
+def _limit(text: Config) -> int | None:
+    """The longest of what releases derive: vLLM multiplies by yarn's factor before 0.30.0 only."""
+    lengths = [_longest(text), text.get("max_position_embeddings"), text.get("model_max_length")]
+    return max((length for length in lengths if isinstance(length, int)), default=None)
+
+
+def _head_counts(text: Config) -> tuple[int, int]:
+    """Key-value heads of multi-head latent attention are none that ranks divide."""
+    heads = text.get("num_attention_heads")
+    if not isinstance(heads, int):
+        return 0, 0
+    kv = 0 if text.get("kv_lora_rank") else text.get("num_key_value_heads") or heads
+    return heads, kv if isinstance(kv, int) else 0
+
+
 def _vision(config: Config) -> int:
     """Parameters of the image encoder: attention and feed-forward layers, the rest is small."""
     vision = config.get("vision_config")
@@ -241,7 +264,7 @@ def _attention(text: Config, *, gated: bool = False) -> Iterator[Part]:
 
 
 def _mlp(text: Config, width: int, name: str = "mlp.up_proj") -> Part:
-    return Part(name, 3 * _number(text, "hidden_size") * width)
+    return Part(name, 3 * _number(text, "hidden_size") * width, width=width)
 
 
 def _norms(text: Config) -> Part:
@@ -253,9 +276,10 @@ def _experts(
 ) -> Iterator[Part]:
     hidden = _number(text, "hidden_size")
     yield Part(gate, hidden * count, split=False, bits=16)
-    yield Part("mlp.experts.0.up_proj", 3 * hidden * width * count, expert=True)
+    experts = 3 * hidden * width * count
+    yield Part("mlp.experts.0.up_proj", experts, expert=True, width=width)
     if shared:
-        yield Part("mlp.shared_experts.up_proj", 3 * hidden * shared)
+        yield Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared)
 
 
 def _expert_width(text: Config) -> int:

@@ -99,7 +99,7 @@ _WEIGHT_TYPES = {
 }  # fmt: skip
 
 
-def _number(command: EngineCommand, flag: str) -> int | None:
+def stated_number(command: EngineCommand, flag: str) -> int | None:
     """The number of a flag, also as vLLM writes it (`16k`, `1M`); None without it."""
     if not command.has(flag):
         return None
@@ -172,6 +172,8 @@ _VLLM_NEWEST: Version = (0, 24, 0)
 _GRAPHS: Version = (0, 21, 0)
 #: From here on the sampler sorts nothing where it can use a kernel of its own.
 _KERNEL: Version = (0, 18, 0)
+#: From here on accelerators of 160 GiB or more get the largest batches (`get_batch_defaults`).
+_LARGEST_BATCHES: Version = (0, 28, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
 #: sorts nothing, either, where FlashInfer works in the image, which its reference does not say
 #: (vllm-project/vllm#26859, LMCache/LMCache#913): the cache is larger there than estimated.
@@ -196,8 +198,11 @@ def vllm_memory(
     fraction = stated if stated is not None else 0.92 if version >= _GRAPHS else 0.9
     automatic = command.value("--max-model-len") in ("-1", "auto")
     many = device.large_batches
-    batched = _number(command, "--max-num-batched-tokens") or (8192 if many else 2048)
-    sequences = _number(command, "--max-num-seqs") or (1024 if many else 256)
+    default = 8192 if many else 2048
+    if version >= _LARGEST_BATCHES and device.total >= 160 * GIB:
+        default = 16384
+    batched = stated_number(command, "--max-num-batched-tokens") or default
+    sequences = stated_number(command, "--max-num-seqs") or (1024 if many else 256)
     # Peak of the profiling run: the sampler's, or that of a layer, beside the hidden states.
     sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
     layer = batched * 6 * (shape.expert_width or shape.intermediate) / ways
@@ -210,7 +215,7 @@ def vllm_memory(
     return Memory(
         share=int(device.total * fraction),
         overhead=overhead,
-        length=None if automatic else _number(command, "--max-model-len"),
+        length=None if automatic else stated_number(command, "--max-model-len"),
         cache_bits=_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
@@ -248,7 +253,7 @@ def sglang_memory(
     """SGLang's division for a model on `ways` tensor parallel of `ranks` accelerators in all."""
     version, release = _release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNFOLLOWED)
     fraction = _fraction(command, "--mem-fraction-static")
-    chunk = _number(command, "--chunked-prefill-size")
+    chunk = stated_number(command, "--chunked-prefill-size")
     if fraction is None and shape.vision:
         raise Unclear("SGLang's default for models with images is not followed; give "
                       "--mem-fraction-static")  # fmt: skip
@@ -258,10 +263,10 @@ def sglang_memory(
     return Memory(
         share=int(free * fraction),
         overhead=0,
-        length=_number(command, "--context-length"),
+        length=stated_number(command, "--context-length"),
         cache_bits=_bits(command, "--kv-cache-dtype", _SGLANG_CACHE),
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
-        block=_number(command, "--page-size") or 1,
+        block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
         certain=command.image.version is not None and version <= _SGLANG_NEWEST,
         holds_longest=False,
@@ -339,22 +344,25 @@ class SizedEngine:
     """An engine whose memory is known.
 
     Attributes:
-        length_flag: Flag with the tokens of the longest sequence.
+        longer_variable: Variable without which it takes no length above the model's.
         small_cache: Argument that stores the KV cache in 8 bits.
+        expert_argument: Argument that spreads experts over so many ranks.
         proposal: What a proposed service runs.
         memory: How it divides the memory of one of so many accelerators; raises `Unclear`.
     """
 
-    length_flag: str
+    longer_variable: str
     small_cache: tuple[str, str]
+    expert_argument: Callable[[int], tuple[str, ...]]
     proposal: Proposal
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
 SIZED: Mapping[str, SizedEngine] = {
     "vllm": SizedEngine(
-        length_flag="--max-model-len",
+        longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         small_cache=("--kv-cache-dtype", "fp8"),
+        expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=Proposal(
             image="vllm/vllm-openai:v0.21.0",
             program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
@@ -364,8 +372,9 @@ SIZED: Mapping[str, SizedEngine] = {
         memory=vllm_memory,
     ),
     "sglang": SizedEngine(
-        length_flag="--context-length",
+        longer_variable="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
+        expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=Proposal(
             image="lmsysorg/sglang:v0.5.9",
             program=("python3", "-m", "sglang.launch_server"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Unclear
 from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_capacity.fit.shapes import shape_problems
 from fusioninfer_pulumi.plugins.capacity import (
     EngineCommand,
     Finding,
@@ -41,8 +42,9 @@ MEMORY_ESTIMATED = Rule(
 #: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and
 #: the recorded refusals, of which the closest lack 1.1 %. Others can be too pessimistic by more.
 MARGIN = 0.01
-#: Sizes of tensor parallelism that are tried.
+#: Sizes of tensor parallelism that are tried, and accelerators that a node has at most.
 _WAYS = (2, 4, 8, 16)
+_NODE = 8
 _STEP = 256
 
 
@@ -91,16 +93,20 @@ def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: in
     if found.cache > 0:
         length = longest_that_fits(command, model, found, nodes)
         if length is not None:
-            fitting.append(f"{sized.length_flag} {length}")
+            fitting.append(f"{engine.length_flag} {length}")
         if not found.small_cache and _fits(_with(command, *sized.small_cache), model, found, nodes):
             fitting.append(" ".join(sized.small_cache))
     if not fitting:
         sizes = command.parallelism
         flag = engine.size_flags["tensor"][0]
         own = sizes.tensor if sizes is not None else 1
-        for ways in (each for each in _WAYS if each > own):
-            if _fits(_with(command, flag, str(ways)), model, found, nodes):
-                fitting.append(f"{flag} {ways}")
+        for ways in (size for size in _WAYS if own < size <= _NODE * nodes):
+            splits: list[tuple[str, ...]] = [(flag, str(ways))]
+            if model.expert_width:
+                splits.append((flag, str(ways), *sized.expert_argument(ways)))
+            fits = [words for words in splits if _fits(_with(command, *words), model, found, nodes)]
+            if fits:
+                fitting.append(" ".join(fits[0]))
                 break
     return f"; {' or '.join(fitting)} fits" if fitting else "; take more or larger accelerators"
 
@@ -111,7 +117,7 @@ def longest_that_fits(
     """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
-    flag = SIZED[engine.name].length_flag
+    flag = engine.length_flag
 
     def fits(steps: int) -> bool:
         changed = _with(command, flag, str(steps * _STEP))
@@ -128,6 +134,8 @@ def _fits(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -
     try:
         changed = fit(command, model, found.accelerator, nodes)
     except Unclear:
+        return False
+    if any(shape_problems(command, model, None)):
         return False
     return changed.cache > 0 and (changed.needed is None or changed.cache >= changed.needed)
 

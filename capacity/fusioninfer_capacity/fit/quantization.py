@@ -19,12 +19,14 @@ class Quantization:
         bits: Bits of a parameter, with its share of scales and zero points.
         excluded: Modules that keep the model's own type, in the patterns of the release.
         experts_only: Whether it is that of routed experts alone.
+        block: Rows and columns that share a scale, which ranks cannot divide; None without such.
     """
 
     name: str
     bits: float
     excluded: Sequence[str] = field(default=())
     experts_only: bool = False
+    block: int | None = None
 
     def covers(self, layer: int | None, module: str) -> bool:
         """Whether it applies to a module of a layer, or to one outside of the layers (None)."""
@@ -76,7 +78,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     if algorithm == "MIXED_PRECISION":
         return "its quantization is of several formats"
     if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):
-        return Quantization("FP8", 8.0, (*excluded, "lm_head"))
+        return Quantization("FP8", 8.0, (*excluded, "lm_head"), block=_block(config))
     if algorithm in ("NVFP4", "NVFP4_AWQ"):
         return Quantization("NVFP4", 4.5, (*excluded, "lm_head"))
     if method == "mxfp4":
@@ -116,3 +118,11 @@ def _grouped(bits: int, group: int, *, zeros: bool) -> float:
     if group <= 0:
         return float(bits)
     return bits + (16 + (bits if zeros else 0)) / group
+
+
+def _block(config: Mapping[str, Any]) -> int | None:
+    """The larger side of FP8's blocks."""
+    sides = config.get("weight_block_size")
+    if not isinstance(sides, Sequence) or not all(isinstance(side, int) for side in sides):
+        return None
+    return max(sides, default=None)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
@@ -18,21 +16,25 @@ from fusioninfer_capacity.fit.architecture import (
 from fusioninfer_capacity.fit.engines import Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_capacity.fit.shapes import shape_findings
 from fusioninfer_pulumi.plugins.capacity import (
     MEMORY_NOT_CHECKED,
     EngineCommand,
     Finding,
     InferenceServiceArgs,
+    Location,
     ModelArgs,
+    ModelConfigError,
     NodePoolArgs,
     Pod,
     RoleArgs,
     RolePlan,
     Rule,
     ServicePlan,
-    error,
     info,
+    model_config_finding,
     quantity,
+    read_model_config,
     read_source,
     shown,
     warning,
@@ -43,12 +45,6 @@ ACCELERATOR_NOT_KNOWN = Rule(
     "warning",
     "The memory of the accelerator is known.",
     remedy="Use a name that the message lists.",
-)
-MODEL_CONFIG_UNREADABLE = Rule(
-    "model-config-unreadable",
-    "error",
-    "The model's config can be read.",
-    remedy="Give its `config.json`.",
 )
 
 
@@ -70,37 +66,59 @@ def planned_memory(
 
 
 def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
-    at = ("roles", role.position)
+    at, place = ("roles", role.position), role.pods.leader.command_path
+    command = role.pods.command
     stated = role.args.accelerator
     accelerator = _accelerator(role.args, role.pods.leader)
-    if accelerator is None:
-        if stated is None:
-            return None, []
+    findings: list[Finding] = []
+    if accelerator is None and stated is not None:
         message = f"{shown(stated)} is not known: give the memory of one, such as 80Gi"
-        return None, [warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message)]
-    command = role.pods.command
+        findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
     if command.engine is None:
-        return None, []
+        return None, findings
     try:
         architecture = _architecture(command, model)
-        own = fit(command, architecture, accelerator, role.nodes)
+    except ModelConfigError as problem:
+        return None, [*findings, model_config_finding(problem)]
     except Unclear as reason:
-        return None, [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
-    except _Unreadable as reason:
-        return None, [error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(reason))]
-    place = role.pods.leader.command_path
-    return own, list(fit_findings(at, place, command, architecture, own, role.nodes))
+        return None, [*findings, *_unchecked(at, accelerator, reason)]
+    variables = _variables(role.pods.leader.container)
+    refused = list(shape_findings(place, command, architecture, variables, role.nodes))
+    findings += refused
+    if accelerator is None:
+        return None, findings
+    try:
+        fitted = fit(command, architecture, accelerator, role.nodes)
+    except Unclear as reason:
+        return None, [*findings, *([] if refused else _unchecked(at, accelerator, reason))]
+    findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
+    return fitted, findings
 
 
-class _Unreadable(Exception):  # noqa: N818  # becomes a finding
-    """Why the file of `model.config` cannot be read."""
+def _unchecked(at: Location, accelerator: Accelerator | None, reason: Unclear) -> list[Finding]:
+    """Says so where somebody expects a check."""
+    if accelerator is None:
+        return []
+    return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
+
+
+def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The variables of a container; None where other objects have some of them."""
+    if container.get("envFrom"):
+        return None
+    return {
+        str(variable.get("name")): variable.get("value")
+        for variable in _listed(container.get("env"))
+        if isinstance(variable, Mapping)
+    }
 
 
 def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architecture:
     """That of `model.config`, else of the model that the command line names."""
     try:
         if model is not None and model.config is not None:
-            return read_config(_config(model.config))
+            config = model.config
+            return read_config(read_model_config(config) if isinstance(config, str) else config)
         name = command.model or ""
         source = read_source(model.uri) if model is not None else None
         if source is not None and source.scheme == "hf":
@@ -108,25 +126,13 @@ def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architectu
         known = known_architecture(name)
     except UnknownArchitectureError as reason:
         raise Unclear(str(reason)) from None
+    except ModelConfigError:
+        raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
         raise Unclear("model.config is not understood") from None
     if known is None:
         raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
     return known
-
-
-def _config(value: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    if not isinstance(value, str):
-        return value
-    try:
-        read = json.loads(Path(value).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise _Unreadable(f"{value} cannot be read: {problem.strerror or problem}") from None
-    except ValueError as problem:
-        raise _Unreadable(f"{value} is no JSON: {problem}") from None
-    if not isinstance(read, dict):
-        raise _Unreadable(f"{value} holds no JSON object")
-    return read
 
 
 # Accelerators.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
+from fusioninfer_capacity.fit.shapes import shape_problems
 from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, read_command
 
 _WAYS = (1, 2, 4, 8, 16)
@@ -43,12 +44,14 @@ class Layout:
         nodes: Nodes of a replica, each with one stage of the layers.
         fit: The memory of one accelerator; None where it is unknown.
         reason: Why it does not fit; None where it does.
+        spread: Whether experts are spread over the accelerators, not split.
     """
 
     tensor: int
     nodes: int
     fit: Fit | None
     reason: str | None
+    spread: bool = False
 
     @property
     def accelerators(self) -> int:
@@ -56,28 +59,43 @@ class Layout:
         return self.tensor * self.nodes
 
 
-def arguments(wish: Wish, tensor: int, nodes: int) -> list[str]:
+def arguments(wish: Wish, layout: Layout) -> list[str]:
     """The engine's arguments of a layout."""
     engine, sized = ENGINES[wish.engine], SIZED[wish.engine]
-    found = [engine.model_flags[0], wish.name, *sized.proposal.arguments]
-    if tensor > 1:
-        found += [engine.size_flags["tensor"][0], str(tensor)]
-    if nodes > 1:
-        found += [engine.size_flags["pipeline"][0], str(nodes)]
+    words = [engine.model_flags[0], wish.name, *sized.proposal.arguments]
+    if layout.tensor > 1:
+        words += [engine.size_flags["tensor"][0], str(layout.tensor)]
+    if layout.nodes > 1:
+        words += [engine.size_flags["pipeline"][0], str(layout.nodes)]
+    if layout.spread:
+        words += sized.expert_argument(layout.tensor)
     if wish.length is not None:
-        found += [sized.length_flag, str(wish.length)]
-    return found
+        words += [engine.length_flag, str(wish.length)]
+    return words
 
 
 def layouts(wish: Wish) -> list[Layout]:
     """All layouts in order: those that fit first, with few accelerators and then many tokens."""
-    found = [_layout(wish, tensor, nodes) for tensor, nodes in _sizes(wish)]
-    return sorted(found, key=_order)
+    return sorted((_layout(wish, tensor, nodes) for tensor, nodes in _sizes(wish)), key=_order)
+
+
+def sensible(fitting: Sequence[Layout]) -> list[Layout]:
+    """Layouts that fit, without those of more nodes, or of more accelerators and no more tokens."""
+    nodes = min((layout.nodes for layout in fitting), default=1)
+    chosen: list[Layout] = []
+    for layout in fitting:
+        most = max((_tokens(smaller) for smaller in chosen), default=-1)
+        if layout.nodes == nodes and (_tokens(layout) > most or not _tokens(layout)):
+            chosen.append(layout)
+    return chosen
+
+
+def _tokens(layout: Layout) -> int:
+    return (layout.fit.tokens or 0) if layout.fit is not None else 0
 
 
 def _order(layout: Layout) -> tuple[bool, int, int, int]:
-    tokens = layout.fit.tokens if layout.fit is not None else None
-    return layout.reason is not None, layout.accelerators, -(tokens or 0), layout.nodes
+    return layout.reason is not None, layout.accelerators, -_tokens(layout), layout.nodes
 
 
 def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:
@@ -88,32 +106,40 @@ def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:
 
 
 def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
-    model = wish.model
-    heads = {part.heads for layer in model.layers for part in layer.parts if part.heads}
-    for count in heads:
-        if max(count, tensor) % min(count, tensor):
-            reason = f"{count} key-value heads are not divided by {tensor}"
-            return Layout(tensor, nodes, None, reason)
-    command = engine_command(wish, tensor, nodes)
+    """A layout; with spread experts where the engine refuses to split each of them."""
+    layout = Layout(tensor, nodes, None, None)
+    refused = _refused(wish, layout)
+    if refused is not None:
+        spread = replace(layout, spread=True)
+        if not wish.model.expert_width or _refused(wish, spread) is not None:
+            return replace(layout, reason=refused)
+        layout = spread
+    command = engine_command(wish, layout)
     try:
-        found = fit(command, model, wish.accelerator, nodes)
+        fitted = fit(command, wish.model, wish.accelerator, nodes)
     except Unclear as reason:
-        return Layout(tensor, nodes, None, f"not checked: {reason}")
+        return replace(layout, reason=f"not checked: {reason}")
     problems = [
-        each.text
-        for each in fit_findings((), (), command, model, found, nodes)
-        if each.severity is not Severity.INFO
+        finding.text
+        for finding in fit_findings((), (), command, wish.model, fitted, nodes)
+        if finding.severity is not Severity.INFO
     ]
-    return Layout(tensor, nodes, found, problems[0] if problems else None)
+    return replace(layout, fit=fitted, reason=problems[0] if problems else None)
 
 
-def engine_command(wish: Wish, tensor: int, nodes: int) -> EngineCommand:
+def _refused(wish: Wish, layout: Layout) -> str | None:
+    """Why the engine refuses a layout whatever the memory."""
+    problems = shape_problems(engine_command(wish, layout), wish.model, {})
+    return next((problem.text for problem in problems), None)
+
+
+def engine_command(wish: Wish, layout: Layout) -> EngineCommand:
     """The command line of a layout."""
     proposed = SIZED[wish.engine].proposal
     container = {
         "name": wish.engine,
         "image": proposed.image,
         "command": list(proposed.program),
-        "args": arguments(wish, tensor, nodes),
+        "args": arguments(wish, layout),
     }
     return read_command(container)

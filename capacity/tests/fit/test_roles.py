@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
+from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading import load
@@ -239,13 +240,13 @@ CONFIG = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336
           "vocab_size": 128256, "max_position_embeddings": 8192}  # fmt: skip
 
 
-def test_a_config_as_mapping_and_as_path(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+def test_a_config_as_mapping_and_as_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     weights = {
         planned(model={"uri": "s3://models/ours", "config": given},
                 pod={"nodeSelector": H100}).memory["chat"].weights
-        for given in (CONFIG, str(path))
+        for given in (CONFIG, "config.json")
     }  # fmt: skip
     assert len(weights) == 1
     assert weights.pop() == pytest.approx(15.0 * 2**30, rel=0.01)
@@ -280,14 +281,22 @@ def test_parts_of_accelerators_are_not_whole_ones() -> None:
     assert told(plan) == []
 
 
-def test_a_config_that_cannot_be_read(tmp_path: Path) -> None:
-    for name, text in {"none": None, "text": "{", "list": "[]"}.items():
-        path = tmp_path / name
-        if text is not None:
-            path.write_text(text, encoding="utf-8")
-        model = {"uri": "s3://models/ours", "config": str(path)}
-        plan = planned(model=model, pod={"nodeSelector": H100})
-        assert verdict(plan) == ("error", "model-config-unreadable")
+def test_a_config_of_a_program(tmp_path: Path) -> None:
+    """No manifest has a folder here: any regular file."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    spec: dict[str, Any] = {
+        "name": "chat",
+        "model": {"uri": "s3://models/ours", "config": str(path)},
+        "roles": [{"name": "chat", "componentType": "worker", "accelerator": "H100", "template": {
+            "spec": {"containers": [{"name": "vllm", "image": "vllm/vllm-openai:v0.11.0",
+                                     "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}],
+    }  # fmt: skip
+    plan = plan_service(InferenceServiceArgs.model_validate(spec))
+    assert plan.memory["chat"].weights == pytest.approx(15.0 * 2**30, rel=0.01)
+    spec["model"]["config"] = "/dev/zero"
+    plan = plan_service(InferenceServiceArgs.model_validate(spec))
+    assert verdict(plan) == ("error", "model-config-unreadable")
 
 
 def test_a_model_of_the_hub() -> None:

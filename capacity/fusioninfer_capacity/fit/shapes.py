@@ -1,0 +1,228 @@
+"""What an engine refuses of a model whatever the memory: how it is split, how long sequences are.
+
+Read in vLLM 0.24.0 to 0.33.0 (`ModelConfig.verify_with_parallel_config`, `_get_and_verify_max_len`,
+`validate_fp8_block_shape_moe`) and SGLang 0.5.9 and 0.5.23 (`ModelConfig`, `Fp8MoEMethod`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusioninfer_capacity.fit.architecture import Architecture, Part
+from fusioninfer_capacity.fit.engines import SIZED, Unclear, Version, stated_number
+from fusioninfer_pulumi.plugins.capacity import (
+    EngineCommand,
+    Finding,
+    Location,
+    Parallelism,
+    Rule,
+    error,
+    integer,
+    warning,
+)
+
+MODEL_NOT_DIVISIBLE = Rule(
+    "model-not-divisible",
+    ("error", "warning"),
+    "The model's heads, layers and FP8 blocks can be divided as the sizes of its engine say.",
+    remedy="Use the sizes that the message names.",
+    source="vLLM: ModelConfig.verify_with_parallel_config, validate_fp8_block_shape_moe",
+)
+LENGTH_ABOVE_MODEL = Rule(
+    "length-above-model",
+    ("error", "warning"),
+    "Sequences are no longer than the model's own longest.",
+    remedy="Lower the length, or set the variable that allows it.",
+    source="vLLM: _get_and_verify_max_len; SGLang: ModelConfig._derive_context_length",
+)
+
+#: From here on vLLM shares scales of FP8 experts in smaller blocks, of 32 or more
+#: (`refine_fp8_moe_block_shape`).
+_REFINES: Version = (0, 29, 0)
+_LEAST_BLOCK = 32
+#: Arguments by which the model's own config is another one.
+_OVERRIDES = (
+    "--hf-overrides", "--rope-scaling", "--rope-theta", "--config-format", "--hf-config-path",
+    "--json-model-override-args", "--decrypted-config-file",
+)  # fmt: skip
+_SIZES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why an engine does not start.
+
+    Attributes:
+        certain: Whether its release is known to refuse it.
+        blocks: Whether it is about FP8 blocks.
+    """
+
+    rule: Rule
+    text: str
+    certain: bool = True
+    blocks: bool = False
+
+
+def shape_findings(
+    place: Location,
+    command: EngineCommand,
+    model: Architecture,
+    variables: Mapping[str, Any] | None,
+    nodes: int,
+) -> Iterator[Finding]:
+    """Yields what the engine refuses; see `shape_problems`.
+
+    `place` is its arguments, `nodes` are those of a replica.
+    """
+    for problem in shape_problems(command, model, variables):
+        # The documents' own examples split DeepSeek-R1 over all accelerators of several nodes.
+        across = problem.blocks and nodes > 1
+        say = error if problem.certain and not across else warning
+        yield say(problem.rule, place, problem.text)
+
+
+def shape_problems(
+    command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
+) -> Iterator[Problem]:
+    """Yields what the engine refuses; `variables` are its environment, None if it is not known."""
+    if command.engine is None or command.engine.name not in SIZED or not command.readable:
+        return
+    if command.has(*_OVERRIDES):
+        return
+    if variables is not None:
+        yield from _length_problems(command, model, variables)
+    sizes = command.parallelism
+    # Attention that is copied is split fewer ways.
+    if sizes is None or sizes.context > 1 or command.has("--enable-dp-attention"):
+        return
+    yield from _head_problems(model, sizes.tensor)
+    layers = len(model.layers)
+    if sizes.pipeline > layers:
+        text = f"{sizes.pipeline} pipeline stages are more than the model's {layers} layers"
+        yield Problem(MODEL_NOT_DIVISIBLE, text)
+    yield from _block_problems(command, model, sizes)
+
+
+def _head_problems(model: Architecture, tensor: int) -> Iterator[Problem]:
+    heads, kv = model.heads
+    for count, kind in ((heads, "attention heads"), (kv, "key-value heads")):
+        if count and not _divides(count, tensor, several=kind.startswith("key")):
+            ways = [
+                size
+                for size in _SIZES
+                if heads % size == 0 and (not kv or _divides(kv, size, several=True))
+            ]
+            text = f"{count} {kind} cannot be split {tensor} ways; use {_listed(ways)}"
+            yield Problem(MODEL_NOT_DIVISIBLE, text)
+            return
+
+
+def _divides(count: int, ways: int, *, several: bool) -> bool:
+    """Whether every rank gets as many; ranks may share one of fewer heads where `several` may."""
+    return count % ways == 0 or (several and ways % count == 0)
+
+
+def _block_problems(
+    command: EngineCommand, model: Architecture, sizes: Parallelism
+) -> Iterator[Problem]:
+    stored = model.quantization
+    if stored is None or stored.block is None:
+        return
+    wrong = _undivided(command, model, sizes)
+    if wrong is None:
+        return
+    ways = _ways(command, wrong, sizes)
+    share = wrong.width / ways if wrong.width else 0
+    what = "experts" if wrong.expert else "feed-forward layers"
+    fitting = [
+        f"{size}"
+        for size in _SIZES
+        if model.heads[0] % size == 0
+        and _undivided(command, model, replace(sizes, tensor=size)) is None
+    ]
+    remedy = f"use {_listed(fitting)} ways"
+    engine = command.engine
+    assert engine is not None, "asked for above"
+    if wrong.expert:
+        words = " ".join(SIZED[engine.name].expert_argument(sizes.tensor))
+        remedy += f", or spread experts with {words}"
+    known = command.image.version is not None
+    before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 refuses it: "
+    text = (
+        f"{before}{what} of width {wrong.width} split {ways} ways are {share:g} wide, no multiple "
+        f"of the FP8 blocks of {stored.block}; {remedy}"
+    )
+    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=known or not wrong.expert, blocks=True)
+
+
+def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
+    """A part of the model whose blocks a rank would have to divide."""
+    stored = model.quantization
+    assert stored is not None, "asked for quantized models"
+    assert stored.block is not None, "asked for models with blocks"
+    seen: set[tuple[int, bool]] = set()
+    for index, layer in enumerate(model.layers):
+        for part in layer.parts:
+            if not part.width or (part.width, part.expert) in seen:
+                continue
+            if not stored.covers(index, part.name):
+                continue
+            seen.add((part.width, part.expert))
+            ways = _ways(command, part, sizes)
+            share, rest = divmod(part.width, ways)
+            if ways == 1 or (not rest and share % stored.block == 0):
+                continue
+            if rest or not part.expert or not _refines(command, stored.block, share, model.hidden):
+                return part
+    return None
+
+
+def _ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
+    """Ways that one expert or layer is split."""
+    engine = command.engine
+    if not part.expert or engine is None:
+        return sizes.tensor
+    if not engine.spreads_experts(command):
+        # vLLM splits experts over the ranks of all copies (`FusedMoEParallelConfig.make`).
+        return sizes.tensor * (sizes.data if engine.name == "vllm" else 1)
+    # SGLang has the number of groups behind its flag, vLLM spreads over all ranks.
+    groups = integer(command.value(*engine.expert_flags))
+    return max(1, sizes.tensor // groups) if groups else 1
+
+
+def _refines(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
+    engine, version = command.engine, command.image.version
+    if engine is None or engine.name != "vllm" or version is None or version < _REFINES:
+        return False
+    chosen = command.value("--moe-backend") in (None, "auto")
+    return chosen and math.gcd(block, share, hidden) >= _LEAST_BLOCK
+
+
+def _length_problems(
+    command: EngineCommand, model: Architecture, variables: Mapping[str, Any]
+) -> Iterator[Problem]:
+    engine = command.engine
+    assert engine is not None, "asked for above"
+    flag, variable = engine.length_flag, SIZED[engine.name].longer_variable
+    try:
+        length = stated_number(command, flag)
+    except Unclear:  # `auto`, or a variable
+        return
+    if length is None or model.limit is None or length <= model.limit:
+        return
+    if str(variables.get(variable, "0")).strip().lower() not in ("", "0", "false"):
+        return
+    text = (
+        f"{flag} {length} is above the {model.limit} tokens of the model; lower it, or set "
+        f"{variable}=1"
+    )
+    # Another image may set the variable itself.
+    yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.stock)
+
+
+def _listed(sizes: list[Any]) -> str:
+    *others, last = [str(size) for size in sizes] or ["1"]
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,131 @@
+"""Layouts with replicas: how many a load takes, and in which node pools they have room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fusioninfer_capacity.fit.estimate import Estimates, NotCoveredError
+from fusioninfer_capacity.fit.load import Load, Served, decoded, prefilled, served
+from fusioninfer_capacity.fit.roles import named_accelerator, pool_accelerator
+from fusioninfer_capacity.fit.sizing import Layout, Wish, sensible
+from fusioninfer_pulumi.plugins.capacity import InventoryArgs, NodePoolArgs
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where replicas of a layout may run.
+
+    Attributes:
+        pool: The pool; None without an inventory.
+        replicas: Replicas for which it has room; None without an inventory.
+    """
+
+    pool: NodePoolArgs | None
+    replicas: int | None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A layout with replicas.
+
+    Attributes:
+        layout: The layout of each replica.
+        place: Where they run.
+        replicas: Replicas that decode, or do all.
+        prefillers: Replicas that prefill; 0 where the others do.
+        served: What one replica serves, None without load figures.
+        prefilled: What one prefiller serves.
+        source: What the times rest on.
+    """
+
+    layout: Layout
+    place: Place
+    replicas: int
+    prefillers: int = 0
+    served: Served | None = None
+    prefilled: Served | None = None
+    source: str | None = None
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of all replicas."""
+        return (self.replicas + self.prefillers) * self.layout.accelerators
+
+
+def proposals(
+    wish: Wish, found: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
+) -> Iterator[Proposal]:
+    """Yields layouts that fit, with replicas for the load; the fewest accelerators first."""
+    fitting = [layout for layout in found if layout.reason is None]
+    if load is None:
+        for layout in sensible(fitting):
+            place = _place(wish, layout, inventory, 1)
+            if place is not None:
+                yield Proposal(layout, place, 1)
+        return
+    loaded: list[Proposal] = []
+    refused: list[str] = []
+    for layout in fitting:
+        try:
+            loaded += _loaded(wish, layout, inventory, load)
+        except NotCoveredError as problem:
+            refused.append(str(problem))
+    if not loaded and refused:
+        raise NotCoveredError(refused[0])
+    yield from sorted(loaded, key=lambda proposal: (proposal.accelerators, proposal.prefillers))
+
+
+def _loaded(
+    wish: Wish, layout: Layout, inventory: InventoryArgs | None, load: Load
+) -> Iterator[Proposal]:
+    assert layout.fit is not None, "it fits"
+    if layout.fit.tokens is None:
+        return
+    times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
+    most = layout.fit.tokens / (load.input + load.output)
+    alone = served(times, load, most)
+    if alone is not None:
+        count = alone.replicas(load.rate)
+        place = _place(wish, layout, inventory, count)
+        if place is not None:
+            yield Proposal(layout, place, count, served=alone, source=times.source)
+    first, then = prefilled(times, load), decoded(times, load, most)
+    if first is not None and then is not None:
+        prefillers, decoders = first.replicas(load.rate), then.replicas(load.rate)
+        place = _place(wish, layout, inventory, prefillers + decoders)
+        if place is not None:
+            yield Proposal(layout, place, decoders, prefillers, then, first, times.source)
+
+
+def _place(
+    wish: Wish, layout: Layout, inventory: InventoryArgs | None, replicas: int
+) -> Place | None:
+    """The cheapest pool with room for so many replicas; None where none has."""
+    if inventory is None:
+        return Place(None, None)
+    for pool in pools_of(inventory, wish.accelerator.name):
+        free = room(pool, layout)
+        if free >= replicas:
+            return Place(pool, free)
+    return None
+
+
+def room(pool: NodePoolArgs, layout: Layout) -> int:
+    """Replicas for which a pool has room: each pod takes accelerators of one node."""
+    held = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
+    pods = sum((pool.accelerators - used) // layout.tensor for used in held)
+    return pods // layout.nodes
+
+
+def pools_of(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
+    """Pools with these accelerators, the cheapest first."""
+    pools = inventory.pools if inventory is not None else []
+    own = [
+        pool
+        for pool in pools
+        if pool.resource is not None
+        and (kind := named_accelerator(pool_accelerator(pool) or "")) is not None
+        and kind.name == accelerator
+    ]
+    return sorted(own, key=lambda pool: pool.cost)

@@ -1,0 +1,126 @@
+"""`size` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fusioninfer_capacity.fit.architecture import known_architecture
+from fusioninfer_capacity.fit.engines import GIB
+from fusioninfer_capacity.fit.load import Load
+from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
+from fusioninfer_capacity.proposals import Proposal
+
+#: Proposals that are shown; the others take more accelerators.
+_SHOWN = 8
+_TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR")
+
+
+def layout_name(layout: Layout) -> str:
+    """A layout in a word: `TP8+EP x PP2 (2 nodes)`."""
+    spread = "+EP" if layout.spread else ""
+    stages = f" x PP{layout.nodes} ({layout.nodes} nodes)" if layout.nodes > 1 else ""
+    return f"TP{layout.tensor}{spread}{stages}"
+
+
+def lines(
+    wish: Wish, found: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
+) -> Iterator[str]:
+    """Yields what rests on what, the proposals, and why other layouts do not fit."""
+    yield from _header(wish, found)
+    yield ""
+    if proposals:
+        yield from _aligned([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
+        if len(proposals) > _SHOWN:
+            yield f"and {len(proposals) - _SHOWN} with more accelerators"
+    else:
+        yield "nothing fits"
+    yield ""
+    if proposals and proposals[0].source is not None:
+        yield f"Times are estimates by {proposals[0].source}:"
+        yield "steps alone, and held up by other requests. Transfer of KV cache is not in them."
+        yield ""
+    sibling = _quantized_sibling(wish)
+    if sibling is not None:
+        yield sibling
+    yield from _left_out(found, proposals, load)
+
+
+def _header(wish: Wish, found: Sequence[Layout]) -> Iterator[str]:
+    length = wish.length or wish.model.longest
+    sequences = f", sequences of {length} tokens" if length is not None else ""
+    memory = wish.accelerator.total / GIB
+    yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
+    fits = [layout.fit for layout in found if layout.fit is not None]
+    basis = f" for {fits[0].basis}" if fits else ""
+    yield f"Estimate{basis}. GiB of each GPU; tokens and requests of each replica."
+
+
+def _row(wish: Wish, proposal: Proposal, load: Load | None) -> dict[str, str]:
+    """The cells of a proposal by the heads of their columns."""
+    layout = proposal.layout
+    assert layout.fit is not None, "it fits"
+    _, _, weights, _, cache, tokens, requests = layout.fit.row()
+    row = {"LAYOUT": layout_name(layout)}
+    if load is not None:
+        row["ROLES"] = f"{proposal.replicas} serve"
+        if proposal.prefillers:
+            row["ROLES"] = f"{proposal.prefillers} prefill + {proposal.replicas} decode"
+    row |= {"GPUS": str(proposal.accelerators), "WEIGHTS": weights, "KV CACHE": cache}
+    if wish.model.known_cache:
+        row |= {"TOKENS": tokens, "REQUESTS": requests}
+    if proposal.place.pool is not None:
+        row["FREE FOR"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
+    return row | _rates(proposal)
+
+
+def _rates(proposal: Proposal) -> dict[str, str]:
+    if proposal.served is None:
+        return {}
+    first = proposal.prefilled or proposal.served
+    rate = proposal.served.rate * proposal.replicas
+    if proposal.prefilled is not None:
+        rate = min(rate, proposal.prefilled.rate * proposal.prefillers)
+    low, high = first.ttft
+    least, most = proposal.served.tpot
+    return {
+        "REQUESTS/S": f"{rate:.2f}",
+        "TTFT": f"{low:.2f}-{high:.2f}s",
+        "TPOT": f"{1000 * least:.0f}-{1000 * most:.0f}ms",
+    }
+
+
+def _quantized_sibling(wish: Wish) -> str | None:
+    """What the same model in FP8 takes, if the table has it."""
+    name = f"{wish.name}-FP8"
+    model = known_architecture(name) if wish.model.quantization is None else None
+    if model is None:
+        return None
+    fitting = [each for each in layouts(replace(wish, name=name, model=model)) if not each.reason]
+    return f"{name} fits with {layout_name(fitting[0])}" if fitting else None
+
+
+def _left_out(
+    found: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
+) -> Iterator[str]:
+    """Yields why layouts do not fit; of several nodes, only where one node is not enough."""
+    one_node = any(layout.nodes == 1 and layout.reason is None for layout in found)
+    proposed = {proposal.layout for proposal in proposals}
+    for layout in found:
+        if layout.reason is not None and (layout.nodes == 1 or not one_node):
+            yield f"not {layout_name(layout)}: {layout.reason}"
+    for layout in found:
+        if layout.reason is None and layout not in proposed and (load is not None or not proposed):
+            yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
+
+
+def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yields a table: numbers to the right, text to the left."""
+    heads = list(rows[0])
+    table = [heads, *([row[head] for head in heads] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        yield "  ".join(
+            cell.ljust(width) if head in _TEXT_COLUMNS else cell.rjust(width)
+            for head, cell, width in zip(heads, cells, widths, strict=True)
+        ).rstrip()

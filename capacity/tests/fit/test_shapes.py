@@ -1,0 +1,184 @@
+"""What engines refuse of a model however much memory there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capacity.tests.fit.test_roles import H100, planned
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+
+def refused(plan: ServicePlan) -> list[Finding]:
+    rules = ("model-not-divisible", "length-above-model")
+    return [finding for finding in plan.findings if finding.rule in rules]
+
+
+def split(
+    model: str, tensor: int, *more: str, gpus: int | None = None, **given: Any
+) -> ServicePlan:
+    words = ("--model", model, "--tensor-parallel-size", str(tensor), *more)
+    return planned(*words, gpus=gpus or tensor, **given)
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor", "says"),
+    [
+        ("Qwen/Qwen3-32B", 3, "64 attention heads cannot be split 3 ways; use 1, 2, 4, 8 or 16"),
+        ("Qwen/Qwen3-32B", 6, "64 attention heads"),
+        ("Qwen/Qwen2.5-7B-Instruct", 8, "28 attention heads cannot be split 8 ways; use 1, 2 or 4"),
+        ("Qwen/Qwen2.5-7B-Instruct", 7, "4 key-value heads cannot be split 7 ways"),
+    ],
+)
+def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
+    (finding,) = refused(split(model, tensor))
+    assert finding.severity.value == "error"
+    assert says in finding.text
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor"),
+    [("Qwen/Qwen3-32B", 8), ("Qwen/Qwen2.5-7B-Instruct", 4), ("deepseek-ai/DeepSeek-R1", 16)],
+)
+def test_sizes_that_divide_the_heads(model: str, tensor: int) -> None:
+    assert refused(split(model, tensor)) == []
+
+
+def test_copies_of_attention_are_split_fewer_ways() -> None:
+    words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen2.5-7B-Instruct",
+             "--tp-size", "8")  # fmt: skip
+    image = "lmsysorg/sglang:v0.5.9"
+    assert len(refused(planned(*words, image=image, gpus=8))) == 1
+    copied = (*words, "--enable-dp-attention", "--dp-size", "8")
+    assert refused(planned(*copied, image=image, gpus=8)) == []
+
+
+def test_stages_are_no_more_than_layers() -> None:
+    words = ("--model", "Qwen/Qwen3-8B", "--pipeline-parallel-size")
+    (finding,) = refused(planned(*words, "37", gpus=37))
+    assert "37 pipeline stages are more than the model's 36 layers" in finding.text
+    assert refused(planned(*words, "36", gpus=36)) == []
+
+
+LONG = ("--model", "Qwen/Qwen3-8B", "--max-model-len")
+
+
+def with_variables(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"env": list(variables), **more}
+
+
+@pytest.mark.parametrize("length", ["40961", "64k", "1M"])
+def test_sequences_are_no_longer_than_the_models(length: str) -> None:
+    (finding,) = refused(planned(*LONG, length))
+    assert (finding.rule, finding.severity.value) == ("length-above-model", "error")
+    assert "40960 tokens of the model" in finding.text
+    assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in finding.text
+
+
+@pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
+def test_lengths_that_the_engine_takes(length: str) -> None:
+    assert refused(planned(*LONG, length)) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "count"),
+    [
+        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}), 0),
+        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "0"}), 1),
+        (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "valueFrom": {
+            "configMapKeyRef": {"name": "a", "key": "b"}}}), 0),
+        (with_variables({"name": "HF_TOKEN", "value": "1"}), 1),
+        ({"envFrom": [{"configMapRef": {"name": "a"}}]}, 0),
+    ],
+)  # fmt: skip
+def test_a_variable_allows_longer_sequences(container: dict[str, Any], count: int) -> None:
+    own = {
+        "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": [*LONG, "65536"],
+        "resources": {"limits": {"nvidia.com/gpu": 1}}, **container,
+    }  # fmt: skip
+    assert len(refused(planned(pod={"containers": [own]}))) == count
+
+
+def test_another_image_may_set_the_variable() -> None:
+    (finding,) = refused(planned(*LONG, "65536", image="registry.example.com/vllm:1"))
+    assert finding.severity.value == "warning"
+
+
+def test_a_config_of_ones_own_decides() -> None:
+    overridden = ("--hf-overrides", '{"max_position_embeddings": 131072}')
+    assert refused(planned(*LONG, "65536", *overridden)) == []
+
+
+EXPERTS = [
+    ("Qwen/Qwen3-235B-A22B-FP8", 8, 192),
+    ("MiniMaxAI/MiniMax-M2.5", 8, 192),
+    ("Qwen/Qwen3-30B-A3B-FP8", 4, 192),
+    ("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", 8, 320),
+]
+
+
+@pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
+def test_experts_are_whole_blocks_of_fp8(model: str, tensor: int, share: int) -> None:
+    for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
+        (finding,) = refused(split(model, tensor, image=image))
+        assert f"are {share} wide, no multiple of the FP8 blocks of 128" in finding.text
+        assert "or spread experts with --enable-expert-parallel" in finding.text
+        spread = split(model, tensor, "--enable-expert-parallel", image=image)
+        assert refused(spread) == []
+    assert refused(split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
+
+
+@pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
+def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, share: int) -> None:
+    image = "vllm/vllm-openai:v0.29.0"
+    assert refused(split(model, tensor, image=image)) == []
+    assert len(refused(split(model, tensor, "--moe-backend", "deep_gemm", image=image))) == 1
+
+
+def test_blocks_of_an_unknown_release_are_a_warning() -> None:
+    (finding,) = refused(split("Qwen/Qwen3-235B-A22B-FP8", 8, image="vllm/vllm-openai:latest"))
+    assert finding.severity.value == "warning"
+    assert "vLLM before 0.29.0" in finding.text
+
+
+def test_blocks_across_nodes_are_a_warning() -> None:
+    """As in the documents' own examples."""
+    model, image = "deepseek-ai/DeepSeek-R1", "vllm/vllm-openai:v0.24.0"
+    nodes = {"multinode": {"nodeCount": 4}}
+    (finding,) = refused(split(model, 32, gpus=8, image=image, role=nodes))
+    assert finding.severity.value == "warning"
+    assert "feed-forward layers of width 18432 split 32 ways are 576 wide" in finding.text
+
+
+def test_sglang_groups_experts() -> None:
+    words = ("python3", "-m", "sglang.launch_server", "--model-path", "MiniMaxAI/MiniMax-M2.5",
+             "--tp-size", "8")  # fmt: skip
+    image = "lmsysorg/sglang:v0.5.9"
+    (finding,) = refused(planned(*words, image=image, gpus=8))
+    assert "or spread experts with --ep-size 8" in finding.text
+    assert refused(planned(*words, "--ep-size", "8", image=image, gpus=8)) == []
+    assert refused(planned(*words, "--ep-size", "2", image=image, gpus=8)) == []
+
+
+def test_copies_of_vllm_split_experts_further() -> None:
+    copied = ("--data-parallel-size", "2")
+    model = "Qwen/Qwen3-235B-A22B-FP8"
+    image = "vllm/vllm-openai:v0.24.0"
+    assert refused(split(model, 4, image=image)) == []
+    assert len(refused(split(model, 4, *copied, image=image, gpus=8))) == 1
+
+
+def test_feed_forward_layers_are_whole_blocks_in_every_release() -> None:
+    for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.33.0"):
+        (finding,) = refused(split("Qwen/Qwen3-4B-FP8", 8, image=image))
+        assert "feed-forward layers of width 9728 split 8 ways are 1216 wide" in finding.text
+
+
+def test_what_is_refused_is_not_proposed() -> None:
+    """TP 8 alone would fit, but its engine refuses the experts."""
+    model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
+    plan = split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
+    (finding,) = [each for each in plan.findings if each.rule == "weights-exceed-memory"]
+    assert "--tensor-parallel-size 8 --enable-expert-parallel fits" in finding.text

@@ -1,0 +1,110 @@
+"""The file that `model.config` names: read when its manifest is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.loading.validate import Document
+
+MODEL_CONFIG_UNREADABLE = Rule(
+    "model-config-unreadable",
+    "error",
+    "`model.config` is the model's `config.json`, in or below the folder of the manifest.",
+    remedy="Put the file beside the manifest, or write its content into the field.",
+)
+#: Configs of models have some kilobytes; those that list quantized modules, some hundred.
+_MOST_BYTES = 4 * 2**20
+
+
+class ModelConfigError(ValueError):
+    """Why a file is no model's config; the text is a sentence about it."""
+
+
+def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
+    """Reads a model's config.
+
+    Args:
+        name: Path of the file.
+        folder: Folder in or below which it has to be: that of a manifest, which may be anybody's.
+            None for any file, relative to the working directory.
+
+    Raises:
+        ModelConfigError: It is no regular file, too large, or no JSON object.
+    """
+    content = _content(name, folder)
+    try:
+        config = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as problem:
+        raise ModelConfigError(f"{name} is no JSON: {problem}") from None
+    if not isinstance(config, dict):
+        raise ModelConfigError(f"{name} holds no JSON object")
+    return config
+
+
+def _content(name: str, folder: Path | None) -> bytes:
+    path = Path(name)
+    if folder is not None:
+        if path.is_absolute():
+            raise ModelConfigError(f"must be a path from the folder of the manifest, got {name}")
+        path = folder / path
+    try:
+        real = path.resolve(strict=True)
+        if folder is not None and not real.is_relative_to(folder.resolve()):
+            raise ModelConfigError(f"{name} is not below the folder of the manifest")
+        # A pipe without a writer would wait for one.
+        descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ModelConfigError(f"{name} is no regular file")
+            content = file.read(_MOST_BYTES + 1)
+    except (OSError, RuntimeError) as problem:  # RuntimeError: a link that leads to itself
+        reason = getattr(problem, "strerror", None) or problem
+        raise ModelConfigError(f"{name} cannot be read: {reason}") from None
+    except ValueError as problem:
+        if isinstance(problem, ModelConfigError):
+            raise
+        raise ModelConfigError(f"{name!r} is no path") from None
+    if len(content) > _MOST_BYTES:
+        raise ModelConfigError(f"{name} is larger than {_MOST_BYTES // 2**20} MiB")
+    return content
+
+
+def with_model_config(document: Document, file: str) -> Document:
+    """A document with the content of the file that its `model.config` names.
+
+    Args:
+        document: The document.
+        file: Path of its manifest; another name for one that is in no file.
+    """
+    if document.args is None:
+        return document
+    name = _file_name(document.args)
+    if name is None:
+        return document
+    try:
+        config = read_model_config(name, Path(file).parent)
+    except ModelConfigError as problem:
+        return replace(
+            document, args=None, findings=(*document.findings, model_config_finding(problem))
+        )
+    model = document.args.model
+    assert model is not None, "it names a file"
+    changed = model.model_copy(update={"config": config})
+    return replace(document, args=document.args.model_copy(update={"model": changed}))
+
+
+def model_config_finding(problem: ModelConfigError) -> Finding:
+    """The finding of a file that cannot be read."""
+    return error(MODEL_CONFIG_UNREADABLE, ("model", "config"), str(problem))
+
+
+def _file_name(args: InferenceServiceArgs) -> str | None:
+    config = args.model.config if args.model is not None else None
+    return config if isinstance(config, str) else None

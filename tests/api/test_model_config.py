@@ -1,0 +1,119 @@
+"""`model.config` as a path: a regular file of bounded size, in or below the manifest's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import samples
+import yaml
+
+from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.loading import load
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of manifests; beside it a config that is none of its."""
+    (tmp_path / "config.json").write_text('{"secret": true}', encoding="utf-8")
+    made = tmp_path / "services"
+    made.mkdir()
+    return made
+
+
+def manifest(folder: Path, config: str) -> Path:
+    path = folder / "service.yaml"
+    service = samples.service(model={"uri": "s3://models/ours", "config": config})
+    path.write_text(yaml.safe_dump(service), encoding="utf-8")
+    return path
+
+
+def test_a_path_is_relative_to_the_manifest(folder: Path) -> None:
+    (folder / "models").mkdir()
+    (folder / "models" / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    (folder / "link.json").symlink_to("models/config.json")
+    for name in ("models/config.json", "./models/../models/config.json", "link.json"):
+        (service,) = load(manifest(folder, name))
+        assert service.model is not None
+        assert service.model.config == {"model_type": "llama"}
+
+
+def link_out(folder: Path) -> None:
+    (folder / "c.json").symlink_to("../config.json")
+
+
+def link_to_itself(folder: Path) -> None:
+    (folder / "c.json").symlink_to("c.json")
+
+
+def pipe(folder: Path) -> None:
+    os.mkfifo(folder / "c.json")
+
+
+def device(folder: Path) -> None:
+    (folder / "c.json").symlink_to("/dev/zero")
+
+
+def large(folder: Path) -> None:
+    (folder / "c.json").write_text(json.dumps("x" * 5 * 2**20), encoding="utf-8")
+
+
+def nested(folder: Path) -> None:
+    (folder / "c.json").write_text("[" * 100_000, encoding="utf-8")
+
+
+def a_folder(folder: Path) -> None:
+    (folder / "c.json").mkdir()
+
+
+def no_file(folder: Path) -> None:
+    del folder
+
+
+def no_object(folder: Path) -> None:
+    (folder / "c.json").write_text("[]", encoding="utf-8")
+
+
+def binary(folder: Path) -> None:
+    (folder / "c.json").write_bytes(b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("config", "make", "says"),
+    [
+        ("/dev/zero", no_file, "must be a path from the folder of the manifest"),
+        ("../config.json", no_file, "is not below the folder of the manifest"),
+        ("c.json", link_out, "is not below the folder of the manifest"),
+        ("c.json", device, "is not below the folder of the manifest"),
+        ("c.json", link_to_itself, "cannot be read"),
+        ("c.json", pipe, "is no regular file"),
+        ("c.json", a_folder, ""),
+        ("c.json", large, "is larger than 4 MiB"),
+        ("c.json", nested, "is no JSON"),
+        ("c.json", binary, "is no JSON"),
+        ("c.json", no_object, "holds no JSON object"),
+        ("c.json", no_file, "cannot be read: No such file"),
+        ("a\0b", no_file, "is no path"),
+    ],
+)
+def test_what_is_not_read(
+    folder: Path, config: str, make: Callable[[Path], None], says: str
+) -> None:
+    make(folder)
+    with pytest.raises(InvalidServiceError) as refused:
+        load(manifest(folder, config))
+    (finding,) = refused.value.findings
+    assert (finding.rule, finding.path) == ("model-config-unreadable", "model.config")
+    assert says in finding.text
+
+
+def test_what_is_left_of_a_refused_manifest_reads_no_file(folder: Path) -> None:
+    path = manifest(folder, "/dev/zero")
+    text = path.read_text(encoding="utf-8").replace("name: svc", "name: Not A Name")
+    path.write_text(text.replace("spec:", "spec:\n  unknown: 1", 1), encoding="utf-8")
+    with pytest.raises(InvalidServiceError) as refused:
+        load(path)
+    assert "model-config-unreadable" not in {each.rule for each in refused.value.findings}
