@@ -12,6 +12,7 @@ from fusioninfer_pulumi.checks.gateways import (
     gateway_findings,
     route_attachment_findings,
 )
+from fusioninfer_pulumi.checks.route_paths import route_path_findings
 from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY, SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
@@ -354,6 +355,7 @@ CHECKS: tuple[Check, ...] = (
     gateway_findings,
     route_findings,
     rule_findings,
+    route_path_findings,
     listener_findings,
     external_route_findings,
     several_pools_findings,

@@ -169,11 +169,11 @@ def _roles(plan: ServicePlan) -> Table:
     numbers = ("REPLICAS", "NODES", "PODS", "GPUS/POD", "GPUS")
     table = _table(("ROLE", "left"), ("TYPE", "left"), *((title, "right") for title in numbers))
     for role in plan.roles:
-        count = str(len(role.replicas)) if role.replicas else "0 (parked)"
+        parked = "" if role.replicas else " (parked)"
         table.add_row(
             role.name,
-            role.component_type.value,
-            count,
+            f"{role.component_type.value}{parked}",
+            str(len(role.replicas)),
             str(role.nodes),
             str(role.total_pods),
             str(role.accelerators_per_pod),
@@ -189,10 +189,18 @@ def _roles(plan: ServicePlan) -> Table:
 
 def _memory(plan: ServicePlan) -> Table:
     """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
-    columns = next(iter(plan.memory.values())).columns
-    table = _table(("ROLE", "left"), *((title, "right") for title in columns))
-    for name, memory in plan.memory.items():
-        table.add_row(name, *memory.row())
+    heads = ("ROLE", *next(iter(plan.memory.values())).columns)
+    rows = [(name, *memory.row()) for name, memory in plan.memory.items()]
+    columns = zip(heads, zip(*rows, strict=True), strict=True)
+    # Numbers to the right, words to the left, as in the other tables.
+    table = _table(
+        *(
+            (head, "right" if any(cell[:1].isdigit() for cell in cells) else "left")
+            for head, cells in columns
+        )
+    )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from fusioninfer_pulumi.engines._argv import basename, find_program
 
+#: Scripts that start engines have a few hundred words.
+_MOST_TOKENS = 20_000
 _SPACE = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECTION = re.compile(r"[0-9]*(?:&>>|&>|<<<|<>|>>|>\||[<>]&|[<>](?!\())")
@@ -225,7 +228,12 @@ def read_script(text: str, parameters: Sequence[str] = ()) -> Script:
     Raises:
         ShellError: When the script uses something that cannot be read safely.
     """
-    found = list(tokens(text))
+    try:
+        found = list(islice(tokens(text), _MOST_TOKENS + 1))
+    except RecursionError:
+        raise ShellError("quotes and expansions nested too deep") from None
+    if len(found) > _MOST_TOKENS:
+        raise ShellError(f"more than {_MOST_TOKENS} words")
     commands = _simple_commands(found)
     # `exec` would end the shell, and with it the trap that the script has set.
     traps = any(command.words[0].value == "trap" for command in commands)

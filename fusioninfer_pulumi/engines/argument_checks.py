@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
-from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.flags import parsed_json, split_joined_flags
 from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.variables import resolved
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
@@ -19,7 +18,7 @@ from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule(
     "argument-unknown",
-    ("error", "warning"),
+    ("error", "warning", "info"),
     "Each argument is one of the engine in the release of the image.",
     remedy="Correct the name, or remove the argument.",
     source="the argument tables of the engine's releases",
@@ -44,6 +43,8 @@ _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 # Another release may be installed before the engine starts.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
+#: Likeness of a slip of the pen; new arguments are less like known ones.
+_SLIP = 0.9
 
 
 @dataclass(frozen=True)
@@ -245,10 +246,27 @@ class _Check:
                 return self.say(RELEASE_WITHOUT_FEATURE, place, message)
             text = f"{here} has no argument {name}"
         else:
+            if self._is_newer() and not self._is_slip(name):
+                message = f"{name} is not known: the image is newer than {title} v{table.newest}"
+                return info(ARGUMENT_UNKNOWN, place, message)
             text = f"no release of {title} up to v{table.newest} has an argument {name}"
         meant = similar(name, [word for word in self.options if word.startswith("--")])
         hint = f"; did you mean {meant}?" if meant else "; remove it"
         return self.say(ARGUMENT_UNKNOWN, place, text + hint)
+
+    def _is_slip(self, name: str) -> bool:
+        """Whether a name is nearly that of a known argument."""
+        import difflib  # noqa: PLC0415  # start-up time: few command lines have unknown arguments
+
+        return bool(difflib.get_close_matches(name, list(self.options), n=1, cutoff=_SLIP))
+
+    def _is_newer(self) -> bool:
+        """Whether the image has, or may have, a release that the tables do not know yet."""
+        image = self.command.image
+        if image.version is None:
+            return image.engine is not None and not image.stock
+        newest = tuple(int(part) for part in re.findall(r"\d+", self.table.newest)[:3])
+        return image.version > newest
 
     def _instead(self, name: str) -> str | None:
         new = successor(self.engine, name)
@@ -402,7 +420,7 @@ def _json(text: str) -> None:
     """Raises ValueError for what is no JSON."""
     # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
-        json.loads(text)
+        parsed_json(text)
 
 
 def _size(text: str) -> int:

@@ -331,6 +331,10 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
+    def checks_shared_memory(self, command: EngineCommand) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without."""
+        return False
+
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Whether the program may start something that takes other arguments."""
         return False

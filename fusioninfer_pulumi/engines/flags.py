@@ -13,6 +13,17 @@ from typing import Any
 _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
 
 
+def parsed_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises ValueError for what is no JSON, or is nested deeper than Python reads it.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
 def canonical(name: str) -> str:
     """Writes a flag with dashes.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from fusioninfer_pulumi.engines.flags import parsed_json
 
 if TYPE_CHECKING:  # the protocol's methods return what is defined here
     from fusioninfer_pulumi.engines.engine import EngineCommand
@@ -43,7 +44,7 @@ def event_ports(settings: str | None, ranks: int) -> list[EnginePorts]:
     vLLM and SGLang add a rank's number to the port (`ZmqEventPublisher.offset_endpoint_port`).
     """
     try:
-        found = json.loads(settings or "{}")
+        found = parsed_json(settings or "{}")
     except ValueError:
         return []
     endpoint = found.get("endpoint") if isinstance(found, dict) else None

@@ -7,7 +7,6 @@ Nothing was run on accelerators. What is not written here is not known and not c
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from fusioninfer_pulumi.engines.flags import (
     integer,
     json_text,
     last_values,
+    parsed_json,
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.launch import (
@@ -389,6 +389,14 @@ class Vllm(Engine):
         version = command.image.version
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
+
+    def checks_shared_memory(self, command: EngineCommand) -> bool:
+        # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
+        # always a process of its own.
+        version, name = command.image.version, command.image.name or ""
+        processors = command.value("--device") == "cpu" or "cpu" in name
+        apart = command.value("--distributed-executor-backend") == "mp"
+        return version is not None and version >= (0, 32) and (processors or apart)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
@@ -851,7 +859,7 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     settings: dict[str, Any] = {}
     if text is not None:
         try:
-            parsed = json.loads(text)
+            parsed = parsed_json(text)
         except ValueError:
             return text
         if not isinstance(parsed, dict):
@@ -875,7 +883,7 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = value.count("=") == 1
         else:
             try:
-                held = json.loads(value)
+                held = parsed_json(value)
             except ValueError:
                 held = None
             taken = isinstance(held, dict) and {"name", "path"} <= held.keys()

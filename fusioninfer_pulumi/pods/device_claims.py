@@ -15,14 +15,9 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
 from fusioninfer_pulumi.pods.scheduling import role_labels
 
-CLAIM_NAME_TAKEN = Rule(
-    "claim-name-taken",
-    "error",
-    "A claim of the pod template does not have the name of one of `resourceClaims`.",
-    remedy="Rename one of them.",
-)
 ACCELERATORS_BESIDE_CLAIMS = Rule(
     "accelerators-beside-claims",
     "error",
@@ -129,7 +124,7 @@ def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
     for claim in claims:
         if claim.name in existing:
             yield error(
-                CLAIM_NAME_TAKEN,
+                TAKEN_BY_TEMPLATE,
                 (*pod.path, "spec", "resourceClaims"),
                 f'"{claim.name}" is also the name of one of resourceClaims; rename one',
             )

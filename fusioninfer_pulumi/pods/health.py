@@ -13,19 +13,13 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 STARTUP_TIME_REQUIRED = Rule(
     "startup-time-required",
     "error",
     "The time that a start may take is known.",
     remedy="Set `startup.timeout`.",
-)
-STARTUP_PROBE_TAKEN = Rule(
-    "startup-probe-taken",
-    "error",
-    "The startup probe is set in one place.",
-    remedy="Remove `startup`, or the probe.",
 )
 LIVENESS_PROBE_TOO_EARLY = Rule(
     "liveness-probe-too-early",
@@ -98,7 +92,7 @@ def _findings(leader: Pod, command: EngineCommand, ctx: Context) -> Iterator[Fin
         yield error(STARTUP_TIME_REQUIRED, at, message)
     elif "startupProbe" in leader.own:
         message = "the container has a startupProbe of its own; remove one of them"
-        yield error(STARTUP_PROBE_TAKEN, at, message)
+        yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
         yield error(
             ENGINE_UNKNOWN,

@@ -33,19 +33,13 @@ from fusioninfer_pulumi.kube.containers import (
     with_mounts,
 )
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 KV_CACHE_TIERS = Rule(
     "kv-cache-tiers",
     "info",
     "Sizes of the KV cache's tiers, for your information.",
     remedy="Nothing.",
-)
-TIER_PATH_TAKEN = Rule(
-    "tier-path-taken",
-    "error",
-    "No volume is mounted where a tier of offloading is.",
-    remedy="Remove the mount.",
 )
 DISK_LIMIT_TOO_SMALL = Rule(
     "disk-limit-too-small",
@@ -188,7 +182,7 @@ def _taken(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     for index, _ in enumerate(args.secondary):
         if mounted(pod.container, _folder(index)) is not None:
             yield error(
-                TIER_PATH_TAKEN,
+                TAKEN_BY_TEMPLATE,
                 (*pod.container_path, "volumeMounts"),
                 f"{_folder(index)} is where kvCacheOffloading.secondary[{index}] is mounted; "
                 "remove it",

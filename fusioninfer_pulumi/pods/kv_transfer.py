@@ -26,7 +26,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 from fusioninfer_pulumi.pods.sidecar import SidecarPlan, own_sidecar, sidecar_plan
 
 KV_TRANSFER_UNREADABLE = Rule(
@@ -60,23 +60,11 @@ KV_EVENTS_SET_TWICE = Rule(
     "KV events are set by their field or by the arguments.",
     remedy="Remove one of them.",
 )
-KV_EVENTS_TOPIC_REQUIRED = Rule(
-    "kv-events-topic-required",
-    "error",
-    "The topic of KV events is known.",
-    remedy="Set the topic.",
-)
-KV_EVENTS_TOPIC_INCOMPLETE = Rule(
-    "kv-events-topic-incomplete",
-    "warning",
-    "The topic of KV events holds for all names of the model.",
-    remedy="State the topic, or serve one name.",
-)
-KV_EVENTS_TOPIC_UNREAD = Rule(
-    "kv-events-topic-unread",
-    "info",
-    "A picker reads the KV events.",
-    remedy="Remove them, or use a picker that reads them.",
+KV_EVENTS_TOPIC = Rule(
+    "kv-events-topic",
+    ("warning", "error", "info"),
+    "The topic of KV cache events is the one that the endpoint picker reads.",
+    remedy="Write the topic as the message shows.",
 )
 ENGINE_PORT_OF_POOL = Rule(
     "engine-port-of-pool",
@@ -113,12 +101,6 @@ SIDECAR_IN_TEMPLATE = Rule(
     "info",
     "The template has a routing sidecar of its own.",
     remedy="Nothing.",
-)
-SIDECAR_PORT_TAKEN = Rule(
-    "sidecar-port-taken",
-    "warning",
-    "Sidecar and engine listen on different ports.",
-    remedy="Give the engine another `--port`.",
 )
 ARGUMENT_SPLIT = Rule(
     "argument-split",
@@ -318,14 +300,14 @@ def _events(
         served = command.served_names
         if served is None:
             message = "is required: the model's name cannot be read here"
-            return [], [error(KV_EVENTS_TOPIC_REQUIRED, at, message)]
+            return [], [error(KV_EVENTS_TOPIC, at, message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
         if len(set(served)) > 1:
             # The endpoint picker looks events up by the name that a request asks for.
             others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
             said.append(
                 warning(
-                    KV_EVENTS_TOPIC_INCOMPLETE,
+                    KV_EVENTS_TOPIC,
                     at,
                     f"names one model, by default {served[0]}: pickers find no events for requests "
                     f"that ask for {others}; state the topic, or serve one name",
@@ -333,7 +315,7 @@ def _events(
             )
     if topic.count("@") != 2:
         message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
-        said.append(info(KV_EVENTS_TOPIC_UNREAD, at, message))
+        said.append(info(KV_EVENTS_TOPIC, at, message))
     return [command.engine.events_argument(args.endpoint, topic)], said
 
 
@@ -383,7 +365,7 @@ def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator
     yield info(SIDECAR_IN_TEMPLATE, ctx.at(), message)
     if engine == pool:
         yield warning(
-            SIDECAR_PORT_TAKEN,
+            TAKEN_BY_TEMPLATE,
             ctx.at(),
             f"container {brought} listens on port {pool}, and so does the engine, as far as its "
             "arguments say; give it another --port",

@@ -34,19 +34,13 @@ from fusioninfer_pulumi.kube.containers import (
 )
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 MODEL_PATH_TAKEN = Rule(
     "model-path-taken",
     "error",
     "No volume is mounted where the model is.",
     remedy="Remove the mount, or set `model.mountPath`.",
-)
-MODEL_VARIABLE_TAKEN = Rule(
-    "model-variable-taken",
-    "error",
-    "A variable that `model` sets is not set by the container.",
-    remedy="Remove it.",
 )
 
 Manifest = dict[str, Any]
@@ -335,7 +329,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
     for variable in files.env:
         if variable["name"] in existing:
             yield error(
-                MODEL_VARIABLE_TAKEN,
+                TAKEN_BY_TEMPLATE,
                 (*pod.container_path, "env"),
                 f"{variable['name']} is set by the service's model; remove one",
             )

@@ -47,19 +47,11 @@ CACHE_BELOW_MODEL_SIZE = Rule(
     "The claim of the cache is not smaller than the model.",
     remedy="Raise `model.cache.storage.size`.",
 )
-ACCESS_MODE_FOR_ONE_POD = Rule(
-    "access-mode-for-one-pod",
-    "error",
-    "A claim that several pods mount is not ReadWriteOncePod.",
-    remedy="Use another access mode.",
-    source="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes",
-)
-ACCESS_MODE_FOR_ONE_NODE = Rule(
-    "access-mode-for-one-node",
+ACCESS_MODE_TOO_NARROW = Rule(
+    "access-mode-too-narrow",
     ("error", "warning"),
-    "A claim that pods of several nodes mount has an access mode for several nodes.",
-    remedy="Use ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own.",
-    source="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes",
+    "The access mode of a cache lets all its pods mount it.",
+    remedy="Use ReadWriteMany, or one node.",
 )
 
 Manifest = dict[str, Any]
@@ -206,15 +198,15 @@ def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -
         return
     if AccessMode.READ_WRITE_ONCE_POD in given:
         message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
-        yield error(ACCESS_MODE_FOR_ONE_POD, at, message)
+        yield error(ACCESS_MODE_TOO_NARROW, at, message)
     elif AccessMode.READ_ONLY_MANY in given:
         return
     elif any(role.nodes > 1 for role in roles):
         message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
-        yield error(ACCESS_MODE_FOR_ONE_NODE, at, message)
+        yield error(ACCESS_MODE_TOO_NARROW, at, message)
     else:
         yield warning(
-            ACCESS_MODE_FOR_ONE_NODE,
+            ACCESS_MODE_TOO_NARROW,
             at,
             f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
         )

@@ -16,18 +16,13 @@ from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 REPLICA_PODS_DERIVED = Rule(
     "replica-pods-derived",
     "info",
     "The number of pods of a replica follows from `parallelism`.",
     remedy="Nothing.",
-)
-DATA_RPC_PORT_WITHOUT_EFFECT = Rule(
-    "data-rpc-port-without-effect",
-    "warning",
-    "`dataRPCPort` belongs to a replica of several pods.",
-    remedy="Remove it.",
 )
 ARGUMENTS_UNREADABLE = Rule(
     "arguments-unreadable",
@@ -117,7 +112,7 @@ def _unfit(
     yield from (each.under(*at) for each in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
-        yield warning(DATA_RPC_PORT_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
+        yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
     if not command.readable:
         yield warning(
             ARGUMENTS_UNREADABLE,

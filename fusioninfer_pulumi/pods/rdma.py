@@ -6,22 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-
-RDMA_RESOURCE_TAKEN = Rule(
-    "rdma-resource-taken",
-    "error",
-    "A resource that `kvTransfer.rdma` asks for is not in the container.",
-    remedy="Remove one of them.",
-)
-RDMA_VARIABLE_TAKEN = Rule(
-    "rdma-variable-taken",
-    "error",
-    "A variable that `kvTransfer.rdma` sets is not in the container.",
-    remedy="Remove one of them.",
-)
+from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
 
 _IPC_LOCK = "IPC_LOCK"
 
@@ -76,7 +64,7 @@ def _taken(pod: Pod, args: RdmaArgs) -> Iterator[Finding]:
     limits = (pod.container.get("resources") or {}).get("limits") or {}
     if args.resource is not None and args.resource in limits:
         yield error(
-            RDMA_RESOURCE_TAKEN,
+            TAKEN_BY_TEMPLATE,
             (*pod.container_path, "resources", "limits", args.resource),
             "is asked for by kvTransfer.rdma; remove one",
         )
@@ -84,7 +72,7 @@ def _taken(pod: Pod, args: RdmaArgs) -> Iterator[Finding]:
     for index, each in enumerate(pod.container.get("env") or ()):
         if each.get("name") in variables:
             yield error(
-                RDMA_VARIABLE_TAKEN,
+                TAKEN_BY_TEMPLATE,
                 (*pod.container_path, "env", index),
                 f"{each['name']} is set by kvTransfer.rdma; remove one",
             )

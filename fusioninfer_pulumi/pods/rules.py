@@ -14,3 +14,15 @@ ENGINE_UNKNOWN = Rule(
     "The program of a container is known.",
     remedy="Write its command, as the message shows.",
 )
+TAKEN_BY_TEMPLATE = Rule(
+    "taken-by-template",
+    ("error", "warning"),
+    "What a field adds is not in the template already.",
+    remedy="Remove it from the template, or leave out the field.",
+)
+SOURCES_NOT_ONE = Rule(
+    "sources-not-one",
+    "error",
+    "A variable, a probe and a volume have one source or handler.",
+    remedy="Keep one.",
+)

@@ -27,17 +27,11 @@ from fusioninfer_pulumi.kube.containers import free_name
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.pod import Context, Pods
 
-SIDECAR_PROTOCOL_UNKNOWN = Rule(
-    "sidecar-protocol-unknown",
-    "warning",
-    "The protocol of the sidecar fits the engine's KV connector.",
-    remedy="Check the sidecar's `--connector` or `--kv-connector`.",
-)
-SIDECAR_PROTOCOL_UNSUPPORTED = Rule(
-    "sidecar-protocol-unsupported",
-    "error",
-    "The sidecar's release has the protocol.",
-    remedy="Use another image or protocol.",
+SIDECAR_PROTOCOL = Rule(
+    "sidecar-protocol",
+    ("warning", "error"),
+    "The sidecar speaks a protocol that it and the engine know.",
+    remedy="Use one of those in the message.",
 )
 SIDECAR_SERVES_HTTPS = Rule(
     "sidecar-serves-https",
@@ -179,14 +173,14 @@ def _protocol(
                 f"no protocol of the sidecar is known to fit {setup.name}, so it speaks "
                 f"{release.connectors[0]}; choose one of {', '.join(release.connectors)}"
             )
-            return release.connectors[0], [warning(SIDECAR_PROTOCOL_UNKNOWN, at, message)]
+            return release.connectors[0], [warning(SIDECAR_PROTOCOL, at, message)]
     chosen = chosen or release.connectors[0]
     if chosen not in release.connectors:
         message = (
             f"the sidecar of {family.name} does not speak {chosen}, only "
             f"{', '.join(release.connectors)}"
         )
-        return chosen, [error(SIDECAR_PROTOCOL_UNSUPPORTED, at, message)]
+        return chosen, [error(SIDECAR_PROTOCOL, at, message)]
     return chosen, []
 
 

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 ENGINE_NOT_TRACED = Rule(
     "engine-not-traced",
@@ -28,12 +29,6 @@ PICKER_TRACES_WITHOUT_TLS = Rule(
     "error",
     "The picker sends traces as its endpoint says.",
     remedy="Use `http`, or set `tracing.picker: false`.",
-)
-TRACING_WITHOUT_EFFECT = Rule(
-    "tracing-without-effect",
-    "warning",
-    "Tracing traces something.",
-    remedy="Remove it, or switch engines or picker on.",
 )
 
 Variable = Mapping[str, str]
@@ -107,4 +102,4 @@ def epp_findings(
         )
     if not picked and not has_roles:
         message = "has no effect: neither a picker nor an engine traces"
-        yield warning(TRACING_WITHOUT_EFFECT, ("tracing",), message)
+        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)

@@ -137,11 +137,9 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
     found = [
         finding
         for problem in schema.validator.iter_errors(whole)
-        if tuple(problem.instance_path[: len(path)]) == path
+        if (at := _location(whole, problem.instance_path))[: len(path)] == path
         and not (isinstance(problem.instance, str) and problem.instance in unknown)
-        for finding in _of_problem(
-            schema, problem, _held(value, problem.instance_path[len(path) :])
-        )
+        for finding in _of_problem(schema, problem, at, _held(value, at[len(path) :]))
     ]
     part = schema.at(path)
     for at, each, held in schema.nodes(part, checked, path):
@@ -183,15 +181,24 @@ def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
     return f"\0{len(unknown) - 1}"
 
 
+def _location(value: Any, path: Sequence[str | int]) -> Location:
+    """A path of the library's, which writes keys such as "1" as numbers."""
+    at: list[str | int] = []
+    for part in path:
+        key = str(part) if isinstance(value, Mapping) else part
+        at.append(key)
+        value = value[key]
+    return tuple(at)
+
+
 def _held(value: Any, path: Sequence[str | int]) -> Any:
     for key in path:
         value = value[key]
     return value
 
 
-def _of_problem(schema: KindSchema, problem: Any, value: Any) -> Iterator[Finding]:
+def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
     """The findings of one error of the library's, about a value as the user wrote it."""
-    at: Location = tuple(problem.instance_path)
     name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
         for key in expected:

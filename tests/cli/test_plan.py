@@ -222,7 +222,11 @@ add a role of componentType router
 def test_a_parked_role_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8").replace("replicas: 1", "replicas: 0")
     (tmp_path / "parked.yaml").write_text(text, encoding="utf-8")
-    assert "0 (parked)" in output(capsys, str(tmp_path / "parked.yaml"))
+    text = output(capsys, str(tmp_path / "parked.yaml"))
+    head, row = text.splitlines()[2:4]
+    assert "worker (parked)" in row
+    # Numbers end below their heads.
+    assert row[: head.index("REPLICAS") + len("REPLICAS")].endswith(" 0")
     (found,) = loaded(capsys, str(tmp_path / "parked.yaml"))
     assert found["roles"][0]["replicas"] == 0
     assert found["totalPods"] == 0

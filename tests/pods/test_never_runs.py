@@ -100,13 +100,13 @@ def test_names_of_models_are_repositories_or_paths(model: str, wrong: bool) -> N
 PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
     ({"httpGet": {"path": "/health", "port": 8000}}, [], ""),
     ({"httpGet": {"path": "/v1/models", "port": 8000}}, [], ""),
-    ({"httpGet": {"path": "/healthz", "port": 8000}}, [], "probe-path-unknown"),
+    ({"httpGet": {"path": "/healthz", "port": 8000}}, [], "probe-not-answered"),
     ({"httpGet": {"path": "/healthz", "port": 8000}}, ["--middleware", "a.b"], ""),
-    ({"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}}, [], "probe-scheme-differs"),
+    ({"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}}, [], "probe-not-answered"),
     ({"httpGet": {"path": "/health", "port": 8000}}, ["--ssl-certfile=/usr/c"],
-     "probe-scheme-differs"),
-    ({"httpGet": {"path": "/health", "port": 8000, "host": "127.0.0.1"}}, [], "probe-of-node"),
-    ({"grpc": {"port": 8000}}, [], "probe-of-other-protocol"),
+     "probe-not-answered"),
+    ({"httpGet": {"path": "/health", "port": 8000, "host": "127.0.0.1"}}, [], "probe-not-answered"),
+    ({"grpc": {"port": 8000}}, [], "probe-not-answered"),
     ({"tcpSocket": {"port": 8000}}, [], ""),
 ]  # fmt: skip
 

@@ -54,68 +54,68 @@ AT = "roles[2]"
         (
             vllm("n", "--served-model-name=s"),
             vllm("--served-model-name=s"),
-            ["error paired-models-differ"],
+            ["error paired-settings-differ"],
         ),
         (
             vllm("n", "--served-model-name=s", release="0.12.0"),
             vllm("--served-model-name=s", release="0.12.0"),
-            ["warning paired-models-differ"],
+            ["warning paired-settings-differ"],
         ),
         (
             vllm("n", "--served-model-name=s", connector="MooncakeConnector"),
             vllm("--served-model-name=s", connector="MooncakeConnector"),
-            ["warning paired-models-differ"],
+            ["warning paired-settings-differ"],
         ),
         # Its names.
         (
             vllm("--served-model-name=a"),
             vllm("--served-model-name=b"),
-            ["error paired-served-names-differ"],
+            ["error paired-settings-differ"],
         ),
         (
             vllm("--served-model-name", "a"),
             vllm("--served-model-name", "a", "b"),
-            ["warning paired-served-names-differ"],
+            ["warning paired-settings-differ"],
         ),
         (vllm("--served-model-name", "a", "b"), vllm("--served-model-name", "a"), []),
         # Releases.
-        (vllm(release="0.18.0"), vllm(release="0.18.1"), ["error paired-releases-differ"]),
-        (vllm(release="0.11.0"), vllm(release="0.12.0"), ["warning paired-releases-differ"]),
+        (vllm(release="0.18.0"), vllm(release="0.18.1"), ["error paired-settings-differ"]),
+        (vllm(release="0.11.0"), vllm(release="0.12.0"), ["warning paired-settings-differ"]),
         (vllm(release="vllm/vllm-openai:latest"), vllm(), []),
         (
             vllm(release="0.18.0", kv_connector_extra_config={"enforce_handshake_compat": False}),
             vllm(release="0.18.1", kv_connector_extra_config={"enforce_handshake_compat": False}),
-            ["warning paired-releases-differ"],
+            ["warning paired-settings-differ"],
         ),
         # Types.
-        (vllm("--dtype=half"), vllm("--dtype=bfloat16"), ["error paired-dtypes-differ"]),
-        (vllm("--dtype=half"), vllm(), ["warning paired-dtypes-differ"]),
+        (vllm("--dtype=half"), vllm("--dtype=bfloat16"), ["error paired-settings-differ"]),
+        (vllm("--dtype=half"), vllm(), ["warning paired-settings-differ"]),
         (
             vllm("--kv-cache-dtype=fp8"),
             vllm("--kv-cache-dtype=bfloat16"),
-            ["error paired-cache-dtypes-differ"],
+            ["error paired-settings-differ"],
         ),
         (
             vllm("--kv-cache-dtype=fp8", release="0.11.0"),
             vllm("--kv-cache-dtype=fp8_e5m2", release="0.11.0"),
-            ["error paired-cache-dtypes-differ"],
+            ["error paired-settings-differ"],
         ),
-        (vllm("--kv-cache-dtype=fp8"), vllm(), ["warning paired-cache-dtypes-differ"]),
-        (vllm("-q=fp8"), vllm("--quantization=awq"), ["warning paired-quantizations-differ"]),
-        (vllm("-q=fp8"), vllm(), ["warning paired-quantizations-differ"]),
+        (vllm("--kv-cache-dtype=fp8"), vllm(), ["warning paired-settings-differ"]),
+        (vllm("-q=fp8"), vllm("--quantization=awq"), ["warning paired-settings-differ"]),
+        (vllm("-q=fp8"), vllm(), ["warning paired-settings-differ"]),
         # Blocks: those of a decoder may be several of a prefiller's.
         (vllm("--block-size=16"), vllm(), []),
-        (vllm("--block-size=16"), vllm("--block-size=64"), ["warning block-sizes-differ"]),
-        (vllm("--block-size=64"), vllm("--block-size=16"), ["error block-sizes-differ"]),
+        (vllm("--block-size=16"), vllm("--block-size=64"), ["warning paired-settings-differ"]),
+        (vllm("--block-size=64"), vllm("--block-size=16"), ["error paired-settings-differ"]),
         (
             vllm("--block-size=64", release="0.33.0"),
             vllm("--block-size=16", release="0.33.0"),
-            ["warning block-sizes-differ"],
+            ["warning paired-settings-differ"],
         ),
         (
             vllm("--block-size=16", release="0.11.0"),
             vllm("--block-size=64", release="0.11.0"),
-            ["error block-sizes-differ"],
+            ["error paired-settings-differ"],
         ),
         # Tensor parallel sizes, which NIXL maps onto one another.
         (vllm("-tp=2"), vllm("-tp=4"), []),
@@ -142,22 +142,22 @@ AT = "roles[2]"
         (
             sglang("--page-size=16", mode="prefill"),
             sglang("--page-size=64", mode="decode"),
-            ["error block-sizes-differ"],
+            ["error paired-settings-differ"],
         ),
         (
             sglang("--page-size=16", mode="prefill", release="0.5.7"),
             sglang("--page-size=64", mode="decode", release="0.5.7"),
-            ["warning block-sizes-differ"],
+            ["warning paired-settings-differ"],
         ),
         (
             sglang("--kv-cache-dtype=fp8_e5m2", mode="prefill"),
             sglang("--kv-cache-dtype=fp8_e4m3", mode="decode"),
-            ["error paired-cache-dtypes-differ"],
+            ["error paired-settings-differ"],
         ),
         (
             sglang("--kv-cache-dtype=fp8_e5m2", mode="prefill", release="0.5.9"),
             sglang("--kv-cache-dtype=fp8_e4m3", mode="decode", release="0.5.9"),
-            ["warning paired-cache-dtypes-differ"],
+            ["warning paired-settings-differ"],
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_what_differs_is_said(prefill: Any, decode: Any, expected: list[str]) ->
 
 def test_without_a_picker_that_pairs_them_nothing_is_refused() -> None:
     found = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
-    assert found == ["warning paired-dtypes-differ roles[1]"]
+    assert found == ["warning paired-settings-differ roles[1]"]
 
 
 def test_every_pair_is_compared() -> None:

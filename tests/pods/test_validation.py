@@ -44,10 +44,9 @@ def outputs(value: Any) -> Any:
 
 #: Rules about which fields and keys there are, whatever their values.
 PRESENCE = {
-    "field-required", "request-differs-from-limit", "probe-handlers-not-one",
+    "field-required", "requests-and-limits", "sources-not-one",
     "probe-of-init-container",
-    "toleration-without-key", "unknown-resource", "values-missing", "variable-sources-not-one",
-    "volume-sources-several",
+    "invalid-toleration", "unknown-resource", "requirement-values",
 }  # fmt: skip
 
 

@@ -53,7 +53,8 @@ class Fit:
 
     #: Heads of `row`.
     columns: ClassVar[tuple[str, ...]] = (
-        "GPU", "USABLE", "WEIGHTS", "OVERHEAD", "KV CACHE", "TOKENS", "REQUESTS",
+        "GPU", "USABLE GiB", "WEIGHTS GiB", "OVERHEAD GiB", "KV CACHE GiB", "CACHED TOKENS",
+        "REQUESTS x TOKENS",
     )  # fmt: skip
 
     def row(self) -> tuple[str, ...]:

@@ -187,8 +187,11 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     if meant is None or name in found:
                         continue
                     found.add(name)
-                    # The API server takes no other name without a slash.
-                    say = warning if "/" in str(name) else error
+                    # The API server takes no other name without a slash. A name in the plural, or
+                    # of another case, is none of another device.
+                    plain = str(name).lower().removesuffix("s")
+                    same = plain == meant.lower().removesuffix("s")
+                    say = warning if "/" in str(name) and not same else error
                     yield say(
                         ACCELERATOR_NAME_UNKNOWN,
                         (*at, kind, str(name)),

@@ -10,8 +10,10 @@ from fusioninfer_pulumi.checks.pods.claims import claim_findings
 from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.credentials import role_credentials
 from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice
+from fusioninfer_pulumi.checks.pods.images import image_findings
 from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
 from fusioninfer_pulumi.checks.pods.memory import disk_findings, memory_findings
+from fusioninfer_pulumi.checks.pods.models import model_findings, served_findings
 from fusioninfer_pulumi.checks.pods.named_files import named_file_findings
 from fusioninfer_pulumi.checks.pods.ports import host_network_findings, port_findings
 from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
@@ -34,6 +36,8 @@ CHECKS: tuple[Check, ...] = (
     memory_findings,
     disk_findings,
     command_findings,
+    image_findings,
+    model_findings,
     probe_findings,
     named_file_findings,
     reference_findings,
@@ -47,6 +51,7 @@ CHECKS_OF_ROLES: tuple[ServiceCheck, ...] = (
     argument_findings,
     agreement_findings,
     pair_findings,
+    served_findings,
     claim_findings,
     host_network_findings,
 )

@@ -42,7 +42,7 @@ SCRIPT_ENDS_AT_ONCE = Rule(
 )
 ARGUMENTS_NOT_READ = Rule(
     "arguments-not-read",
-    "warning",
+    ("warning", "error"),
     "A script in `command` reads the `args` behind it.",
     remedy='Move them into the script, or add "$@" to it.',
     source="POSIX, sh -c",
@@ -67,7 +67,18 @@ _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 #: A repository of a model hub, with what names a file of it behind a colon (GGUF).
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
 #: Variables with one value on all nodes of a replica.
+COMMAND_IN_ONE_WORD = Rule(
+    "command-in-one-word",
+    "error",
+    "The program and its arguments are items of a list of their own.",
+    remedy="Write each word as an item, or start a shell: `[sh, -c, ...]`.",
+    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
+)
+
+#: Programs that people write together with their arguments.
+_PROGRAM = re.compile(r"(\S*/)?(vllm|sglang|python[0-9.]*|(ba|da)?sh)\s+\S")
 _SAME = re.compile(r"\$[({]?LWS_(LEADER_ADDRESS|GROUP_SIZE)\b[)}]?")
+_ENGINE = re.compile(r"(\S*/)?(vllm|sglang|python[0-9.]*)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
@@ -75,6 +86,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks the words that start the engine."""
     for pod in pods.written:
         yield from _unread(pod)
+        yield from _in_one_word(pod)
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
@@ -96,6 +108,18 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _same_everywhere(pods, ctx)
 
 
+def _in_one_word(pod: Pod) -> Iterator[Finding]:
+    """Commands whose arguments stand in one word with their program: no file has that name."""
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(pod.written["spec"].get(field) or ()):
+            words = container.get("command")
+            word = words[0] if isinstance(words, (list, tuple)) and words else None
+            if isinstance(word, str) and _PROGRAM.match(word):
+                message = f"no program is called {shown(word)}; write each word as an item"
+                at = (*pod.path, "spec", field, index, "command", 0)
+                yield error(COMMAND_IN_ONE_WORD, at, message)
+
+
 def _unread(pod: Pod) -> Iterator[Finding]:
     """Words behind a script that does not read them."""
     argv = pod.own_command.argv
@@ -106,6 +130,15 @@ def _unread(pod: Pod) -> Iterator[Finding]:
         message = "the script ends while its last program runs, and so does the container; remove &"
         yield warning(SCRIPT_ENDS_AT_ONCE, pod.command_path, message)
     behind = len(argv.words) - argv.script_at - 1
+    if behind and _ENGINE.fullmatch(argv.script.strip()):
+        message = f"the shell runs {argv.script.strip()} alone; write one text with its arguments"
+        at = (*pod.container_path, "command", argv.script_at)
+        yield error(
+            ARGUMENTS_NOT_READ,
+            at if argv.script_at < len(argv.command) else pod.command_path,
+            message,
+        )
+        return
     outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
     flags = any(isinstance(each, str) and each.startswith("-") for each in argv.args)
     if outside and flags and not _POSITIONAL.search(argv.script):

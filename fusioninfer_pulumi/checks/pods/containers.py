@@ -28,6 +28,7 @@ from fusioninfer_pulumi.checks.pods._values import (
 from fusioninfer_pulumi.checks.pods.resources import container_resources
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import SOURCES_NOT_ONE
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED
 
 INVALID_PORT = Rule(
@@ -44,13 +45,6 @@ SUCCESS_THRESHOLD_NOT_ONE = Rule(
     remedy="Remove it.",
     source="Kubernetes API validation",
 )
-PROBE_HANDLERS_NOT_ONE = Rule(
-    "probe-handlers-not-one",
-    "error",
-    "A probe has one handler.",
-    remedy="Keep one of `exec`, `httpGet`, `tcpSocket` and `grpc`.",
-    source="Kubernetes API validation",
-)
 PROBE_OF_INIT_CONTAINER = Rule(
     "probe-of-init-container",
     "error",
@@ -63,20 +57,6 @@ HOST_PORT_DIFFERS = Rule(
     "error",
     "On the node's network `hostPort` is `containerPort`.",
     remedy="Remove `hostPort`.",
-    source="Kubernetes API validation",
-)
-VARIABLE_SOURCES_NOT_ONE = Rule(
-    "variable-sources-not-one",
-    "error",
-    "`valueFrom` of a variable has one source.",
-    remedy="Keep one of its sources.",
-    source="Kubernetes API validation",
-)
-VALUE_BESIDE_VALUE_FROM = Rule(
-    "value-beside-value-from",
-    "error",
-    "A variable has a value or a source.",
-    remedy="Remove one of them.",
     source="Kubernetes API validation",
 )
 VOLUME_MISSING = Rule(
@@ -165,7 +145,7 @@ def _once(at: Location, probe: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(SUCCESS_THRESHOLD_NOT_ONE, (*at, "successThreshold"), message)
 
 
-_ONE_HANDLER = exactly_one(PROBE_HANDLERS_NOT_ONE, "handler", tuple(_HANDLERS))
+_ONE_HANDLER = exactly_one(SOURCES_NOT_ONE, "handler", tuple(_HANDLERS))
 _PROBES = {
     "livenessProbe": fields({**_HANDLERS, **_SECONDS}, _ONE_HANDLER, _once),
     "readinessProbe": fields({**_HANDLERS, **_SECONDS}, _ONE_HANDLER),
@@ -182,7 +162,7 @@ _SOURCES: Mapping[str, Check] = {
     "resourceFieldRef": fields({}, required=("resource",)),
     "fileKeyRef": fields({}),
 }
-_VALUE_FROM = fields(_SOURCES, exactly_one(VARIABLE_SOURCES_NOT_ONE, "source", tuple(_SOURCES)))
+_VALUE_FROM = fields(_SOURCES, exactly_one(SOURCES_NOT_ONE, "source", tuple(_SOURCES)))
 
 
 def _one_value(at: Location, variable: Mapping[str, Any]) -> Iterator[Finding]:
@@ -190,7 +170,7 @@ def _one_value(at: Location, variable: Mapping[str, Any]) -> Iterator[Finding]:
     # An Output may turn out empty, which would be allowed.
     if source is not None and given(value) and not is_output(value):
         message = "excludes value; remove one of them"
-        yield error(VALUE_BESIDE_VALUE_FROM, (*at, "valueFrom"), message)
+        yield error(SOURCES_NOT_ONE, (*at, "valueFrom"), message)
 
 
 def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
     "program-in-args",
@@ -22,12 +23,6 @@ ROLE_PARKED = Rule(
     "info",
     "A role has replicas.",
     remedy="Raise `replicas` to start it.",
-)
-LAUNCHER_WITHOUT_EFFECT = Rule(
-    "launcher-without-effect",
-    "warning",
-    "`launcher` belongs to replicas of several nodes.",
-    remedy="Remove it.",
 )
 
 
@@ -66,4 +61,4 @@ def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
-        yield warning(LAUNCHER_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
+        yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, Pod
 
 ROOT_WITH_NON_ROOT = Rule(
     "root-with-non-root",
@@ -27,6 +28,21 @@ MEMORY_LIMIT_WITHOUT_UNIT = Rule(
     source="runc refuses less than 6 MiB",
 )
 
+IMAGE_RUNS_AS_ROOT = Rule(
+    "image-runs-as-root",
+    "error",
+    "With `runAsNonRoot` the user of the image is not root.",
+    remedy="Set `runAsUser`, or use an image with a user of its own.",
+    source="the Dockerfiles of vllm/vllm-openai and lmsysorg/sglang",
+)
+ROOT_FILE_SYSTEM_READ_ONLY = Rule(
+    "root-file-system-read-only",
+    "warning",
+    "An engine with `readOnlyRootFilesystem` has a volume that it can write to.",
+    remedy="Mount an `emptyDir` at /tmp, and one at the cache of models.",
+    source="vLLM and SGLang write sockets and temporary files to /tmp",
+)
+
 #: Container runtimes refuse less (runc: 6 MiB, CRI-O: 12 MiB); `512m` is half a byte.
 _LEAST_MEMORY = quantity.parse("4Mi")
 
@@ -40,6 +56,38 @@ def kubelet_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
                 at = (*pod.path, "spec", field, index)
                 yield from _user(at, container, shared)
                 yield from _memory(at, container)
+        yield from _stock_image(pod)
+
+
+def _stock_image(pod: Pod) -> Iterator[Finding]:
+    """What the security context of the serving container takes from an engine's own image."""
+    shared, container = pod.spec.get("securityContext") or {}, pod.container
+    own = container.get("securityContext") or {}
+    command = pod.own_command
+    if is_output(own) or is_output(shared) or command.engine is None:
+        return
+    at = pod.container_path
+    context = {**shared, **{key: value for key, value in own.items() if value is not None}}
+    if command.image.stock and context.get("runAsNonRoot") is True and "runAsUser" not in context:
+        where = (*at, "securityContext") if own.get("runAsNonRoot") is True else at
+        message = f"the image {command.image.name} runs as root, which runAsNonRoot: true forbids"
+        yield error(IMAGE_RUNS_AS_ROOT, where, f"{message}; set runAsUser")
+    if own.get("readOnlyRootFilesystem") is True and not _can_write(pod):
+        yield warning(
+            ROOT_FILE_SYSTEM_READ_ONLY,
+            (*at, "securityContext", "readOnlyRootFilesystem"),
+            f"{command.engine.title} writes to /tmp and to its caches, and no volume can be "
+            "written to; mount an emptyDir at /tmp",
+        )
+
+
+def _can_write(pod: Pod) -> bool:
+    mounts = pod.container.get("volumeMounts") or ()
+    return any(
+        mount.get("readOnly") is not True
+        and str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
+        for mount in mounts
+    )
 
 
 def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[Finding]:

@@ -61,10 +61,10 @@ _HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1
+    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
-        if shares and runs:
+        if shares and runs and _shares_by_memory(pod):
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)
     yield from _offloaded(pods)
@@ -79,6 +79,21 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
+def _is_checked(pods: RolePods) -> bool:
+    engine = pods.command.engine
+    return engine is not None and engine.checks_shared_memory(pods.command)
+
+
+def _shares_by_memory(pod: Pod) -> bool:
+    """Whether ranks hand data over by shared memory: those of TPUs and Neuron devices do not."""
+    resources = pod.container.get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return not any(str(name).startswith(_OTHER_LINKS) for name in asked)
+
+
+_OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
+
+
 def _shared_memory(pod: Pod) -> Iterator[Finding]:
     if pod.spec.get("hostIPC"):
         return
@@ -87,7 +102,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
         yield warning(
             SHARED_MEMORY_MISSING,
             (*pod.container_path, "volumeMounts"),
-            f"ranks of one pod need more shared memory than the default of 64Mi; mount an "
+            "ranks of one pod need more shared memory than the default of 64Mi; mount an "
             f"emptyDir of medium Memory at {SHARED_MEMORY}",
         )
         return

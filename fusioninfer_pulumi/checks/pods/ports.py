@@ -430,6 +430,9 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if own_sidecar(leader.written, leader.name, port) is not None:
         return
+    declared = {each.get("containerPort") for each in leader.own.get("ports") or ()}
+    if command.script is not None and port in declared:
+        return  # the script may start a proxy in front of the engine
     field = ctx.at("port")
     if written is not None:
         say = error if command.readable else warning

@@ -11,60 +11,11 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
 
-PAIRED_MODELS_DIFFER = Rule(
-    "paired-models-differ",
+PAIRED_SETTINGS_DIFFER = Rule(
+    "paired-settings-differ",
     ("error", "warning"),
-    "Prefill and decode have the same model.",
-    remedy="Write the same model in both roles.",
-    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
-)
-PAIRED_RELEASES_DIFFER = Rule(
-    "paired-releases-differ",
-    ("error", "warning"),
-    "Prefill and decode have the same release of the engine.",
-    remedy="Use one image.",
-    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
-)
-PAIRED_DTYPES_DIFFER = Rule(
-    "paired-dtypes-differ",
-    ("error", "warning"),
-    "Prefill and decode have the same data type.",
-    remedy="Write the same `--dtype` in both roles.",
-    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
-)
-PAIRED_CACHE_DTYPES_DIFFER = Rule(
-    "paired-cache-dtypes-differ",
-    ("error", "warning"),
-    "Prefill and decode have the same data type of the KV cache.",
-    remedy="Write the same `--kv-cache-dtype` in both roles.",
-    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
-)
-PAIRED_QUANTIZATIONS_DIFFER = Rule(
-    "paired-quantizations-differ",
-    ("error", "warning"),
-    "Prefill and decode have the same quantization.",
-    remedy="Write the same `--quantization` in both roles.",
-    source="the connectors of vLLM and SGLang compare it or read the other's cache by it",
-)
-BLOCK_SIZES_DIFFER = Rule(
-    "block-sizes-differ",
-    ("error", "warning"),
-    "Prefill and decode have the same block size of the KV cache.",
-    remedy="Give `--block-size` the same value in all roles.",
-)
-PAIRED_REVISIONS_DIFFER = Rule(
-    "paired-revisions-differ",
-    "warning",
-    "Prefill and decode load one revision of the model.",
-    remedy="Give both the same `--revision`.",
-    source="the KV cache of other weights is another one",
-)
-PAIRED_TOKENIZERS_DIFFER = Rule(
-    "paired-tokenizers-differ",
-    "warning",
-    "Prefill and decode have one tokenizer.",
-    remedy="Give both the same.",
-    source="prompts are compared by their tokens",
+    "Prefill and decode have the same model, release, data types and names.",
+    remedy="Give both roles the same value of what the message names.",
 )
 PREFILL_WITHOUT_DECODE = Rule(
     "prefill-without-decode",
@@ -84,12 +35,6 @@ PAIRED_SIZES_UNSUPPORTED = Rule(
     "The parallel sizes of prefill and decode fit each other.",
     remedy="Change one of them as the message says.",
 )
-PAIRED_SERVED_NAMES_DIFFER = Rule(
-    "paired-served-names-differ",
-    ("error", "warning"),
-    "Prefill and decode serve the same names.",
-    remedy="Give both the same `--served-model-name`.",
-)
 KV_TRANSFER_WRONG_WAY = Rule(
     "kv-transfer-wrong-way",
     ("error", "warning"),
@@ -107,14 +52,14 @@ KV_TRANSFER_DIFFERS = Rule(
 _Say = Callable[[Rule, Location, str], Finding]
 #: Rules by what differs, as `Engine.must_agree` calls it.
 _RULES = {
-    "model": PAIRED_MODELS_DIFFER,
-    "release": PAIRED_RELEASES_DIFFER,
-    "dtype": PAIRED_DTYPES_DIFFER,
-    "cache dtype": PAIRED_CACHE_DTYPES_DIFFER,
-    "quantization": PAIRED_QUANTIZATIONS_DIFFER,
-    "block size": BLOCK_SIZES_DIFFER,
-    "revision": PAIRED_REVISIONS_DIFFER,
-    "tokenizer": PAIRED_TOKENIZERS_DIFFER,
+    "model": PAIRED_SETTINGS_DIFFER,
+    "release": PAIRED_SETTINGS_DIFFER,
+    "dtype": PAIRED_SETTINGS_DIFFER,
+    "cache dtype": PAIRED_SETTINGS_DIFFER,
+    "quantization": PAIRED_SETTINGS_DIFFER,
+    "block size": PAIRED_SETTINGS_DIFFER,
+    "revision": PAIRED_SETTINGS_DIFFER,
+    "tokenizer": PAIRED_SETTINGS_DIFFER,
 }
 #: Rules of a role without its other half.
 _ALONE = {
@@ -206,7 +151,7 @@ def _names(
     # Requests keep the name of their model on their way to the prefiller.
     say: _Say = error if refused and len(missing) == len(served[1]) else warning
     yield say(
-        PAIRED_SERVED_NAMES_DIFFER,
+        PAIRED_SETTINGS_DIFFER,
         decoder[0].at(),
         f"serves {', '.join(missing)}, which role {prefiller[0].role.name} does not; give both the "
         "same --served-model-name",

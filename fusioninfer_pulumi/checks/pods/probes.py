@@ -9,33 +9,11 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, w
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 
-PROBE_OF_OTHER_PROTOCOL = Rule(
-    "probe-of-other-protocol",
-    "error",
-    "Probes speak the protocol of the engine's port.",
-    remedy="Use httpGet.",
-    source="vLLM's and SGLang's servers speak HTTP unless an argument asks for gRPC",
-)
-PROBE_OF_NODE = Rule(
-    "probe-of-node",
-    "error",
-    "A probe's `host` is not the loopback address, where the kubelet asks the node.",
-    remedy="Remove `host`.",
-    source="https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes",
-)
-PROBE_SCHEME_DIFFERS = Rule(
-    "probe-scheme-differs",
-    "error",
-    "A probe's `scheme` is HTTPS where the engine has a certificate, and only there.",
-    remedy="Set the scheme.",
-    source="the kubelet speaks what `scheme` says; uvicorn speaks one of the two",
-)
-PROBE_PATH_UNKNOWN = Rule(
-    "probe-path-unknown",
-    "warning",
-    "The engine answers GET of the path that a probe asks for.",
-    remedy="Use /health.",
-    source="vllm/entrypoints/openai/api_server.py and sglang entrypoints/http_server.py",
+PROBE_NOT_ANSWERED = Rule(
+    "probe-not-answered",
+    ("warning", "error"),
+    "What a probe asks is answered by the engine.",
+    remedy="Probe a path that the engine serves, in its protocol.",
 )
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -58,7 +36,7 @@ def probe_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
                 yield from _http((*at, kind), action, pods)
             elif not command.has(*engine.grpc_flags):
                 message = f"{engine.title} speaks HTTP here; use httpGet with {engine.health_path}"
-                yield error(PROBE_OF_OTHER_PROTOCOL, (*at, kind), message)
+                yield error(PROBE_NOT_ANSWERED, (*at, kind), message)
 
 
 def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[Finding]:
@@ -69,14 +47,14 @@ def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[F
     loopback = isinstance(host, str) and (host == "localhost" or host.startswith("127."))
     if loopback and pods.leader.spec.get("hostNetwork") is not True:
         message = "the kubelet asks the node itself there, and not the pod; remove it"
-        yield error(PROBE_OF_NODE, (*at, "host"), message)
+        yield error(PROBE_NOT_ANSWERED, (*at, "host"), message)
     asks = "HTTPS" if action.get("scheme") == "HTTPS" else "HTTP"
     speaks = "HTTPS" if command.serves_https else "HTTP"
     if asks != speaks:
         message = f"{engine.title} speaks {speaks} here, and the probe {asks}; set it to {speaks}"
-        yield error(PROBE_SCHEME_DIFFERS, (*at, "scheme"), message)
+        yield error(PROBE_NOT_ANSWERED, (*at, "scheme"), message)
     known = (engine.health_path, *engine.probe_paths)
     other = command.has("--middleware", *engine.grpc_flags)
     if isinstance(path, str) and path.partition("?")[0] not in known and not other:
         message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
-        yield warning(PROBE_PATH_UNKNOWN, (*at, "path"), message)
+        yield warning(PROBE_NOT_ANSWERED, (*at, "path"), message)

@@ -12,20 +12,11 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_extended
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, WRONG_TYPE
 
-REQUEST_DIFFERS_FROM_LIMIT = Rule(
-    "request-differs-from-limit",
+REQUESTS_AND_LIMITS = Rule(
+    "requests-and-limits",
     "error",
-    "An extended resource has a limit, and requests equal to it.",
-    remedy="Write the same amount, or `limits` alone.",
-    source="https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
-)
-
-REQUEST_ABOVE_LIMIT = Rule(
-    "request-above-limit",
-    "error",
-    "A request is at most its limit.",
-    remedy="Lower the request, or raise the limit.",
-    source="Kubernetes API validation",
+    "A request is at most its limit; those of devices are equal.",
+    remedy="Correct one of them.",
 )
 UNKNOWN_RESOURCE = Rule(
     "unknown-resource",
@@ -92,20 +83,20 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
         if name in limits:
             if exact and amount != limits[name]:
                 yield error(
-                    REQUEST_DIFFERS_FROM_LIMIT,
+                    REQUESTS_AND_LIMITS,
                     here,
                     f"must equal limits[{name}] ({held['limits'][name]}), got "
                     f"{shown(held['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
-                    REQUEST_ABOVE_LIMIT,
+                    REQUESTS_AND_LIMITS,
                     here,
                     f"must be at most limits[{name}] ({held['limits'][name]}), got "
                     f"{shown(held['requests'][name])}",
                 )
         elif exact and name not in held["limits"]:
-            yield error(REQUEST_DIFFERS_FROM_LIMIT, here, "needs the same amount in limits")
+            yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
 
 
 def _name(at: Location, name: str) -> Iterator[Finding]:

@@ -21,33 +21,17 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT, UNKNOWN_VALUE
 
-TOLERATION_WITHOUT_KEY = Rule(
-    "toleration-without-key",
+INVALID_TOLERATION = Rule(
+    "invalid-toleration",
     "error",
-    "A toleration without a key has `operator: Exists`.",
-    remedy="Name a key, or use `Exists`.",
-    source="Kubernetes API validation",
+    "A toleration without a key has `operator: Exists`, and one with that operator no value.",
+    remedy="Name a key, or remove the value.",
 )
-TOLERATION_VALUE_WITH_EXISTS = Rule(
-    "toleration-value-with-exists",
+REQUIREMENT_VALUES = Rule(
+    "requirement-values",
     "error",
-    "A toleration with operator Exists has no value.",
-    remedy="Remove it.",
-    source="Kubernetes API validation",
-)
-VALUES_MISSING = Rule(
-    "values-missing",
-    "error",
-    "Operators that need values have some.",
-    remedy="Add `values`.",
-    source="Kubernetes API validation",
-)
-VALUES_WITHOUT_EFFECT = Rule(
-    "values-without-effect",
-    "error",
-    "Operators without values have none.",
-    remedy="Remove `values`.",
-    source="Kubernetes API validation",
+    "Operators that compare have values, the others none.",
+    remedy="Add the values, or remove them.",
 )
 
 
@@ -87,14 +71,14 @@ def operator_findings(
     count = None if is_output(values) else len(listed(values))
     if operator in comparing:
         if count == 0:
-            yield error(VALUES_MISSING, (*at, "values"), f"{operator} needs a value")
+            yield error(REQUIREMENT_VALUES, (*at, "values"), f"{operator} needs a value")
     elif operator in existing:
         if count:
             message = f"{operator} takes no values; remove them"
-            yield error(VALUES_WITHOUT_EFFECT, (*at, "values"), message)
+            yield error(REQUIREMENT_VALUES, (*at, "values"), message)
     elif operator in single:
         if count is not None and count != 1:
-            yield error(VALUES_MISSING, (*at, "values"), f"{operator} needs exactly one value")
+            yield error(REQUIREMENT_VALUES, (*at, "values"), f"{operator} needs exactly one value")
     else:
         words = ", ".join((*comparing, *existing, *single))
         message = f"must be one of {words}, got {shown(operator)}"
@@ -124,10 +108,10 @@ def _toleration(at: Location, toleration: Mapping[str, Any]) -> Iterator[Finding
         return
     if not given(toleration.get("key")) and operator != "Exists":
         message = "must be Exists without a key, which tolerates everything; or name a key"
-        yield error(TOLERATION_WITHOUT_KEY, (*at, "operator"), message)
+        yield error(INVALID_TOLERATION, (*at, "operator"), message)
     if operator == "Exists" and given(value):
         message = "must be empty with operator Exists; remove it"
-        yield error(TOLERATION_VALUE_WITH_EXISTS, (*at, "value"), message)
+        yield error(INVALID_TOLERATION, (*at, "value"), message)
     elif operator in (None, "", "Equal"):
         yield from label_value((*at, "value"), value)
 

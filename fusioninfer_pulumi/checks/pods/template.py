@@ -33,6 +33,7 @@ from fusioninfer_pulumi.checks.pods.containers import (
 from fusioninfer_pulumi.checks.pods.scheduling import affinity, label_map, spread, tolerations
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.pods.rules import SOURCES_NOT_ONE
 
 POD_RESTART_POLICY = Rule(
     "pod-restart-policy",
@@ -40,13 +41,6 @@ POD_RESTART_POLICY = Rule(
     "Pods of a LeaderWorkerSet have `restartPolicy: Always`.",
     remedy="Remove `restartPolicy` from the template; the role's `restartPolicy` says what a "
     "failure restarts.",
-)
-VOLUME_SOURCES_SEVERAL = Rule(
-    "volume-sources-several",
-    "error",
-    "A volume has one source.",
-    remedy="Remove the others.",
-    source="Kubernetes API validation",
 )
 
 
@@ -71,9 +65,7 @@ _SOURCES: Mapping[str, Check] = {
 _OTHER_SOURCES = ("emptyDir", "projected", "downwardAPI", "ephemeral")
 _VOLUME = fields(
     {"name": formatted(DNS_LABEL), **_SOURCES},
-    exactly_one(
-        VOLUME_SOURCES_SEVERAL, "source", tuple(sorted((*_SOURCES, *_OTHER_SOURCES))), least=0
-    ),
+    exactly_one(SOURCES_NOT_ONE, "source", tuple(sorted((*_SOURCES, *_OTHER_SOURCES))), least=0),
     required=("name",),
 )
 _SPEC = fields(

@@ -1,0 +1,95 @@
+"""Models that an engine cannot load, or that not all pods behind one address serve."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.pod import Context
+
+MODEL_NOT_QUANTIZED = Rule(
+    "model-not-quantized",
+    "error",
+    "A model that is loaded as AWQ or GPTQ was quantized so.",
+    remedy="Use a quantized repository, or remove `--quantization`.",
+    source="vLLM: Cannot find the config file for awq",
+)
+TOKEN_FOR_GATED_MODEL = Rule(
+    "token-for-gated-model",
+    "warning",
+    "Pods that download a gated model have a token.",
+    remedy="Set HF_TOKEN from a Secret.",
+    source="https://huggingface.co/docs/hub/models-gated",
+)
+SERVED_MODELS_DIFFER = Rule(
+    "served-models-differ",
+    "warning",
+    "All pods behind one router or Service serve the same names.",
+    remedy="Give the roles one `--served-model-name`, or make two services.",
+    source="vLLM answers 404 for a model that it does not serve",
+)
+
+#: Organizations that publish weights without quantization under these names.
+_UNQUANTIZED = re.compile(
+    r"(meta-llama|google|mistralai|Qwen|deepseek-ai|microsoft|ibm-granite)/[\w.-]+"
+)
+_QUANTIZED = re.compile(r"awq|gptq|int[48]|w[48]a\d+|quant|fp8|fp4|bnb|4bit|8bit", re.IGNORECASE)
+#: Repositories that ask for a licence to be accepted, by an account.
+_GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
+
+
+def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the model that a role's engine loads by its name."""
+    command, pod = pods.command, pods.leader
+    model = command.model
+    if model is None or command.engine is None or not command.readable or ctx.model is not None:
+        return
+    method = command.value("--quantization", "-q") or ""
+    plain = _UNQUANTIZED.fullmatch(model) and not _QUANTIZED.search(model)
+    if plain and method.startswith(("awq", "gptq")) and not command.has("--revision"):
+        message = f"{model} is not quantized, so {command.engine.title} finds no {method} weights"
+        yield error(MODEL_NOT_QUANTIZED, pod.command_path, f"{message}; use a quantized repository")
+    if _GATED.fullmatch(model) and not _has_token_or_files(pods):
+        message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
+        yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
+
+
+def _has_token_or_files(pods: RolePods) -> bool:
+    container = pods.leader.container
+    if container.get("envFrom"):
+        return True
+    names = {str(variable.get("name")) for variable in container.get("env") or ()}
+    # A volume may hold the files, or the token that `hf auth login` has left.
+    mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
+    volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
+    others = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
+    return volumes or bool(names & {*_TOKENS, *others})
+
+
+def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of worker roles of one service that serve different names."""
+    known = [
+        (ctx, names)
+        for ctx, pods in roles
+        if ctx.role.component_type is ComponentType.WORKER
+        and ctx.role.replicas
+        and (engine := pods.command.engine) is not None
+        and engine.refuses_unknown_models
+        and (names := pods.command.served_names) is not None
+    ]
+    for ctx, names in known[1:]:
+        first, others = known[0]
+        missing = [name for name in names if name not in others]
+        if not missing and set(names) == set(others):
+            continue
+        yield warning(
+            SERVED_MODELS_DIFFER,
+            ctx.at(),
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
+            "requests go to pods of both, and some get 404; give both one --served-model-name",
+        )

@@ -1,0 +1,286 @@
+"""Pods that are accepted and cannot run, or serve a part of their requests, by common mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import routed
+from samples import container, plan_of, pod, role, service, template
+
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError
+from fusioninfer_pulumi.loading import load
+
+Manifest = dict[str, Any]
+C = "roles[0].template.spec.containers[0]"
+
+
+def findings(manifest: Manifest, *rules: str) -> list[Finding]:
+    """The findings of some rules about a manifest."""
+    try:
+        (_,) = load(manifest)
+    except InvalidServiceError as problem:
+        return [each for each in problem.findings if each.rule in rules]
+    return [each for each in plan_of(manifest).findings if each.rule in rules]
+
+
+def said(manifest: Manifest, *rules: str) -> list[tuple[str, str]]:
+    """Severity and field of each of them."""
+    return [(each.severity.value, each.path) for each in findings(manifest, *rules)]
+
+
+def engine(**more: Any) -> Manifest:
+    """A vLLM container for one GPU, of the project's own image."""
+    return {**container(gpus=1), **more}
+
+
+# The user of the image
+
+
+ROOT = "image-runs-as-root"
+NON_ROOT = {"runAsNonRoot": True}
+
+
+def test_the_stock_image_runs_as_root() -> None:
+    own = pod(engine(securityContext=NON_ROOT))
+    assert said(own, ROOT) == [("error", f"{C}.securityContext")]
+    assert said(pod(engine(), securityContext=NON_ROOT), ROOT) == [("error", C)]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pod(engine(securityContext={**NON_ROOT, "runAsUser": 1000})),
+        pod(engine(), securityContext={**NON_ROOT, "runAsUser": 1000}),
+        pod(engine(securityContext={"runAsNonRoot": False}), securityContext=NON_ROOT),
+        pod(engine(image="example.com/vllm:1", securityContext=NON_ROOT)),
+    ],
+)
+def test_other_users_and_images_are_taken(manifest: Manifest) -> None:
+    assert said(manifest, ROOT) == []
+
+
+READ_ONLY = "root-file-system-read-only"
+
+
+def test_an_engine_needs_something_to_write_to() -> None:
+    shared = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "dshm", "mountPath": "/dev/shm"}]
+    held = engine(securityContext={"readOnlyRootFilesystem": True}, volumeMounts=mounts)
+    at = f"{C}.securityContext.readOnlyRootFilesystem"
+    assert said(pod(held, volumes=shared), READ_ONLY) == [("warning", at)]
+    tmp = [*mounts, {"name": "tmp", "mountPath": "/tmp"}]
+    volumes = [*shared, {"name": "tmp", "emptyDir": {}}]
+    assert said(pod({**held, "volumeMounts": tmp}, volumes=volumes), READ_ONLY) == []
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["vllm serve Qwen/Qwen3-8B"], ["/usr/bin/python3 -m sglang.launch_server"], ["sh -c"]],
+)
+def test_a_command_in_one_word_is_no_program(command: list[str]) -> None:
+    manifest = pod(engine(command=command, args=None))
+    assert said(manifest, "command-in-one-word") == [("error", f"{C}.command[0]")]
+
+
+@pytest.mark.parametrize("command", [["vllm", "serve", "m"], ["sh", "-c", "vllm serve m"]])
+def test_words_of_their_own_are_a_command(command: list[str]) -> None:
+    manifest = pod(engine(command=command, args=None))
+    assert said(manifest, "command-in-one-word", "arguments-not-read") == []
+
+
+def test_a_shell_runs_its_first_word_alone() -> None:
+    manifest = pod(engine(command=["sh", "-c", "vllm", "serve", "m"], args=None))
+    (found,) = findings(manifest, "arguments-not-read")
+    assert (found.severity.value, found.path) == ("error", f"{C}.command[2]")
+    assert "the shell runs vllm alone" in found.message
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["https://ghcr.io/a/b:1", "a/b:1:2", "Example/Model:1", "a//b", "a/b:", "a/b@sha256:1", "/a"],
+)
+def test_what_is_no_reference_is_refused(image: str) -> None:
+    assert said(pod(engine(image=image)), "invalid-image") == [("error", f"{C}.image")]
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["a", "a/b", "localhost:5000/a/b:v1", "Registry.example.com/a/b_c.d--e:1_2.3-x",
+     f"a/b@sha256:{'0' * 64}", f"ghcr.io/a/b:1@sha256:{'a' * 64}"],
+)  # fmt: skip
+def test_references_are_taken(image: str) -> None:
+    assert said(pod(engine(image=image)), "invalid-image") == []
+
+
+@pytest.mark.parametrize(
+    ("image", "severity"),
+    [
+        ("vllm/vllm-openai:0.22.0", "warning"),
+        ("vllm/vllm-openai:v0.22.9", "warning"),
+        ("lmsysorg/sglang:v0.5.6.post9-cu129", "warning"),
+        ("vllm/vllm-openai:v0.99.0", "info"),
+        ("vllm/vllm-openai:v0.22.1", None),
+        ("vllm/vllm-openai:v0.7.3", None),
+        ("vllm/vllm-openai:latest", None),
+        ("example.com/vllm:0.22.0", None),
+    ],
+)
+def test_tags_are_those_of_releases(image: str, severity: str | None) -> None:
+    wanted = [] if severity is None else [(severity, f"{C}.image")]
+    assert said(pod(engine(image=image)), "image-tag-unknown") == wanted
+
+
+# Arguments of releases that are not known yet
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.99.0", "example.com/patched-vllm:1"])
+def test_a_flag_of_a_newer_release_is_information(image: str) -> None:
+    manifest = pod(engine(image=image, args=["--model", "m", "--enable-telepathy"]))
+    (found,) = findings(manifest, "argument-unknown")
+    assert (found.severity.value, found.path) == ("info", f"{C}.args[2]")
+    assert "newer than vLLM" in found.message
+    assert "did you mean" not in found.message
+
+
+def test_a_slip_is_one_in_newer_releases_too() -> None:
+    args = ["--model", "m", "--max-nm-seqs", "8"]
+    (found,) = findings(
+        pod(engine(image="vllm/vllm-openai:v0.99.0", args=args)), "argument-unknown"
+    )
+    assert found.severity.value == "warning"
+    assert "did you mean --max-num-seqs?" in found.message
+
+
+# Models
+
+
+UNQUANTIZED = "model-not-quantized"
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "refused"),
+    [
+        ("Qwen/Qwen3-8B", ["--quantization", "awq"], True),
+        ("meta-llama/Llama-3.1-8B-Instruct", ["--quantization=gptq_marlin"], True),
+        ("Qwen/Qwen3-8B-AWQ", ["--quantization", "awq"], False),
+        ("Qwen/Qwen3-8B", ["--quantization", "fp8"], False),
+        ("Qwen/Qwen3-8B", ["--quantization", "awq", "--revision", "awq"], False),
+        ("somebody/model", ["--quantization", "awq"], False),
+        ("/models/qwen", ["--quantization", "awq"], False),
+    ],
+)
+def test_unquantized_models_are_not_loaded_as_awq(
+    model: str, more: list[str], refused: bool
+) -> None:
+    manifest = pod(engine(args=["--model", model, *more]))
+    assert said(manifest, UNQUANTIZED) == ([("error", f"{C}.args")] if refused else [])
+
+
+GATED = "token-for-gated-model"
+LLAMA = ["--model", "meta-llama/Llama-3.1-8B-Instruct"]
+TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}
+
+
+def test_a_gated_model_needs_a_token() -> None:
+    assert said(pod(engine(args=LLAMA)), GATED) == [("warning", f"{C}.env")]
+    assert said(pod(engine(args=LLAMA, env=[TOKEN])), GATED) == []
+    assert said(pod(engine(args=LLAMA, envFrom=[{"secretRef": {"name": "hf"}}])), GATED) == []
+    cached = engine(args=LLAMA, volumeMounts=[{"name": "v", "mountPath": "/root/.cache"}])
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    assert said(pod(cached, volumes=volumes), GATED) == []
+    assert said(pod(engine(args=["--model", "Qwen/Qwen3-8B"])), GATED) == []
+
+
+def serving(name: str, *args: str, **more: Any) -> Manifest:
+    return role(name, template=template(engine(args=list(args))), **more)
+
+
+DIFFER = "served-models-differ"
+
+
+@pytest.mark.parametrize("make", [service, routed])
+def test_roles_behind_one_address_serve_the_same_names(make: Any) -> None:
+    other = serving("b", "--model", "m/two")
+    at = "roles[2]" if make is routed else "roles[1]"
+    assert said(make(serving("a", "--model", "m/one"), other), DIFFER) == [("warning", at)]
+    assert said(make(serving("a", "--model", "m/two"), other), DIFFER) == []
+    named = serving("a", "--model", "m/one", "--served-model-name", "m/two")
+    assert said(make(named, other), DIFFER) == []
+    parked = serving("a", "--model", "m/one", replicas=0)
+    assert said(make(parked, other), DIFFER) == []
+
+
+# Ports and shared memory
+
+
+def test_a_script_may_start_a_proxy_in_the_engines_own_container() -> None:
+    script = "nginx && exec vllm serve m --port 8000"
+    ports = [{"name": "http", "containerPort": 8080}]
+    held = engine(command=["sh", "-c", script], args=None, ports=ports)
+    rule = "port-not-served"
+    assert said(service(role(port=8080, template=template(held))), rule) == []
+    without = {**held, "ports": []}
+    assert said(service(role(port=8080, template=template(without))), rule) != []
+
+
+SHARED = "shared-memory-missing"
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [("nvidia.com/gpu", True), ("google.com/tpu", False), ("aws.amazon.com/neuroncore", False)],
+)
+def test_ranks_of_some_devices_share_no_memory(device: str, told: bool) -> None:
+    limits = {"limits": {device: 4}}
+    held = engine(args=["--model", "m", "--tensor-parallel-size", "4"], resources=limits)
+    assert bool(said(pod(held), SHARED)) == told
+
+
+@pytest.mark.parametrize(
+    ("image", "more", "told"),
+    [
+        ("vllm/vllm-openai:v0.32.0", ["--device", "cpu"], True),
+        ("vllm/vllm-openai:v0.33.0", ["--distributed-executor-backend", "mp"], True),
+        ("vllm/vllm-openai:v0.32.0", [], False),
+        ("vllm/vllm-openai:v0.31.0", ["--distributed-executor-backend", "mp"], False),
+    ],
+)
+def test_one_rank_in_a_process_of_its_own_needs_shared_memory(
+    image: str, more: list[str], told: bool
+) -> None:
+    held = engine(image=image, args=["--model", "m", *more])
+    assert bool(said(pod(held), SHARED)) == told
+    volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    mounted = {**held, "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}]}
+    assert said(pod(mounted, volumes=volumes), SHARED) == []
+
+
+PREFIX = "route-prefix-not-served"
+REWRITE = {
+    "type": "URLRewrite",
+    "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
+}
+
+
+def prefixed(path: str, *args: str, **rule: Any) -> Manifest:
+    """A service behind a router whose route matches a path."""
+    matches = [{"path": {"type": "PathPrefix", "value": path}}]
+    route = {"rules": [{"matches": matches, **rule}]}
+    return routed(serving("a", "--model", "m", *args), httproute=route)
+
+
+def test_a_prefix_is_rewritten_or_served() -> None:
+    at = "roles[0].httproute.rules[0].matches[0].path.value"
+    assert said(prefixed("/chat"), PREFIX) == [("warning", at)]
+    assert said(prefixed("/chat/v1"), PREFIX) == [("warning", at)]
+    assert said(prefixed("/"), PREFIX) == []
+    assert said(prefixed("/v1/chat/completions"), PREFIX) == []
+    assert said(prefixed("/chat", "--root-path", "/chat"), PREFIX) == []
+    assert said(prefixed("/chat", filters=[REWRITE]), PREFIX) == []
