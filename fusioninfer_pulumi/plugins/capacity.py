@@ -49,13 +49,20 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.rules.common import OUTPUT_NOT_ALLOWED, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
+    OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
 __all__ = [
+    "DUPLICATE_NAME",
     "ENGINES",
+    "FIELD_REQUIRED",
     "LIFT",
     "MEMORY_NOT_CHECKED",
     "NIXL",
