@@ -17,7 +17,7 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
-from fusioninfer_pulumi.engines.parallelism import Parallelism
+from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,
