@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.inputs import ROOT
 from e2e.serve.counters import counter
 from e2e.serve.engine import requirements
 from e2e.serve.gateway import DESTINATION, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
 from e2e.serve.load import Answer, figures
 from e2e.serve.node import stuck
+from e2e.serve.prerequisites import TOOLS
 from e2e.serve.services import objects_of, role, router, service
 
 
@@ -133,3 +136,9 @@ def test_counters_are_sums_over_labels() -> None:
 def test_figures_tell_failures() -> None:
     answers = [Answer(0, 0.1), Answer(0, 0.3), Answer(0, 9.0, "503: no")]
     assert figures(answers).startswith("3 requests, 1 failed; time to the first token: median 0.20")
+
+
+def test_make_builds_what_is_needed() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^SERVE_TOOLS := (.+)$", makefile, re.MULTILINE)
+    assert sorted(line.split()) == sorted(TOOLS)

@@ -46,16 +46,16 @@ class Request:
 def shared_prompt(random: Random) -> Iterator[Request]:
     """One system prompt, and another question each time."""
     for number in range(REQUESTS):
-        yield Request(f"{SYSTEM}{number}: {random.random()} " * 1, "system")
+        yield Request(f"{SYSTEM}{number}: {random.random()}", "system")
 
 
 def conversations(random: Random) -> Iterator[Request]:
     """Fifteen conversations of six turns, interleaved."""
-    count = 15
-    turns = [index for index in range(count) for _ in range(REQUESTS // count)]
+    count = REQUESTS // 6
+    turns = [index for index in range(count) for _ in range(6)]
     random.shuffle(turns)
     histories = {
-        index: f"Conversation {index} about {random.random()}. " * 8 for index in range(15)
+        index: f"Conversation {index} about {random.random()}. " * 8 for index in range(count)
     }
     for index in turns:
         yield Request(histories[index], str(index))
@@ -167,6 +167,20 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+TABLE = [
+    (case, workload)
+    for case, workload in itertools.product(CASES, WORKLOADS)
+    if ("lora" in case) == (workload == "one hot adapter")
+]
+#: What has a goal; the others only stand in the table.
+COMPARED = [
+    ("prefix-cache", "one system prompt"),
+    ("prefix-cache", "many conversations"),
+    ("prefix-cache alone", "many conversations"),
+    ("lora-affinity", "one hot adapter"),
+]
+
+
 def write_column(text: str, version: str, found: Mapping[tuple[str, str], Spread]) -> str:
     """Returns a page with the figures of one picker in its table."""
     rows = {}
@@ -192,12 +206,11 @@ def test_defaults_spread_and_still_meet_prefixes(
     if not PICKERS[version].is_available():
         pytest.skip("llm-d-epp is not on PATH")
     found: dict[tuple[str, str], Spread] = {}
-    for case, workload in itertools.product(CASES, WORKLOADS):
-        if ("lora" in case) != (workload == "one hot adapter"):
-            continue
+    writes = request.config.getoption("--write-balance")
+    for case, workload in TABLE if writes else COMPARED:
         with fleet.picker(version, **CASES[case]) as picker:
             found[case, workload] = spread(fleet, picker, workload, UTILIZATION)
-    if request.config.getoption("--write-balance"):
+    if writes:
         page = ROOT / "docs" / "routing.md"
         text = page.read_text(encoding="utf-8")
         page.write_text(write_column(text, version, found), encoding="utf-8")

@@ -79,7 +79,7 @@ class _Member:
         if self.planned.ordinal is None:
             return True
         lowest = self.gang.sub_groups is None or any(
-            each.lowest for each in self.gang.sub_groups if each.role == self.role.name
+            group.lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
         return not lowest or self.planned.ordinal < self.needed
 
@@ -126,20 +126,20 @@ def gang_findings(plan: Topology, running: Running) -> list[Finding]:
     after the other.
     """
     gangs = {gang.group: gang for gang in plan.gangs}
-    planned = {each.name: (role, each) for role in plan.roles for each in role.lws}
+    planned = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
     members = [
-        _Member(step, role, each, gangs[each.group], running.get(step.name))
+        _Member(step, role, lws, gangs[lws.group], running.get(step.name))
         for step in update_order(plan)
-        for role, each in [planned[step.name]]
+        for role, lws in [planned[step.name]]
         if gangs
     ]
     if not any(member.joins for member in members):
         return []
-    held = list(_held_back(members))
-    if not held:
+    findings = list(_held_back(members))
+    if not findings:
         # What keeps its template does not take part.
         members = [member for member in members if not (member.joins and member.step.frozen)]
-    return [*held, *_blocked(members)]
+    return [*findings, *_blocked(members)]
 
 
 def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
@@ -150,11 +150,11 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
     for member in _missing(members, all_joined):
         if member.held:
             roles.setdefault(member.role.name, []).append(member)
-    for held in roles.values():
+    for late in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            field_location(held[0].role, "partition"),
-            f"holds back replicas that the gang counts on: {_named(held)}. Leave the partition out "
+            field_location(late[0].role, "partition"),
+            f"holds back replicas that the gang counts on: {_named(late)}. Leave the partition out "
             "for this update (docs/rollout.md)",
         )
 
@@ -200,16 +200,16 @@ def _simulate(
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
     """Returns what has not joined, of the roles of which a gang has too few replicas."""
     have: dict[tuple[str, str], int] = {}
-    for each in members:
-        if each.counts_for_minimum:
-            share = each.gang.pod_group, each.role.name
-            have[share] = have.get(share, 0) + joined[each.step.name]
+    for member in members:
+        if member.counts_for_minimum:
+            share = member.gang.pod_group, member.role.name
+            have[share] = have.get(share, 0) + joined[member.step.name]
     return [
-        each
-        for each in members
-        if each.counts_for_minimum
-        and have[each.gang.pod_group, each.role.name] < each.needed
-        and joined[each.step.name] < len(each.planned.replicas)
+        member
+        for member in members
+        if member.counts_for_minimum
+        and have[member.gang.pod_group, member.role.name] < member.needed
+        and joined[member.step.name] < len(member.planned.replicas)
     ]
 
 

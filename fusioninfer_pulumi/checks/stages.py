@@ -9,6 +9,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.checks.name_collisions import Owners
 from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
@@ -53,6 +54,9 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     if built.router is not None:
         for of_router in ROUTE_CHECKS:
             yield from of_router(built.router)
+        if built.plan.router is not None:
+            for of_picker in PICKER_CHECKS:
+                yield from of_picker(built.router, built.plan.router.epp)
     for of_rollout in ROLLOUT_CHECKS:
         yield from of_rollout(built.plan)
 

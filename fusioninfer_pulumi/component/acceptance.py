@@ -22,7 +22,7 @@ def awaited_manifests(plan: ServicePlan, manifests: Sequence[Manifest]) -> list[
         kinds = ("PodGroup",)
     elif plan.wait.level is WaitLevel.SERVING and plan.router is not None and plan.router.route:
         kinds = ("Gateway", "InferencePool", "HTTPRoute")
-    return [each for each in manifests if each["kind"] in kinds]
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -> str | None:
@@ -32,14 +32,14 @@ def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -
     pool that each Gateway of the route has accepted it and resolved its references. Only conditions
     of the current generation count.
     """
-    for each in manifests:
-        kind, name = each["kind"], each["metadata"]["name"]
-        found = live.get(name) or {}
+    for manifest in manifests:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        state = live.get(name) or {}
         if kind == "PodGroup":
-            if (found.get("status") or {}).get("phase") != "Running":
-                return f"PodGroup {name}: {gang_blocked(found) or 'the gang is not placed'}"
+            if (state.get("status") or {}).get("phase") != "Running":
+                return f"PodGroup {name}: {gang_blocked(state) or 'the gang is not placed'}"
             continue
-        for status, message in _statuses(plan.router, kind, name, found):
+        for status, message in _statuses(plan.router, kind, name, state):
             if status != "True":
                 return message
     return None

@@ -104,32 +104,34 @@ class Children:
             self._seen = self._update.result
         elif pulumi.runtime.is_dry_run():
             self._seen = pulumi.Output.from_input(observed_of(name))
-        made = None
+        resource = None
         # The SDK notes the whole call stack with each resource: few calls lie between.
         for manifest in manifests:
             kind = manifest["kind"]
             make = _TYPES.get(kind, KubernetesObject)
             registered, opts = self._annotated(manifest), self._options(manifest)
-            made = make(self._logical(manifest), registered, opts)
-            self._registered.setdefault(kind, []).append(_Registered(manifest, made))
+            resource = make(self._logical(manifest), registered, opts)
+            self._registered.setdefault(kind, []).append(_Registered(manifest, resource))
             if self._update is not None:
-                self._update.registered(kind, manifest["metadata"]["name"], made)
-        if self._update is not None and made is not None:
+                self._update.registered(kind, manifest["metadata"]["name"], resource)
+        if self._update is not None and resource is not None:
             # What depends on the component waits for the URNs of all its objects.
-            made.hold(self._seen)
+            resource.hold(self._seen)
 
     def of_type(self, kind: type[Made]) -> dict[str, Made]:
         """The objects of a type by Kubernetes name, in apply order."""
-        made = self.by_name(kind.__name__)
-        return {name: each for name, each in made.items() if isinstance(each, kind)}
+        resources = self.by_name(kind.__name__)
+        return {
+            name: resource for name, resource in resources.items() if isinstance(resource, kind)
+        }
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
         """The objects of a kind by Kubernetes name, in apply order."""
-        return {each.manifest["metadata"]["name"]: each.resource for each in self._of(kind)}
+        return {child.manifest["metadata"]["name"]: child.resource for child in self._of(kind)}
 
     def all_ready(self) -> pulumi.Output[bool]:
         """Known when all that is awaited is there; false where files are written."""
-        services = [each.resource.id for each in self._of("Service")]
+        services = [child.resource.id for child in self._of("Service")]
         return combined([self.yaml_only(), self._seen, *services], lambda values: not values[0])
 
     def yaml_only(self) -> pulumi.Output[bool]:
@@ -148,8 +150,8 @@ class Children:
         """Name of the component and what the object's name has after the service's."""
         metadata = manifest["metadata"]
         # Objects of the cluster or of other namespaces have our namespace before that.
-        own = re.split(r"[.:]", metadata["name"])[-1]
-        logical = self._name + own[len(self._plan.service) :]
+        object_name = re.split(r"[.:]", metadata["name"])[-1]
+        logical = self._name + object_name[len(self._plan.service) :]
         if manifest["kind"] == "ReferenceGrant":
             logical += f"-{metadata['namespace']}"
         return logical
@@ -157,17 +159,17 @@ class Children:
     def _options(self, manifest: Manifest) -> pulumi.ResourceOptions:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         needed = [
-            each.resource
+            child.resource
             for other in AFTER.get(kind, ())
-            for each in self._of(other)
-            if _concerns(each.manifest, manifest)
+            for child in self._of(other)
+            if _concerns(child.manifest, manifest)
         ]
         after: Any = needed
-        own = pulumi.ResourceOptions()
+        object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
             before = self._sub_group_policies.get(name)
             now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
-            own = options.lws_options(
+            object_options = options.lws_options(
                 self._steps[name],
                 grouped=bool(before or now),
                 same_policy=before is not None and same_policy(before, now),
@@ -178,11 +180,11 @@ class Children:
             # The provider waits for them, and may hold the last worker of the engine.
             after = combined([self._seen], lambda _: needed)
         elif kind == "InferencePool" and self._plan.router is not None:
-            own.protect = self._plan.router.pool.protect
-            own.retain_on_delete = self._plan.router.pool.retain
-        own.depends_on = after or None
-        own.custom_timeouts = options.timeouts(manifest, self._plan)
-        return pulumi.ResourceOptions.merge(self._child_options, own)
+            object_options.protect = self._plan.router.pool.protect
+            object_options.retain_on_delete = self._plan.router.pool.retain
+        object_options.depends_on = after or None
+        object_options.custom_timeouts = options.timeouts(manifest, self._plan)
+        return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     @property
     def _awaits_endpoints(self) -> bool:

@@ -174,8 +174,8 @@ class InferenceService(pulumi.ComponentResource):
                 kind, _, name = key.partition("/")
                 # Awaited objects have their name as key, which an autoscaler shares with a set.
                 later_state = later.get(name) if kind in AWAITED else None
-                found = latest(state, later_state)
-                current[key] = before_update(found) if pulumi.runtime.is_dry_run() else found
+                live = latest(state, later_state)
+                current[key] = before_update(live) if pulumi.runtime.is_dry_run() else live
             return readiness(plan, current)
 
         return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
@@ -198,11 +198,11 @@ class InferenceService(pulumi.ComponentResource):
             host, namespace, port = endpoint(self.plan)
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
             return waited.apply(lambda _: url)
-        found = router_endpoint(router, self.plan.namespace)
-        if found is None:
+        endpoint_plan = router_endpoint(router, self.plan.namespace)
+        if endpoint_plan is None:
             return pulumi.Output.from_input("")
-        if found.host is not None:
-            host_url = pulumi.Output.from_input(found.host).apply(found.url)
+        if endpoint_plan.host is not None:
+            host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
             return waited.apply(lambda _: host_url)
         if self.gateway is None:
             return pulumi.Output.from_input("")
@@ -210,8 +210,8 @@ class InferenceService(pulumi.ComponentResource):
         gateway = {name: self.gateway}
 
         def gateway_url(states: list[LiveObjects]) -> str:
-            found_gateway = latest(states[0][name], states[1].get(name)) or {}
-            return found.url_of_gateway(found_gateway.get("status"))
+            live_gateway = latest(states[0][name], states[1].get(name)) or {}
+            return endpoint_plan.url_of_gateway(live_gateway.get("status"))
 
         # The address may have come only while the update waited.
         return combined([live_objects(gateway), waited], list).apply(gateway_url)
@@ -223,11 +223,11 @@ class InferenceService(pulumi.ComponentResource):
         router = plan.router
         if router is not None:
             planned = (router.gateway, router.pool, router.route)
-            made = (self.gateway, self.inference_pool, self.http_route)
+            resources = (self.gateway, self.inference_pool, self.http_route)
             objects |= {
-                is_planned.name: each
-                for is_planned, each in zip(planned, made, strict=True)
-                if is_planned is not None and each is not None
+                planned_object.name: resource
+                for planned_object, resource in zip(planned, resources, strict=True)
+                if planned_object is not None and resource is not None
             }
 
         yaml_only = self._children.yaml_only()
@@ -237,7 +237,7 @@ class InferenceService(pulumi.ComponentResource):
             live = {name: latest(state, later.get(name)) for name, state in first.items()}
             if pulumi.runtime.is_dry_run():
                 live = {name: before_update(state) for name, state in live.items()}
-            lws = {each: live[each] for each in self.leader_worker_sets}
+            lws = {name: live[name] for name in self.leader_worker_sets}
             files = bool(await yaml_only.future())
             failures = await failed_replicas(self, plan, lws, yaml_only=files)
             whole = live.get(plan.service) if plan.groups is None else None

@@ -100,5 +100,6 @@ def _deletion_timeout(manifest: Manifest) -> str | None:
     lws = spec.get("leaderWorkerTemplate") or {}
     pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
     graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
-    seconds = max((each for each in graces if isinstance(each, int)), default=0) + _MARGIN_SECONDS
+    longest = max((grace for grace in graces if isinstance(grace, int)), default=0)
+    seconds = longest + _MARGIN_SECONDS
     return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None

@@ -20,7 +20,9 @@ def live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveO
     As `pulumi.Output.all` would, which makes an Output of every structure inside of every value:
     for the metadata and status of 1,000 objects that takes as long as registering them.
     """
-    outputs = [output for each in objects.values() for output in (each.metadata, each.status)]
+    outputs = [
+        output for resource in objects.values() for output in (resource.metadata, resource.status)
+    ]
 
     def states(values: list[Any]) -> LiveObjects:
         return {

@@ -73,7 +73,7 @@ def progress_line(
     Such as `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m`.
     """
     counts = ", ".join(
-        f"{role.name} {sum(ready_replicas(each, live.get(each.name)) for each in role.lws)}"
+        f"{role.name} {sum(ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
         f"/{len(role.replicas)}"
         for role in plan.roles
     )

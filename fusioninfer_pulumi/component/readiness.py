@@ -95,11 +95,13 @@ def _roles(
 ) -> Readiness:
     counts, missing, unread = [], False, False
     for role in roles:
-        states = [(each, live.get(object_key("LeaderWorkerSet", each.name))) for each in role.lws]
-        ready = sum(ready_replicas(each, state) for each, state in states)
+        states = [
+            (planned, live.get(object_key("LeaderWorkerSet", planned.name))) for planned in role.lws
+        ]
+        ready = sum(ready_replicas(planned, state) for planned, state in states)
         wanted = sum(
-            _wanted(state, len(each.replicas), scaled=role.scaled_externally)
-            for each, state in states
+            _wanted(state, len(planned.replicas), scaled=role.scaled_externally)
+            for planned, state in states
         )
         missing = missing or ready < wanted
         unread = unread or any(not _status(state) for _, state in states)
@@ -121,16 +123,16 @@ def _wanted(state: LiveObject | None, planned: int, *, scaled: bool) -> int:
 def _scaling(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> Iterator[Readiness]:
     kinds = {role.name: role.component_type for role in plan.roles}
     for prefill in (False, True):
-        found = []
-        for each in plan.operations.autoscalers:
-            if (kinds[each.role] is ComponentType.PREFILLER) != prefill:
+        statuses = []
+        for autoscaler in plan.operations.autoscalers:
+            if (kinds[autoscaler.role] is ComponentType.PREFILLER) != prefill:
                 continue
-            kind = _autoscaler_kind(each.args.engine)
+            kind = _autoscaler_kind(autoscaler.args.engine)
             types = ("Ready",) if kind == "ScaledObject" else ("AbleToScale", "ScalingActive")
-            state = live.get(object_key(kind, each.name))
-            found += condition_statuses(state, types, f"{kind} {each.name}")
-        if found:
-            yield _from_statuses("PrefillScalingReady" if prefill else "ScalingReady", found)
+            state = live.get(object_key(kind, autoscaler.name))
+            statuses += condition_statuses(state, types, f"{kind} {autoscaler.name}")
+        if statuses:
+            yield _from_statuses("PrefillScalingReady" if prefill else "ScalingReady", statuses)
 
 
 def _picker(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Readiness:
@@ -159,14 +161,14 @@ def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Itera
         ("InferencePool", router.pool, "InferencePoolReady"),
     ):
         state = live.get(object_key(kind, planned.name))
-        found: list[tuple[ConditionStatus, str]] = []
+        statuses: list[tuple[ConditionStatus, str]] = []
         for parent in _status(state).get("parents") or ():
             whose = (parent.get("parentRef") or {}).get("name") or ""
             at_gateway = {"metadata": (state or {}).get("metadata"), "status": parent}
             at = f"{kind} {planned.name} at {whose}"
-            found += condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
+            statuses += condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
         yield _from_statuses(
-            label, found or [("Unknown", f"{kind} {planned.name}: no condition yet")]
+            label, statuses or [("Unknown", f"{kind} {planned.name}: no condition yet")]
         )
 
 
@@ -176,19 +178,19 @@ def condition_statuses(
     """What an object's conditions of these types say; Unknown for one about an older spec."""
     generation = ((state or {}).get("metadata") or {}).get("generation")
     conditions = {each.get("type"): each for each in _status(state).get("conditions") or ()}
-    found: list[tuple[ConditionStatus, str]] = []
+    statuses: list[tuple[ConditionStatus, str]] = []
     for each in types:
         condition = conditions.get(each)
         observed = (condition or {}).get("observedGeneration")
         old = generation is not None and observed is not None and int(observed) < int(generation)
         if condition is None or old or condition.get("status") not in ("True", "False"):
-            found.append(("Unknown", f"{what}: {each} is not known"))
+            statuses.append(("Unknown", f"{what}: {each} is not known"))
         elif condition["status"] == "True":
-            found.append(("True", f"{what}: {each}"))
+            statuses.append(("True", f"{what}: {each}"))
         else:
             why = condition.get("message") or condition.get("reason") or "no reason given"
-            found.append(("False", f"{what}: not {each}, {why}"))
-    return found
+            statuses.append(("False", f"{what}: not {each}, {why}"))
+    return statuses
 
 
 def _from_statuses(name: str, found: Sequence[tuple[ConditionStatus, str]]) -> Readiness:

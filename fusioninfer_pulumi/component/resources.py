@@ -57,9 +57,9 @@ class KubernetesObject(pulumi.CustomResource):
     @property
     def urn(self) -> pulumi.Output[str]:
         """Pulumi's name of the resource; what depends on it waits until it is known."""
-        own = super().urn
+        urn = super().urn
         until = self._held_until
-        return own if until is None else until.apply(lambda _: own)
+        return urn if until is None else until.apply(lambda _: urn)
 
     def hold(self, until: pulumi.Output[Any]) -> None:
         """Lets what depends on this resource wait for `until`, too."""

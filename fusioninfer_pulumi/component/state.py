@@ -88,8 +88,8 @@ def stack_lws() -> tuple[StackLws, ...] | None:
 
     None where it cannot be read: under mocks, on the command line, without an answer of Pulumi.
     """
-    found = _stack()
-    return None if found is None else found.state.lws
+    stack = _stack()
+    return None if stack is None else stack.state.lws
 
 
 def observed_of(name: str) -> Observed:
@@ -119,16 +119,16 @@ def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         logical.setdefault(each.logical, []).append(each)
         if each.service in ("", plan.service) and not _of_another(each, name, stack):
             known.setdefault(each.name, []).append(each)
-    found = {}
+    existing = {}
     for planned in (each.name for role in plan.roles for each in role.lws):
-        own = logical.get(name + planned[len(plan.service) :], [])
+        same_logical = logical.get(name + planned[len(plan.service) :], [])
         # The same logical name may stand below several parents.
-        same = (each for each in own if each.is_at(planned, plan.namespace))
+        same_place = (each for each in same_logical if each.is_at(planned, plan.namespace))
         moved = (each for each in known.get(planned, []) if each.is_at(planned, plan.namespace))
-        one = next(chain(same, own, moved), None)
-        if one is not None:
-            found[planned] = one
-    return found
+        lws = next(chain(same_place, same_logical, moved), None)
+        if lws is not None:
+            existing[planned] = lws
+    return existing
 
 
 def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
@@ -171,30 +171,30 @@ def _resources() -> Mapping[str, Any] | None:
     except Exception as problem:  # noqa: BLE001  # any error: the state is unknown
         pulumi.log.debug(f"the stack's state was not read: {problem}")
         return None
-    found: Mapping[str, Any] | None
-    found = answer["outputs"].struct_value.fields if "outputs" in answer else None
-    return found
+    resources: Mapping[str, Any] | None
+    resources = answer["outputs"].struct_value.fields if "outputs" in answer else None
+    return resources
 
 
 def _lws(logical: str, resource: Any) -> StackLws:
     metadata = _read(resource, "outputs", "metadata") or {}
-    own = metadata.get("labels") or {}
+    lws_labels = metadata.get("labels") or {}
     return StackLws(
         logical,
         str(metadata.get("name") or ""),
         str(metadata.get("namespace") or ""),
-        str(own.get(labels.SERVICE) or ""),
-        layout_of(own),
-        str(own.get(labels.REVISION) or ""),
+        str(lws_labels.get(labels.SERVICE) or ""),
+        layout_of(lws_labels),
+        str(lws_labels.get(labels.REVISION) or ""),
         _template(resource),
         version_of(metadata),
     )
 
 
 def _observed(component: Any) -> Observed:
-    found = _read(component, "outputs", OBSERVED)
-    if isinstance(found, Mapping):
-        return Observed(found.get("objects") or {}, found.get("served") or {})
+    observed = _read(component, "outputs", OBSERVED)
+    if isinstance(observed, Mapping):
+        return Observed(observed.get("objects") or {}, observed.get("served") or {})
     # Outputs are noted at the end of an update that succeeds.
     finished = _part(component, "outputs", "name") is not None
     return Observed(served=None if finished else {})
@@ -219,9 +219,9 @@ def version_of(metadata: Mapping[str, Any]) -> Version:
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
-def _count(found: Any) -> int:
+def _count(number: Any) -> int:
     """A number of the state; 1, the default of both fields, where there is none."""
-    return int(found) if isinstance(found, (int, float)) else 1
+    return int(number) if isinstance(number, (int, float)) else 1
 
 
 def _kind_and_name(urn: str) -> tuple[str, str]:
@@ -231,11 +231,11 @@ def _kind_and_name(urn: str) -> tuple[str, str]:
 
 def _read(value: Any, *path: str) -> Any:
     """A part of a value of the state, secret or not; None where there is none."""
-    found = _part(value, *path)
-    if found is None:
+    part = _part(value, *path)
+    if part is None:
         return None
-    kind = found.WhichOneof("kind")
-    value = getattr(found, kind)
+    kind = part.WhichOneof("kind")
+    value = getattr(part, kind)
     return rpc.unwrap_rpc_secret(rpc.deserialize_property(value)) if "struct" in kind else value
 
 

@@ -95,7 +95,7 @@ def service_status(
     blocked = gang_blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
     refused = refusal(plan.router, routing or {}) if plan.router is not None else None
-    known = any(lws.get(each.name) for role in plan.roles for each in role.lws)
+    known = any(lws.get(planned.name) for role in plan.roles for planned in role.lws)
     if groups:
         serves = any(group["active"] for group in groups.values())
     else:
@@ -177,7 +177,7 @@ def refusal(router: RouterPlan, objects: Mapping[str, Mapping[str, Any] | None])
 
 
 def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     return conditions.get("Available") or {}
 
 
@@ -187,17 +187,19 @@ def _groups(
     failures: Mapping[str, str],
 ) -> dict[str, GroupStatus]:
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
-    found: dict[str, GroupStatus] = {}
+    groups: dict[str, GroupStatus] = {}
     for index in range(plan.groups or 0):
         blocked = gang_blocked(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
-            own = replace(role, lws=tuple(each for each in role.lws if each.group == index))
-            components[role.name] = _component(own, live, failures, blocked)
+            part = replace(
+                role, lws=tuple(planned for planned in role.lws if planned.group == index)
+            )
+            components[role.name] = _component(part, live, failures, blocked)
         active = _serves(plan, components)
         message = f"ready: {_counts(components)}" if active or blocked is None else blocked
-        found[str(index)] = {"active": active, "message": message, "components": components}
-    return found
+        groups[str(index)] = {"active": active, "message": message, "components": components}
+    return groups
 
 
 def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | None]) -> str | None:
@@ -211,7 +213,7 @@ def _component(
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
-    live = [lws.get(each.name) for each in role.lws]
+    live = [lws.get(planned.name) for planned in role.lws]
     ready = sum(starmap(ready_replicas, zip(role.lws, live, strict=True)))
     desired = _desired(role, live)
     # An update may start more of them for a time.
@@ -241,7 +243,7 @@ def _phase(
     blocked: str | None,
 ) -> Phase:
     ready, desired = counts
-    if any(each.name in failures for each in role.lws):
+    if any(planned.name in failures for planned in role.lws):
         return "Failed"
     if ready == desired and all(map(is_available, live)):
         return "Running"
@@ -263,9 +265,11 @@ def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
     conditions = status.get("conditions") or ()
-    refused = [each for each in conditions if each.get("type") == "Unschedulable"]
+    refused = [condition for condition in conditions if condition.get("type") == "Unschedulable"]
     latest: Mapping[str, Any] = max(
-        reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
+        reversed(refused),
+        key=lambda condition: str(condition.get("lastTransitionTime")),
+        default={},
     )
     return str(latest.get("message") or f"the PodGroup is {status['phase']}")
 
@@ -322,7 +326,7 @@ def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
 
 
 def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
-    names = [each.name for role in plan.roles for each in role.lws]
+    names = [planned.name for role in plan.roles for planned in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
     if failed:
         message = "; ".join(failed[:_NAMED])

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
-from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts
+from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.outputs import is_output
 

@@ -120,8 +120,10 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
     arguments = texts[len(program) :]
     if not program:
         if not command.serve:
-            name = command.image.name
-            image = "an image that is a pulumi Output" if name is None else f"image {name!r}"
+            reference = command.image.name
+            image = "an image that is a pulumi Output"
+            if reference is not None:
+                image = f"image {reference!r}"
             raise LaunchError(
                 f"the container has no command, and the program that {image} starts is not known, "
                 "so launcher: ray cannot run it after ray: give the container a command (for "
@@ -279,8 +281,8 @@ def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Itera
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             (NODES[0],),
-            f"{parallelism.written(engine)} cannot be divided evenly among {nodes} nodes, "
-            f"which multiprocessing needs",
+            f"{parallelism.written(engine.size_flags)} cannot be divided evenly among {nodes} "
+            "nodes, which multiprocessing needs",
         )
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.engines.flags import parsed_json
-
-if TYPE_CHECKING:  # the protocol's methods return what is defined here
-    from fusioninfer_pulumi.engines.engine import EngineCommand
 
 #: `tcp://*:5557`: the endpoint on which a publisher listens itself.
 _BOUND = re.compile(r"tcp://(?:\*|0\.0\.0\.0|\[?::\]?):([0-9]{1,5})")
@@ -28,14 +24,6 @@ class EnginePorts:
     first: int
     count: int = 1
     field: tuple[str, ...] = ()
-
-
-def local_ranks(command: EngineCommand, nodes: int) -> int:
-    """Data parallel ranks of one pod, 1 where that cannot be read."""
-    sizes = command.parallelism
-    if sizes is None:
-        return 1
-    return sizes.data_local or max(sizes.data // nodes, 1)
 
 
 def event_ports(settings: str | None, ranks: int) -> list[EnginePorts]:

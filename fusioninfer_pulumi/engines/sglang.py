@@ -34,8 +34,9 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
-from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
-from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
+from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
+from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
+from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
 

@@ -56,9 +56,10 @@ from fusioninfer_pulumi.engines.launch import (
     ray_launch,
     refuse_outputs,
 )
-from fusioninfer_pulumi.engines.parallelism import Parallelism, Sizes, stated_sizes
-from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports, local_ranks
+from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
+from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
 from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
+from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
 

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
-from fusioninfer_pulumi.engines.parallelism import Parallelism
+from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,
@@ -49,13 +49,20 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.rules.common import OUTPUT_NOT_ALLOWED, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
+    OUTPUT_NOT_ALLOWED,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
 __all__ = [
+    "DUPLICATE_NAME",
     "ENGINES",
+    "FIELD_REQUIRED",
     "LIFT",
     "MEMORY_NOT_CHECKED",
     "NIXL",

@@ -13,10 +13,11 @@ from fusioninfer_pulumi.pods.device_claims import device_claims
 from fusioninfer_pulumi.pods.environment import environment
 from fusioninfer_pulumi.pods.health import graceful_shutdown, health
 from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
-from fusioninfer_pulumi.pods.kv_transfer import KvTransferPlan, kv_addresses, kv_transfer
+from fusioninfer_pulumi.pods.kv_transfer import kv_addresses, kv_transfer
 from fusioninfer_pulumi.pods.launch import launch, ray_port, read_engine, split, worker_trim
 from fusioninfer_pulumi.pods.model import model
 from fusioninfer_pulumi.pods.parallelism import parallelism
+from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pass, Pod
 from fusioninfer_pulumi.pods.rdma import rdma
 from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread

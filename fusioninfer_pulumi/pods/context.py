@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.pods.model import model_files
+from fusioninfer_pulumi.pods.parts import Pairing
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """What prefill and decode pods agree on whom an endpoint picker pairs.
-
-    Attributes:
-        family: Family of the endpoint picker, which decides the sidecar's release.
-        port: Port on which the prefill pods serve, and so all pods of the pool.
-    """
-
-    family: EppFamily
-    port: int
-    prefill_https: bool
 
 
 def contexts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
@@ -16,7 +16,6 @@ from fusioninfer_pulumi.engines.engine import (
     PORT_FLAG,
     Argument,
     EngineCommand,
-    KvConnector,
     Offloading,
     Transfer,
     TransferRequest,
@@ -25,9 +24,10 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
+from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
-from fusioninfer_pulumi.pods.sidecar import SidecarPlan, own_sidecar, sidecar_plan
+from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 
 KV_TRANSFER_UNREADABLE = Rule(
     "kv-transfer-unreadable",
@@ -119,24 +119,6 @@ _EXPLICIT = ("connector", "role", "extra_config")
 _POD_IP: dict[str, Any] = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
-
-
-@dataclass(frozen=True)
-class KvTransferPlan:
-    """How the pods of a role hand their KV cache over.
-
-    Attributes:
-        pool_port: Port that clients and the endpoint picker use.
-        engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
-        moved_from: Ports that the template means the engine by, and that became `engine_port`.
-        connector: How the engine hands its KV cache over, None where that is not known.
-    """
-
-    pool_port: int
-    engine_port: int
-    moved_from: frozenset[int] = frozenset()
-    connector: KvConnector | None = None
-    sidecar: SidecarPlan | None = None
 
 
 def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fusioninfer_pulumi.api.model import (
@@ -33,6 +32,7 @@ from fusioninfer_pulumi.kube.containers import (
     with_mounts,
 )
 from fusioninfer_pulumi.kube.outputs import with_placeholders
+from fusioninfer_pulumi.pods.parts import Manifest, ModelFiles
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
@@ -43,7 +43,6 @@ MODEL_PATH_TAKEN = Rule(
     remedy="Remove the mount, or set `model.mountPath`.",
 )
 
-Manifest = dict[str, Any]
 
 #: Launchers with which workers run the engine by themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
@@ -52,30 +51,6 @@ _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
-
-
-@dataclass
-class ModelFiles:
-    """What a pod gets for its model.
-
-    Attributes:
-        model: What the engine loads: a repository of Hugging Face, or a path.
-        revision: Revision that the engine fetches.
-        adapters: Repository or path of each adapter by its name.
-        fetched: Source and folder of what init containers fetch, with what each mounts.
-        warmed: Source and folder of what the warm-up fetches.
-        images: Whether images are mounted as volumes.
-    """
-
-    model: str
-    revision: str | None = None
-    adapters: dict[str, str] = field(default_factory=dict)
-    volumes: dict[str, Manifest] = field(default_factory=dict)
-    mounts: list[Manifest] = field(default_factory=list)
-    fetched: list[tuple[str, str, Manifest]] = field(default_factory=list)
-    warmed: list[tuple[str, str]] = field(default_factory=list)
-    env: list[Manifest] = field(default_factory=list)
-    images: bool = False
 
 
 def model_files(service: str, model: ModelArgs) -> ModelFiles | None:

@@ -25,7 +25,8 @@ from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.model import ModelFiles, cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.pods.model import cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.pods.parts import ModelFiles
 from fusioninfer_pulumi.rules.common import NAME_TOO_LONG
 
 IMAGE_VOLUME_FEATURE_GATE = Rule(

@@ -9,8 +9,9 @@ from fusioninfer_pulumi.api.role import Launcher, RoleArgs
 from fusioninfer_pulumi.engines.editing import EditError, missing
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
 from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV
-from fusioninfer_pulumi.engines.parallelism import Sizes, contradictions
+from fusioninfer_pulumi.engines.parallelism import contradictions
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
@@ -15,11 +15,7 @@ from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import memory, shared_memory, with_mounts, with_volumes
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
-
-if TYPE_CHECKING:  # these modules import this one
-    from fusioninfer_pulumi.pods.context import Pairing
-    from fusioninfer_pulumi.pods.kv_transfer import KvTransferPlan
-    from fusioninfer_pulumi.pods.model import ModelFiles
+from fusioninfer_pulumi.pods.parts import KvTransferPlan, ModelFiles, Pairing
 
 Template = Mapping[str, Any]
 

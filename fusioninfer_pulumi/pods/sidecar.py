@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
@@ -25,6 +24,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import free_name
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context, Pods
 
 SIDECAR_PROTOCOL = Rule(
@@ -51,25 +51,6 @@ NAMESPACE_ENV = "NAMESPACE"
 #: A proxy of streams: little of anything, whatever the model is.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
-
-
-@dataclass(frozen=True)
-class SidecarPlan:
-    """The sidecar of a role's leaders.
-
-    Attributes:
-        port: Port that it listens on, which is the pool's.
-        account: ServiceAccount whose rights it uses, None when it uses none.
-        own_account: Whether that account is the template's own, so that it is not created.
-    """
-
-    image: Any
-    arguments: tuple[str, ...]
-    port: int
-    https: bool
-    resources: Mapping[str, Any]
-    account: str | None
-    own_account: bool
 
 
 def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:

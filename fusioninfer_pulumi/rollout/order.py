@@ -75,9 +75,9 @@ def update_order(plan: Topology) -> tuple[LwsStep, ...]:
     Role by role, or with `level: Group` serving group by serving group, the highest first. In each
     role the highest ordinal comes first, and required replicas come before optional ones.
     """
-    steps = [_step(plan, role, each) for role in plan.roles for each in reversed(role.lws)]
+    steps = [_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
     positions = {role.name: position for position, role in enumerate(plan.roles)}
-    groups = {each.name: each.group or 0 for role in plan.roles for each in role.lws}
+    groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
     def place(step: LwsStep) -> tuple[int, ...]:
         if by_group(plan):
@@ -155,20 +155,20 @@ def next_lws(
     for step in steps:
         if step.required and step.name in down:
             units.setdefault(step.queue, set()).add(step.unit)
-    found = []
+    names = []
     for step in steps:
         late = step.stage > first_stage.get(step.scope, step.stage)
         if step.name not in waiting or (late and step.name not in unavailable):
             continue
         if not step.required:
             if _mates(step) not in needed:
-                found.append(step.name)
+                names.append(step.name)
             continue
         gone = units.setdefault(step.queue, set())
         if step.limit is None or step.unit in gone or len(gone) < step.limit:
             gone.add(step.unit)
-            found.append(step.name)
-    return found
+            names.append(step.name)
+    return names
 
 
 def _mates(step: LwsStep) -> tuple[str, str]:

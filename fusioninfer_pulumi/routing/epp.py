@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
 from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
 from fusioninfer_pulumi.endpoint_pickers.config import (
     EppRequest,
     GroupAffinity,
@@ -26,44 +25,21 @@ from fusioninfer_pulumi.endpoint_pickers.flags import (
     HEALTH_PORT,
     METRICS_PORT,
     EppFlags,
-    check_args,
     epp_flags,
 )
-from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import (
     EppIntent,
     epp_image,
     event_port,
     group_affinity,
-    group_pairing_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, errors
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.tracing import tracing_env
-from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, OUTPUT_NOT_ALLOWED
 from fusioninfer_pulumi.topology.role import RolePlan
-
-PICKER_METRICS_OFF = Rule(
-    "picker-metrics-off",
-    "info",
-    "Somebody can read the picker's metrics.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
-PICKER_METRICS_UNAUTHENTICATED = Rule(
-    "picker-metrics-unauthenticated",
-    "warning",
-    "The picker's metrics are not open to everybody.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
-STRATEGY_DEFAULTED = Rule(
-    "strategy-defaulted",
-    "info",
-    "The strategy is stated.",
-    remedy="Set `strategy` to choose another one.",
-)
 
 #: Where the container finds its certificate.
 CERTIFICATE_PATH = "/certificate"
@@ -140,14 +116,8 @@ def epp_plan(
     if family is None:
         return None, findings
     affinity = group_affinity(service, epp_args, intent, groups)
-    config, summary, found = _config(at, args, epp_args, intent, family, image, served, affinity)
+    config, summary, found = _config(at, args, epp_args, intent, family, served, affinity)
     findings += found
-    findings += group_pairing_findings(at, args, intent, groups)
-    findings += [
-        each.under(*at, "endpointPicker", "args")
-        for each in check_args(epp_args.args or (), family)
-    ]
-    findings += _advice(at, args, epp_args, family, namespace)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -181,19 +151,12 @@ def _config(
     epp_args: EndpointPickerArgs,
     intent: EppIntent,
     family: EppFamily,
-    image: Any,
     served: Sequence[RolePlan],
     affinity: GroupAffinity | None,
 ) -> tuple[str, str, list[Finding]]:
     """The text of the configuration, a description of its strategy, and findings."""
     if intent.strategy is None:
-        text = args.endpoint_picker_config or ""
-        own = is_output(image) or family_of(image) is None
-        found = [
-            each.under(*at, "endpointPickerConfig")
-            for each in check_config(text, family, own_image=own)
-        ]
-        return text, "as its endpointPickerConfig says", found
+        return args.endpoint_picker_config or "", "as its endpointPickerConfig says", []
     request = EppRequest(
         strategy=intent.strategy,
         scorers=args.scorers,
@@ -222,56 +185,6 @@ def _block_size(served: Sequence[RolePlan]) -> int | None:
     """Tokens in a block of the engines' KV cache, None where it is not known or differs."""
     sizes = {role.serving.command.block_size for role in served}
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _advice(
-    at: Location,
-    args: RoleArgs,
-    epp_args: EndpointPickerArgs,
-    family: EppFamily,
-    namespace: Any,
-) -> Iterator[Finding]:
-    metrics = (*at, "endpointPicker", "metrics")
-    if epp_args.metrics is MetricsMode.OFF:
-        yield info(
-            PICKER_METRICS_OFF,
-            metrics,
-            "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
-            "and binds the picker to the ClusterRole system:auth-delegator",
-        )
-    elif epp_args.metrics is MetricsMode.UNAUTHENTICATED:
-        yield warning(
-            PICKER_METRICS_UNAUTHENTICATED,
-            metrics,
-            "everybody who reaches the picker reads its metrics; Authenticated asks first",
-        )
-    elif is_output(namespace):
-        yield error(
-            OUTPUT_NOT_ALLOWED,
-            metrics,
-            "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
-            "value, got a pulumi Output",
-        )
-    if family.needs_inference_objective_crd:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            (*at, "endpointPicker", "image"),
-            f"{family.name} starts only where the cluster has the kind InferenceObjective "
-            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
-        )
-    if epp_args.replicas > 1:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            (*at, "endpointPicker", "replicas"),
-            "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
-            "the Deployment",
-        )
-    if args.strategy is None and args.endpoint_picker_config is None:
-        yield info(
-            STRATEGY_DEFAULTED,
-            (*at, "strategy"),
-            "is not given: chosen for the roles of the service, see the plan",
-        )
 
 
 def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:

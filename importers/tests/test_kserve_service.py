@@ -106,13 +106,14 @@ def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
     ("parallelism", "launcher", "nodes"),
     [
         ({"data": 16, "dataLocal": 8, "tensor": 1, "expert": True}, "data-parallel", 2),
-        ({"pipeline": 2, "tensor": 8}, "multiprocessing", 2),
+        ({"pipeline": 2, "tensor": 4}, "multiprocessing", 2),
     ],
 )
 def test_a_worker_block_makes_replicas_of_several_pods(
     parallelism: Manifest, launcher: str, nodes: int
 ) -> None:
-    (role,) = spec(llm(template=pod(8), worker=pod(8), parallelism=parallelism))["roles"]
+    main = pod(parallelism["tensor"] * parallelism.get("dataLocal", 1))
+    (role,) = spec(llm(template=main, worker=main, parallelism=parallelism))["roles"]
     assert role["multinode"] == {"nodeCount": nodes, "launcher": launcher}
     assert role["parallelism"] == parallelism
     assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]

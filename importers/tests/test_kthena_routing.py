@@ -224,7 +224,10 @@ def test_a_rule_needs_a_weight_above_0() -> None:
 
 def test_an_engines_own_connector_is_left_alone() -> None:
     own = entry()
-    own["spec"]["containers"][0]["args"] += ["--kv-transfer-config", '{"kv_connector":"X"}']
+    own["spec"]["containers"][0]["args"] += [
+        "--kv-transfer-config",
+        '{"kv_connector":"X","kv_role":"kv_both"}',
+    ]
     pair = serving(
         role("prefill", entryTemplate=own, replicas=1),
         role("decode", entryTemplate=own, replicas=1),

@@ -8,7 +8,8 @@ import pytest
 
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.parallelism import Parallelism, check_accelerators
+from fusioninfer_pulumi.engines.parallelism import check_accelerators
+from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.engines.vllm import transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
 

@@ -23,7 +23,7 @@ def engine(*args: str, image: str = VLLM, **more: Any) -> dict[str, Any]:
 
 
 def told(*roles: Any, **spec: Any) -> list[str]:
-    prefixes = ("argument-", "lora-")
+    prefixes = ("argument-", "lora-", "out-of-range", "release-without")
     found = plan_of(service(*roles, **spec)).findings
     return [
         f"{each.severity.value} {each.rule} {each.path}"

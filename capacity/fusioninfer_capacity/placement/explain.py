@@ -25,11 +25,17 @@ from fusioninfer_capacity.placement.result import (
 )
 from fusioninfer_pulumi.plugins.capacity import Finding, Rule, error, info, warning
 
-NO_ACCELERATORS_REQUESTED = Rule(
-    "no-accelerators-requested",
+PLACEMENT_NOT_COUNTED = Rule(
+    "placement-not-counted",
     "info",
-    "A role that is placed asks for accelerators.",
-    remedy="Nothing, if it needs none.",
+    "What pods ask for is counted in the inventory's pools.",
+    remedy="Name DeviceClasses in `deviceClasses`, and devices in `placement.device`.",
+)
+SERVICE_NOT_PLACED = Rule(
+    "service-not-placed",
+    "error",
+    "The pools of the inventory have a place for all services.",
+    remedy="Free accelerators, lower the replicas, or change `placement`.",
 )
 ROLE_MOVES = Rule(
     "role-moves",
@@ -48,42 +54,6 @@ PODS_OF_SEVERAL_SIZES = Rule(
     "warning",
     "Pods of one pool have one size, so that they fit whatever the order.",
     remedy="Use pools of their own.",
-)
-NO_POOL_FOR_ROLE = Rule(
-    "no-pool-for-role",
-    "error",
-    "A pool has room for the role.",
-    remedy="Free accelerators, or change the pods, the replicas or `placement`.",
-)
-TOO_MANY_POOL_COMBINATIONS = Rule(
-    "too-many-pool-combinations",
-    "error",
-    "The pools that a service may use can be combined in few enough ways to look at.",
-    remedy="Name pools in `placement.pools`.",
-)
-NO_POOLS_TO_COLOCATE = Rule(
-    "no-pools-to-colocate",
-    "error",
-    "Roles that are to be together have pools with the same attribute.",
-    remedy="Change `placement.colocate`, or the pools.",
-)
-POOL_CAPACITY_TOO_SMALL = Rule(
-    "pool-capacity-too-small",
-    "error",
-    "The pools have room for all services.",
-    remedy="Free accelerators, or lower the replicas.",
-)
-CLAIM_NOT_COUNTED = Rule(
-    "claim-not-counted",
-    "info",
-    "A claim of devices is counted in the inventory's pools.",
-    remedy="Name its class in `deviceClasses`.",
-)
-CLAIM_SELECTORS_NOT_EVALUATED = Rule(
-    "claim-selectors-not-evaluated",
-    "info",
-    "Selectors of device claims are not evaluated: any device of the class counts.",
-    remedy="Say with `placement.device` which pools have such devices.",
 )
 
 
@@ -142,7 +112,7 @@ def placed_findings(
         yield from _claim_findings(role)
         if not role.shape and role.replicas and not role.claims.uncounted:
             yield info(
-                NO_ACCELERATORS_REQUESTED,
+                PLACEMENT_NOT_COUNTED,
                 ("roles", role.plan.position),
                 "asks for no accelerators through resources: its pods are not counted in any pool",
             )
@@ -185,7 +155,7 @@ def unplaced_findings(
             f"{pool}: {', '.join(each)}" for pool, each in placed.impossible[role.name].items()
         )
         yield error(
-            NO_POOL_FOR_ROLE,
+            SERVICE_NOT_PLACED,
             ("roles", role.plan.position),
             f"no pool can take {role.name}: {reasons}",
         )
@@ -193,7 +163,7 @@ def unplaced_findings(
         return
     if service.too_many:
         yield error(
-            TOO_MANY_POOL_COMBINATIONS,
+            SERVICE_NOT_PLACED,
             ("placement",),
             f"its roles may be combined on pools in {service.too_many} ways, at most "
             f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
@@ -205,7 +175,7 @@ def unplaced_findings(
             for pool in pools.args
         )
         yield error(
-            NO_POOLS_TO_COLOCATE,
+            SERVICE_NOT_PLACED,
             ("placement", "colocate"),
             f"no pools that its roles may be on have the same {attribute}: {values}",
         )
@@ -219,7 +189,7 @@ def unplaced_findings(
                 f"; it would have one if {', '.join(moves)} moved: leave them out of the previous "
                 "placement"
             )
-        yield error(POOL_CAPACITY_TOO_SMALL, ("placement",), message)
+        yield error(SERVICE_NOT_PLACED, ("placement",), message)
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
@@ -239,10 +209,10 @@ def pools_text(pools: Mapping[str, str]) -> str:
 def _claim_findings(role: RoleRequest) -> Iterator[Finding]:
     at = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
-        yield info(CLAIM_NOT_COUNTED, at, f"not counted in any pool: {text}")
+        yield info(PLACEMENT_NOT_COUNTED, at, f"not counted in any pool: {text}")
     if role.claims.selectors:
         yield info(
-            CLAIM_SELECTORS_NOT_EVALUATED,
+            PLACEMENT_NOT_COUNTED,
             at,
             "selectors are not evaluated: any device of the class counts; say with "
             "placement.device which pools have such devices",

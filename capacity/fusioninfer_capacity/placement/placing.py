@@ -21,6 +21,8 @@ from fusioninfer_capacity.placement.result import (
     service_key,
 )
 from fusioninfer_pulumi.plugins.capacity import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
     LIFT,
     OUTPUT_NOT_ALLOWED,
     Finding,
@@ -54,18 +56,6 @@ RESOURCE_NOT_ACCELERATOR = Rule(
     "error",
     "A pool's resource is an accelerator that is known.",
     remedy="Correct `resource`.",
-)
-SERVICE_NAME_NOT_UNIQUE = Rule(
-    "service-name-not-unique",
-    "error",
-    "Services that are placed together have different names.",
-    remedy="Rename one of them.",
-)
-SERVICE_NAME_MISSING = Rule(
-    "service-name-missing",
-    "error",
-    "A service that is placed has a name.",
-    remedy="Set `metadata.name`.",
 )
 POOL_UNKNOWN = Rule(
     "pool-unknown",
@@ -207,7 +197,7 @@ def _input_findings(
             if first != index:
                 problems.append(
                     error(
-                        SERVICE_NAME_NOT_UNIQUE,
+                        DUPLICATE_NAME,
                         ("metadata", "name"),
                         f"is also the name of service {first + 1} of the list",
                     )
@@ -222,7 +212,7 @@ def _service_findings(
 ) -> Iterator[Finding]:
     if service.name is None:
         yield error(
-            SERVICE_NAME_MISSING,
+            FIELD_REQUIRED,
             ("metadata", "name"),
             "is required: a service is placed under its name",
         )

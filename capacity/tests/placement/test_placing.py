@@ -369,8 +369,8 @@ def test_several_problems_are_told_at_once_each_under_the_name_of_its_service() 
         place(crowd, inventory(pool("p", 1)))
     assert refused.value.titles == ("a", "b", "c")
     assert [(each.rule, each.location) for each in refused.value.findings] == [
-        ("pool-capacity-too-small", ("placement",)),
+        ("service-not-placed", ("placement",)),
         ("pool-unknown", ("roles", 0, "placement", "pools", 0)),
-        ("no-pool-for-role", ("roles", 0)),
+        ("service-not-placed", ("roles", 0)),
     ]
     assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["a", "b", "c"]

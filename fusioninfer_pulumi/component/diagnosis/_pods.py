@@ -18,14 +18,14 @@ _MOST_EVENTS = 2
 _MOST_CHARACTERS = 300
 
 
-def name_of(each: Object) -> str:
+def name_of(manifest: Object) -> str:
     """Name of an object."""
-    return str(each["metadata"]["name"])
+    return str(manifest["metadata"]["name"])
 
 
-def label_of(each: Object, key: str) -> str | None:
+def label_of(manifest: Object, key: str) -> str | None:
     """A label of an object, None where it has none of that key."""
-    value = (each["metadata"].get("labels") or {}).get(key)
+    value = (manifest["metadata"].get("labels") or {}).get(key)
     return None if value is None else str(value)
 
 
@@ -37,7 +37,7 @@ def pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
     reasons = list(_reasons(pod, status))
     if (pod.get("spec") or {}).get("nodeName"):
         # Earlier events of the scheduler are out of date; the current ones are in the conditions.
-        events = [each for each in events if each.get("reason") != "FailedScheduling"]
+        events = [event for event in events if event.get("reason") != "FailedScheduling"]
         reasons += [
             text for text in latest_events(events, "Pod", name_of(pod)) if text not in reasons
         ]
@@ -51,7 +51,7 @@ def shows_reason(pod: Object) -> bool:
         status.get("phase") == "Failed"
         or _condition(status, "Ready").get("status") == "True"
         or _condition(status, "PodScheduled").get("status") == "False"
-        or any(text for each in _containers(status) for text in _container(each))
+        or any(text for container in _containers(status) for text in _container(container))
     )
 
 
@@ -62,8 +62,8 @@ def pod_progress(pod: Object) -> str:
         return ""
     if not (pod.get("spec") or {}).get("nodeName"):
         return "waits for a node"
-    for each in _containers(status):
-        waiting = (each.get("state") or {}).get("waiting") or {}
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in _STARTING:
             return "pulls its image or mounts its volumes"
         if waiting.get("reason"):
@@ -82,22 +82,24 @@ def pod_failure(pod: Object) -> str | None:
     reasons = []
     if status.get("phase") == "Failed":
         reasons.append(_reason_text(status.get("reason") or "Failed", status.get("message")))
-    for each in _containers(status):
-        if (each.get("state") or {}).get("running") is None:
-            reasons += _container(each)
+    for container in _containers(status):
+        if (container.get("state") or {}).get("running") is None:
+            reasons += _container(container)
     return "; ".join(reasons) or None
 
 
 def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
     """Messages of an object's latest events, the latest first."""
-    own = [
-        each
-        for each in events
-        if (each.get("involvedObject") or {}).get("kind") == kind
-        and (each.get("involvedObject") or {}).get("name") == name
+    matching = [
+        event
+        for event in events
+        if (event.get("involvedObject") or {}).get("kind") == kind
+        and (event.get("involvedObject") or {}).get("name") == name
     ]
-    own.sort(key=_time, reverse=True)
-    texts = dict.fromkeys(_reason_text(each.get("reason"), each.get("message")) for each in own)
+    matching.sort(key=_time, reverse=True)
+    texts = dict.fromkeys(
+        _reason_text(event.get("reason"), event.get("message")) for event in matching
+    )
     return list(texts)[:_MOST_EVENTS]
 
 
@@ -109,17 +111,17 @@ def missing_accelerators(
     A lower bound: only the scheduler knows which node a pod may have. Labels, affinities, quotas
     and taints that people set do not count; nodes that are cordoned or not ready count as full.
     """
-    held: dict[str, Counter[str]] = {}
+    in_use: dict[str, Counter[str]] = {}
     for pod in bound:
         if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            on = held.setdefault(str(pod["spec"].get("nodeName")), Counter())
+            on = in_use.setdefault(str(pod["spec"].get("nodeName")), Counter())
             on.update(_accelerators(pod))
     wanted: dict[str, Counter[int]] = {}
     for pod in waiting:
         for kind, count in _accelerators(pod).items():
             wanted.setdefault(kind, Counter())[count] += 1
     shortages = (
-        _shortage(kind, sizes, _free(kind, nodes, held)) for kind, sizes in sorted(wanted.items())
+        _shortage(kind, sizes, _free(kind, nodes, in_use)) for kind, sizes in sorted(wanted.items())
     )
     return "; ".join(filter(None, shortages))
 
@@ -136,8 +138,8 @@ def _reasons(pod: Object, status: Mapping[str, Any]) -> Iterator[str]:
         else:
             yield "not scheduled"
         return
-    for each in _containers(status):
-        yield from _container(each)
+    for container in _containers(status):
+        yield from _container(container)
     if pod["metadata"].get("deletionTimestamp"):
         yield "being deleted"
 
@@ -149,19 +151,19 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _container(each: Mapping[str, Any]) -> Iterator[str]:
-    name = f"container {each['name']}"
-    state = each.get("state") or {}
+def _container(container: Mapping[str, Any]) -> Iterator[str]:
+    name = f"container {container['name']}"
+    state = container.get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-    before = (each.get("lastState") or {}).get("terminated") or {}
+    before = (container.get("lastState") or {}).get("terminated") or {}
     if waiting.get("reason") and waiting["reason"] not in _STARTING:
         yield f"{name}: {_reason_text(waiting['reason'], waiting.get('message'))}"
     if ended and ended.get("exitCode"):
         yield f"{name}: {_exit(ended)}"
     elif before:
-        times = each.get("restartCount") or 0
+        times = container.get("restartCount") or 0
         yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
-    elif state.get("running") is not None and not each.get("ready"):
+    elif state.get("running") is not None and not container.get("ready"):
         yield f"{name}: runs and is not ready"
 
 
@@ -173,7 +175,9 @@ def _exit(ended: Mapping[str, Any]) -> str:
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((each for each in status.get("conditions") or () if each["type"] == kind), {})
+    return next(
+        (condition for condition in status.get("conditions") or () if condition["type"] == kind), {}
+    )
 
 
 def _reason_text(reason: Any, message: Any) -> str:
@@ -215,13 +219,13 @@ def _shortage(kind: str, sizes: Counter[int], free: list[int]) -> str:
     )
 
 
-def _free(kind: str, nodes: Sequence[Object], held: dict[str, Counter[str]]) -> list[int]:
+def _free(kind: str, nodes: Sequence[Object], in_use: dict[str, Counter[str]]) -> list[int]:
     free = []
     for node in nodes:
         allocatable = ((node.get("status") or {}).get("allocatable") or {}).get(kind)
         if allocatable is None or not takes_pods(node):
             continue
-        used = held.get(name_of(node), Counter())[kind]
+        used = in_use.get(name_of(node), Counter())[kind]
         free.append(max(0, int(quantity.parse(allocatable)) - used))
     return free
 

@@ -54,7 +54,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         lines = [
             *explain_lws(names, snapshot),
             *explain_gang(snapshot),
-            *(f"not read: {each}" for each in snapshot.unread),
+            *(f"not read: {unread}" for unread in snapshot.unread),
         ]
     # A failure to explain a failure must not hide it.
     except Exception as problem:  # noqa: BLE001
@@ -104,7 +104,7 @@ def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[
 
     `revisions` are their revision labels by name.
     """
-    found = {}
+    failures = {}
     for name, revision in revisions.items():
         # LeaderWorkerSet deletes pods that have crashed, and an update deletes those of before.
         pods = [
@@ -115,8 +115,8 @@ def failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[
         ]
         reasons = _by_reason(pods, pod_failure)
         if reasons:
-            found[name] = "; ".join(reasons)
-    return found
+            failures[name] = "; ".join(reasons)
+    return failures
 
 
 def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
@@ -128,7 +128,7 @@ def lws_shows_reason(name: str, snapshot: Snapshot) -> bool:
     pods = _pods_of(name, snapshot)
     if not pods:
         # The event that a group is created again is no warning, and gives no reason.
-        warnings = [each for each in snapshot.events if each.get("type") == "Warning"]
+        warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
         return any(_controller_events(name, warnings))
     return all(shows_reason(pod) for pod in pods)
 
@@ -199,12 +199,14 @@ def _latest_refusal(group: Mapping[str, Any]) -> str:
         # Volcano never takes Unschedulable back; a running gang may lack single pods all the same.
         return ""
     refused = [
-        each
-        for each in status.get("conditions") or ()
-        if each.get("type") == "Unschedulable" and each.get("status") == "True"
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == "Unschedulable" and condition.get("status") == "True"
     ]
     latest: Mapping[str, Any] = max(
-        reversed(refused), key=lambda each: str(each.get("lastTransitionTime")), default={}
+        reversed(refused),
+        key=lambda condition: str(condition.get("lastTransitionTime")),
+        default={},
     )
     message = " ".join(str(latest.get("message") or "").split())
     return f"phase {phase}" + (f", {message}" if message else "")
@@ -212,11 +214,11 @@ def _latest_refusal(group: Mapping[str, Any]) -> str:
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     # Workers have a StatefulSet of their own, with the number of their group.
-    own = re.compile(rf"{re.escape(name)}(-\d+)?")
+    object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
     subjects = {
         (str(about.get("kind")), str(about.get("name")))
-        for each in events
-        if (about := each.get("involvedObject")) and own.fullmatch(str(about.get("name")))
+        for event in events
+        if (about := event.get("involvedObject")) and object_name.fullmatch(str(about.get("name")))
     }
     for kind, subject in sorted(subjects):
         if kind in _CONTROLLERS:
@@ -226,5 +228,5 @@ def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
 
 def _revision(state: Mapping[str, Any] | None) -> str | None:
     metadata = (state or {}).get("metadata") or {}
-    found: str | None = (metadata.get("labels") or {}).get(labels.REVISION)
-    return found
+    revision: str | None = (metadata.get("labels") or {}).get(labels.REVISION)
+    return revision

@@ -141,7 +141,7 @@ def watch_service(
 def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:
     """Pods of all namespaces that hold a node; None where they cannot all be read."""
     pods = "pods of all namespaces"
-    each = api.each(pods, core.list_pod_for_all_namespaces, field_selector=_HOLD_A_NODE)
-    found = list(itertools.islice(each, _MOST_PODS + 1))
-    whole = len(found) <= _MOST_PODS and not any(unread.startswith(pods) for unread in api.unread)
-    return found if whole else None
+    listing = api.each(pods, core.list_pod_for_all_namespaces, field_selector=_HOLD_A_NODE)
+    bound = list(itertools.islice(listing, _MOST_PODS + 1))
+    whole = len(bound) <= _MOST_PODS and not any(unread.startswith(pods) for unread in api.unread)
+    return bound if whole else None
