@@ -427,15 +427,6 @@ REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
     (resources(limits={"hugepages-2Mi": "3Mi", "cpu": "1"}), f"{_R}.limits.hugepages-2Mi"),
     (resources(limits={"hugepages-x": "2Mi", "cpu": "1"}), f"{_R}.limits.hugepages-x"),
     (
-        {
-            "spec": {
-                **resources(claims=[{"name": "c"}, {"name": "c", "request": "r"}])["spec"],
-                "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
-            }
-        },
-        f"{_R}.claims[1]",
-    ),
-    (
         spec(resources={"limits": {"example.com/gpu": "1"}}),
         "spec.resources.limits[example.com/gpu]",
     ),
@@ -472,15 +463,6 @@ REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
             }
         },
         "spec.containers[0].resources.limits.cpu",
-    ),
-    (
-        spec(
-            topologySpreadConstraints=[
-                {"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-                for skew in (1, 2)
-            ]
-        ),
-        "spec.topologySpreadConstraints[1]",
     ),
 ]
 

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.command import read_command
 # In `tests`, which pytest puts on the path.
 draw_service: Any = importlib.import_module("drawn_services").draw_service
 
-pytestmark = pytest.mark.serve
+pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 RELEASES = [VLLM]
 DRAWN = 300

@@ -1,6 +1,6 @@
 """Checks of pod templates as they are written: structure, and which fields are read or set here.
 
-What API validation says beyond the schemas is held against finished pods (`pods/validation`).
+What API validation says beyond schemas is held against finished pods (`checks/pods/template.py`).
 """
 
 from __future__ import annotations

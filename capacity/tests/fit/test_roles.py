@@ -302,3 +302,15 @@ def test_a_config_of_a_program(tmp_path: Path) -> None:
 def test_a_model_of_the_hub() -> None:
     plan = planned(model={"uri": "hf://Qwen/Qwen3-8B"}, pod={"nodeSelector": H100})
     assert verdict(plan) == ("info", "memory-estimated")
+
+
+@pytest.mark.parametrize(
+    ("release", "accelerator", "tokens"),
+    [("0.27.0", "B200", 8192), ("0.28.0", "B200", 16384), ("0.28.0", "H200", 8192)],
+)
+def test_the_largest_accelerators_batch_more_since_a_release(
+    release: str, accelerator: str, tokens: int
+) -> None:
+    image = f"vllm/vllm-openai:v{release}"
+    plan = planned(*MODEL, image=image, role={"accelerator": accelerator})
+    assert f"{tokens} tokens and 1024 sequences" in plan.memory["chat"].to_json()["basis"]

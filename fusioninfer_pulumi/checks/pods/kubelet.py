@@ -30,7 +30,7 @@ MEMORY_LIMIT_WITHOUT_UNIT = Rule(
 
 IMAGE_RUNS_AS_ROOT = Rule(
     "image-runs-as-root",
-    "error",
+    "warning",
     "With `runAsNonRoot` the user of the image is not root.",
     remedy="Set `runAsUser`, or use an image with a user of its own.",
     source="the Dockerfiles of vllm/vllm-openai and lmsysorg/sglang",
@@ -71,7 +71,7 @@ def _stock_image(pod: Pod) -> Iterator[Finding]:
     if command.image.stock and context.get("runAsNonRoot") is True and "runAsUser" not in context:
         where = (*at, "securityContext") if own.get("runAsNonRoot") is True else at
         message = f"the image {command.image.name} runs as root, which runAsNonRoot: true forbids"
-        yield error(IMAGE_RUNS_AS_ROOT, where, f"{message}; set runAsUser")
+        yield warning(IMAGE_RUNS_AS_ROOT, where, f"{message}; set runAsUser")
     if own.get("readOnlyRootFilesystem") is True and not _can_write(pod):
         yield warning(
             ROOT_FILE_SYSTEM_READ_ONLY,
