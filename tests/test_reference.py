@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-import pulumi
 import pytest
 from samples import container, role, service, template
 
@@ -55,30 +56,38 @@ def test_the_values_that_may_be_outputs_are_the_models() -> None:
     assert path.read_text(encoding="utf-8") == pages()["pulumi-outputs.md"], "make regenerate"
 
 
-OUTPUT = pulumi.Output.from_input("x")
-KEY = {"name": OUTPUT, "key": OUTPUT}
-MAY_BE_OUTPUTS = {
-    "image": {"image": OUTPUT},
-    "value": {"env": [{"name": "A", "value": OUTPUT}]},
-    "valueFrom": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": KEY}}]},
-    "envFrom": {"envFrom": [{"secretRef": {"name": OUTPUT}}]},
-}
-MUST_BE_KNOWN = {
-    "args": {"args": ["--model", OUTPUT]},
-    "name": {"env": [{"name": OUTPUT, "value": "b"}]},
-    "containerPort": {"ports": [{"containerPort": OUTPUT}]},
-    "resources": {"resources": {"limits": {"nvidia.com/gpu": OUTPUT}}},
-}
+def may_be_outputs(value: Any) -> dict[str, Any]:
+    """Fields of a container that may be Outputs, by their names."""
+    key = {"name": value, "key": value}
+    return {
+        "image": {"image": value},
+        "value": {"env": [{"name": "A", "value": value}]},
+        "valueFrom": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": key}}]},
+        "envFrom": {"envFrom": [{"secretRef": {"name": value}}]},
+    }
 
 
-@pytest.mark.parametrize("field", [*MAY_BE_OUTPUTS, *MUST_BE_KNOWN])
-def test_what_the_page_says_about_containers_holds(field: str) -> None:
-    fields = {**MAY_BE_OUTPUTS, **MUST_BE_KNOWN}[field]
+def must_be_known(value: Any) -> dict[str, Any]:
+    """Fields of a container that may not."""
+    return {
+        "args": {"args": ["--model", value]},
+        "name": {"env": [{"name": value, "value": "b"}]},
+        "containerPort": {"ports": [{"containerPort": value}]},
+        "resources": {"resources": {"limits": {"nvidia.com/gpu": value}}},
+    }
+
+
+@pytest.mark.parametrize("field", [*may_be_outputs(None), *must_be_known(None)])
+def test_what_the_page_says_about_containers_holds(
+    field: str, output: Callable[[Any], Any]
+) -> None:
+    value = output("x")
+    fields = {**may_be_outputs(value), **must_be_known(value)}[field]
     document = examine(service(role(template=template(container(**{"gpus": "1", **fields})))))
     plan, _ = plan_document(document, "svc")
-    assert (plan is not None and not errors(plan.findings)) == (field in MAY_BE_OUTPUTS)
+    assert (plan is not None and not errors(plan.findings)) == (field in may_be_outputs(value))
     rows = pages()["pulumi-outputs.md"].partition("Must be known")[2].splitlines()
-    column = 1 if field in MAY_BE_OUTPUTS else 2
+    column = 1 if field in may_be_outputs(value) else 2
     assert any(f"`{field}`" in row.split("|")[column] for row in rows if row.count("|") == 3)
 
 
