@@ -36,7 +36,7 @@ PROCESSES: Mapping[str, Sequence[str]] = {
     "fusioninfer-pulumi plan, a program": (
         *_MAIN,
         "plan",
-        str(_ROOT / "examples" / "deepseek-disagg"),
+        str(_ROOT / "examples" / "qwen-monolithic"),
     ),
     "import pulumi": ("-c", "import pulumi"),
     "import pulumi, pulumi_kubernetes": ("-c", "import pulumi, pulumi_kubernetes"),

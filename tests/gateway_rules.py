@@ -67,6 +67,7 @@ ROUTES: list[tuple[Spec, str, str]] = [
     *((at(value), "invalid-format", "rules[0].matches[0].path.value")
       for value in ("v1", "//v1", "/a/./b", "/a/../b", "/a%2fb", "/a%2Fb", "/a#b", "/a/..", "/a/.",
                     "/a b", "/a?b", "/%zz")),
+    (at("", "PathPrefix"), "invalid-format", "rules[0].matches[0].path.value"),
     (at("v1", "Exact"), "invalid-format", "rules[0].matches[0].path.value"),
 ]  # fmt: skip
 

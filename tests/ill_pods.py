@@ -82,5 +82,7 @@ TAKEN: list[dict[str, Any]] = [
     {"imagePullSecrets": [{"name": "a.b"}, {}], "priorityClassName": None},
     {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},
     {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "csi": None}]},
+    {"priority": 0},
+    {"priority": 1000, "priorityClassName": "high"},
     {"terminationGracePeriodSeconds": 0, "hostNetwork": None, "affinity": {}},
 ]

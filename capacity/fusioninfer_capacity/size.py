@@ -30,6 +30,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     ModelConfigError,
     NodePoolArgs,
     TaintEffect,
+    is_gated,
     load_inventory,
     print_service,
     read_model_config,
@@ -215,6 +216,9 @@ def _role(
     if not ENGINES[wish.engine].image_serves:
         container["command"] = list(proposed.program)
     container["args"] = arguments(wish, layout)
+    if is_gated(wish.name):
+        secret = {"name": "hugging-face", "key": "token"}
+        container["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}}]
     container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"containers": [container]}
     if layout.tensor > 1:

@@ -100,8 +100,8 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
 
 
 def _path(at: Location, path: Manifest) -> Iterator[Finding]:
-    value = path.get("value") or "/"
-    if path.get("type") == "RegularExpression":
+    value = path.get("value")
+    if value is None or path.get("type") == "RegularExpression":
         return
     if not value.startswith("/") or _NOT_IN_PATHS.search(value) or not _PATH.fullmatch(value):
         yield error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,13 @@ MODEL_CONTRADICTED = Rule(
 # SGLang: `ServerArgs` of 0.5.3.
 _NAME = "--served-model-name"
 _REVISION = "--revision"
+#: Repositories of Hugging Face that ask for a licence to be accepted, by an account.
+_GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
+
+
+def is_gated(model: str) -> bool:
+    """Whether a repository of Hugging Face is downloaded with a token only."""
+    return _GATED.fullmatch(model) is not None
 
 
 @dataclass(frozen=True)

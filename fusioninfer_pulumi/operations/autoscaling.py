@@ -16,14 +16,25 @@ from fusioninfer_pulumi.api.autoscaling import (
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, path_text, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    info,
+    path_text,
+    shown,
+    warning,
+)
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
+    INVALID_FORMAT,
     OUT_OF_RANGE,
+    UNKNOWN_VALUE,
 )
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -42,6 +53,10 @@ AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
     "A role of several serving groups is scaled by a metric of each group.",
     remedy="Use engine HPA and a metric of source Pods.",
 )
+
+#: Values that the API takes in `behavior`; its schemas say a string.
+_SELECT_POLICIES = ("Max", "Min", "Disabled")
+_POLICY_TYPES = ("Pods", "Percent")
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,7 @@ def autoscalers(
         if gang_scheduled:
             found += _gang(role, given, minima, at)
         found += _metrics(given, at)
+        found += _behavior(given, at)
         if (args.groups or 1) > 1:
             found += _groups(given, at)
         planned += [AutoscalerPlan(role.name, each.name, given) for each in role.lws]
@@ -150,6 +166,37 @@ def _gang(
         )
 
 
+def _behavior(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """What no schema says of how fast replicas are added and removed."""
+    for direction, rules in (given.behavior or {}).items():
+        if not isinstance(rules, Mapping):
+            continue
+        where = (*at, "behavior", direction)
+        policy = rules.get("selectPolicy")
+        if isinstance(policy, str) and policy not in _SELECT_POLICIES:
+            message = f"must be one of {', '.join(_SELECT_POLICIES)}, got {shown(policy)}"
+            yield error(UNKNOWN_VALUE, (*where, "selectPolicy"), message)
+        yield from _seconds((*where, "stabilizationWindowSeconds"), rules, 0, 3600)
+        policies = rules.get("policies")
+        for index, item in enumerate(policies if isinstance(policies, (list, tuple)) else ()):
+            if isinstance(item, Mapping):
+                here = (*where, "policies", index)
+                kind = item.get("type")
+                if isinstance(kind, str) and kind not in _POLICY_TYPES:
+                    message = f"must be one of {', '.join(_POLICY_TYPES)}, got {shown(kind)}"
+                    yield error(UNKNOWN_VALUE, (*here, "type"), message)
+                yield from _seconds((*here, "periodSeconds"), item, 1, 1800)
+
+
+def _seconds(
+    at: tuple[str | int, ...], rules: Mapping[str, Any], least: int, most: int
+) -> Iterator[Finding]:
+    value = rules.get(str(at[-1]))
+    if isinstance(value, int) and not least <= value <= most:
+        message = f"must be an integer from {least} to {most}, got {value}"
+        yield error(OUT_OF_RANGE, at, message)
+
+
 def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = given.engine is AutoscalingEngine.KEDA
     if keda and given.prometheus is None:
@@ -188,6 +235,9 @@ def _metrics(given: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             )
         if metric.name is None:
             yield error(FIELD_REQUIRED, (*where, "name"), "is required with engine HPA")
+        elif "/" in metric.name or "%" in metric.name:
+            message = f"must be the name of a metric, without / and %, got {shown(metric.name)}"
+            yield error(INVALID_FORMAT, (*where, "name"), message)
         if metric.query is not None:
             yield error(FIELD_OUT_OF_PLACE, (*where, "query"), "belongs to engine KEDA; remove it")
         external = metric.source is MetricSource.EXTERNAL

@@ -17,6 +17,7 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.engines.served_model import is_gated
 from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
@@ -110,6 +111,7 @@ __all__ = [
     "install_command",
     "integer",
     "is_accelerator",
+    "is_gated",
     "is_output",
     "labels",
     "load",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 import pulumi.provider
@@ -28,6 +28,9 @@ from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.loading.validate import examine_mapping
+
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
 from fusioninfer_pulumi.provider.schema import packaged_schema
 
 
@@ -88,7 +91,8 @@ Constructed = tuple[pulumi.ComponentResource, tuple[str, ...]]
 def _inference_service(
     name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
 ) -> Constructed:
-    made = InferenceService(name, inputs, options)
+    # Programs in other languages send a mapping of any shape: the constructor checks it.
+    made = InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
     return made, ("name", "namespace", "endpoint", "status")
 
 

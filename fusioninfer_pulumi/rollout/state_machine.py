@@ -390,10 +390,10 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
     lws = replace(lws, version=version, exists=exists, phase=Phase.DONE)
     is_wanted = lws.step.required and state.awaits_replicas
     # An interrupted update may have taken it down: this one goes on from there.
-    resumed = is_wanted and not lws.settled and not changed
+    resumed = lws.step.required and not lws.settled and not changed
     is_down = state.has_list and not lws.is_up
     in_turn = exists and lws.step.in_turn and (changed or (resumed and is_down))
-    if not in_turn and not resumed and not (is_wanted and changed):
+    if not in_turn and not (is_wanted and (changed or resumed)):
         return lws
     is_new = lws.before is None or (not changed and lws.served is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout

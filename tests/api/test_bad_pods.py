@@ -44,7 +44,7 @@ def gpus(amount: Any) -> dict[str, Any]:
             [f'{POD}.containers[1].name: "vllm" is in containers[0], too; remove one of them'],
         ),
         (
-            pod(container(), initContainers=[container()]),
+            pod(container(), initContainers=[container(restartPolicy="Always")]),
             [f'{POD}.initContainers[0].name: "vllm" names two containers of the pod'],
         ),
         (

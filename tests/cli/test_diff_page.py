@@ -71,7 +71,9 @@ def test_what_is_removed_goes_last() -> None:
 
 def test_input_is_text_never_html() -> None:
     found = ("<b>.yaml", Finding("some-rule", Severity.WARNING, ("roles", 0), "odd <script>"))
-    written = page(one(1), one(1, image="<script>alert(1)</script>"), found)
+    hostile = {"name": "NOTE", "value": "<script>alert(1)</script>"}
+    new = service(role(replicas=1, template=template(container(gpus=8, env=[hostile]))))
+    written = page(one(1), new, found)
     assert "<script" not in written
     assert "odd &lt;script&gt;" in written
     assert "[some-rule]" in written

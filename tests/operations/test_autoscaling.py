@@ -15,6 +15,7 @@ from fusioninfer_pulumi.rollout.order import update_order
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
+PODS_POLICY = {"type": "Pods", "value": 1, "periodSeconds": 60}
 QUERY = {"query": "sum(vllm:num_requests_waiting)", "target": "5"}
 
 
@@ -161,6 +162,28 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         (
             scaled({"behavior": {"up": {}}}),
             "autoscaling.behavior.up: unknown key; allowed: scaleDown, scaleUp",
+        ),
+        (
+            scaled({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 3601}}}),
+            "behavior.scaleDown.stabilizationWindowSeconds: must be an integer from 0 to 3600",
+        ),
+        (
+            scaled({"behavior": {"scaleUp": {"selectPolicy": "min"}}}),
+            'behavior.scaleUp.selectPolicy: must be one of Max, Min, Disabled, got "min"',
+        ),
+        (
+            scaled({"behavior": {"scaleUp": {"policies": [{**PODS_POLICY, "type": "pods"}]}}}),
+            'behavior.scaleUp.policies[0].type: must be one of Pods, Percent, got "pods"',
+        ),
+        (
+            scaled(
+                {"behavior": {"scaleUp": {"policies": [{**PODS_POLICY, "periodSeconds": 1801}]}}}
+            ),
+            "behavior.scaleUp.policies[0].periodSeconds: must be an integer from 1 to 1800",
+        ),
+        (
+            scaled({"metrics": [{**WAITING, "name": "vllm/waiting"}]}),
+            'metrics[0].name: must be the name of a metric, without / and %, got "vllm/waiting"',
         ),
         (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
         (

@@ -86,6 +86,53 @@ def test_a_command_in_one_word_is_no_program(command: list[str]) -> None:
     assert said(manifest, "command-in-one-word") == [("error", f"{C}.command[0]")]
 
 
+ENDLESS = "init-container-never-ends"
+
+
+def first(**more: Any) -> Manifest:
+    """A pod with an init container."""
+    return pod(engine(), initContainers=[{"name": "first", "image": "busybox", **more}])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"command": ["vllm", "serve", "m"]},
+        {"command": ["python3", "-m", "http.server"]},
+        {"command": ["sleep", "infinity"]},
+        {"command": ["sh", "-c", "set -e; cp /a /b\nexec python -m http.server 8080"]},
+        {"command": ["nginx", "-g", "daemon off;"]},
+        {"image": "docker.io/library/nginx:1.29"},
+        {"image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]},
+    ],
+)
+def test_an_init_container_that_serves_holds_up_the_pod(more: Manifest) -> None:
+    at = "roles[0].template.spec.initContainers[0]"
+    assert said(first(**more), ENDLESS) == [("error", at)]
+    assert said(first(**more, restartPolicy="Always"), ENDLESS) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"command": ["sleep", "5"]},
+        {"command": ["vllm", "serve", "--help"]},
+        {"command": ["nginx"]},
+        {"command": ["sh", "-c", "vllm serve m & wait-for-it; kill $!"]},
+        {"command": ["sh", "-c", "get-model || sleep infinity"]},
+        {"image": "nginx", "command": ["cp", "-r", "/etc/nginx", "/shared"]},
+        {"image": "vllm/vllm-openai:v0.11.0", "command": ["python3", "-c", "import vllm"]},
+    ],
+)
+def test_an_init_container_that_ends_is_taken(more: Manifest) -> None:
+    assert said(first(**more), ENDLESS) == []
+
+
+def test_a_priority_is_that_of_a_class() -> None:
+    at = "roles[0].template.spec.priority"
+    assert said(pod(engine(), priority=1000), "field-out-of-place") == [("error", at)]
+
+
 @pytest.mark.parametrize("command", [["vllm", "serve", "m"], ["sh", "-c", "vllm serve m"]])
 def test_words_of_their_own_are_a_command(command: list[str]) -> None:
     manifest = pod(engine(command=command, args=None))

@@ -176,7 +176,8 @@ def test_every_pair_is_compared() -> None:
         role("d", "decoder", template=template(vllm("--dtype=half"))),
         role("e", "decoder", template=template(vllm("--dtype=float32"))),
     ]
-    found = [each for each in plan_of(service(*roles)).findings if "dtypes" in each.rule]
+    findings = plan_of(service(*roles)).findings
+    found = [each for each in findings if each.rule == "paired-settings-differ"]
     assert [each.path for each in found] == ["roles[2]"]
     assert "role p" in found[0].message
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.engines.served_model import is_gated
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.pods.build import RolePods
@@ -38,8 +39,6 @@ _UNQUANTIZED = re.compile(
     r"(meta-llama|google|mistralai|Qwen|deepseek-ai|microsoft|ibm-granite)/[\w.-]+"
 )
 _QUANTIZED = re.compile(r"awq|gptq|int[48]|w[48]a\d+|quant|fp8|fp4|bnb|4bit|8bit", re.IGNORECASE)
-#: Repositories that ask for a licence to be accepted, by an account.
-_GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
 
 
@@ -54,7 +53,7 @@ def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if plain and method.startswith(("awq", "gptq")) and not command.has("--revision"):
         message = f"{model} is not quantized, so {command.engine.title} finds no {method} weights"
         yield error(MODEL_NOT_QUANTIZED, pod.command_path, f"{message}; use a quantized repository")
-    if _GATED.fullmatch(model) and not _has_token_or_files(pods):
+    if is_gated(model) and not _has_token_or_files(pods):
         message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
         yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
 

@@ -21,6 +21,7 @@ from fusioninfer_pulumi.checks.pods._values import (
     known,
     listed,
     mappings,
+    number,
     one_of,
     text,
 )
@@ -34,6 +35,7 @@ from fusioninfer_pulumi.checks.pods.scheduling import affinity, label_map, sprea
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.rules import SOURCES_NOT_ONE
+from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE
 
 POD_RESTART_POLICY = Rule(
     "pod-restart-policy",
@@ -98,6 +100,10 @@ def template_findings(
     yield from container_names(at, spec)
     yield from host_ports(at, spec)
     yield from _SPEC(at, spec)
+    priority = number(spec.get("priority"))
+    if priority and not given(spec.get("priorityClassName")):
+        message = "is set by the API server, by priorityClassName alone; name a class instead"
+        yield error(FIELD_OUT_OF_PLACE, (*at, "priority"), message)
     policy = spec.get("restartPolicy")
     kept = owner is not Owner.JOB and policy not in (None, "", "Always")
     if kept and not is_output(policy):
