@@ -91,7 +91,7 @@ def test_a_command_of_its_own_is_kept_whole() -> None:
         "env": env,
         "livenessProbe": LIVENESS,
     }
-    assert "startup" not in role
+    assert role["startup"] == {"timeout": "10m"}
 
 
 def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
@@ -239,6 +239,9 @@ def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000}}
     assert spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
     assert "startup" not in spec(llm(template=pod(startupProbe=probe)))["roles"][0]
+    complete = pod(command=["vllm", "serve"])
+    assert spec(llm(template=complete))["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in spec(llm(template=pod(command=["/app/simulator"])))["roles"][0]
 
 
 def test_devices_by_annotations() -> None:

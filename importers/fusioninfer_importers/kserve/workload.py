@@ -8,7 +8,13 @@ from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
-from fusioninfer_importers.kserve.container import MAIN, PORT, Preset, with_engine
+from fusioninfer_importers.kserve.container import (
+    MAIN,
+    PORT,
+    Preset,
+    is_other_program,
+    with_engine,
+)
 from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_importers.kserve.sidecar import convert_sidecar
 from fusioninfer_importers.rules import FIELD_INVALID
@@ -159,7 +165,9 @@ def _templates(
     leader = with_engine(
         report, template if template is not None else synthetic(workload.at, {}), preset
     )
-    if not _main_has(template, "command", "startupProbe"):
+    if not any(
+        main.get("startupProbe") is not None or is_other_program(main) for main in _mains(template)
+    ):
         builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
@@ -181,11 +189,14 @@ def _templates(
 
 def _main_has(pod: Node | None, *fields: str) -> bool:
     """Whether the container `main` of a pod has one of some fields of its own."""
+    return any(main.get(field) is not None for main in _mains(pod) for field in fields)
+
+
+def _mains(pod: Node | None) -> list[Node]:
+    """The container `main` of a pod, if it has one."""
     containers = pod.get("containers") if pod is not None else None
-    return containers is not None and any(
-        container.text("name") == MAIN and any(container.get(field) is not None for field in fields)
-        for container in containers.items
-    )
+    items = containers.items if containers is not None else []
+    return [container for container in items if container.text("name") == MAIN]
 
 
 def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
