@@ -146,8 +146,8 @@ def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespac
     "`check --server` reports what the API server refuses at the field of the manifest"
 )
 def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -> None:
-    contradicted = {"priority": 10, "priorityClassName": "system-cluster-critical"}
-    refused = said(cluster, _service(namespace, spec=contradicted))
+    spec = {"priority": 10, "priorityClassName": "system-node-critical"}
+    refused = said(cluster, _service(namespace, spec=spec))
     assert [(each.path, each.severity) for each in refused] == [
         ("roles[0].template", Severity.ERROR)
     ]
