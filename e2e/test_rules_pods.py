@@ -57,9 +57,6 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
         lambda t: first(t).update(ports=[{"containerPort": 70000}]), "1 to 65535"),
     "a mount of a volume that there is not": (
         lambda t: first(t).update(volumeMounts=[MOUNT]), "the pod has no volume"),
-    "a device of a volume that there is not": (
-        lambda t: first(t).update(volumeDevices=[{"name": "data", "devicePath": "/d"}]),
-        "the pod has no volume"),
     "a volume with two sources": (
         lambda t: t["spec"].update(volumes=[{**DATA, "hostPath": {"path": "/data"}}]),
         "takes one source"),
@@ -68,9 +65,6 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
     "no container": (lambda t: t["spec"].update(containers=[]), "at least one container"),
     "a label value that is too long": (
         lambda t: t["metadata"]["labels"].update(team="x" * 64), "63"),
-    "an annotation key with a space": (
-        lambda t: t["metadata"].setdefault("annotations", {}).update({"a b": "c"}),
-        "annotation key"),
 }  # fmt: skip
 
 

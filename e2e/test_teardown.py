@@ -69,8 +69,7 @@ def test_a_call_of_the_engine_that_takes_too_long_ends_with_its_children(
     program.write_text('#!/bin/sh\n[ "$1" != up ] || { sleep 600 & echo "child $!"; wait; }\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("e2e.engine.project.SECONDS", 1.0)
-    stack = Project(tmp_path / "app", None)
+    stack = Project(tmp_path / "app", None, seconds=1.0)
     with pytest.raises(
         AssertionError, match=r"pulumi up .* took longer than 1 s:\nchild \d+"
     ) as told:

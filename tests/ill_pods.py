@@ -83,6 +83,6 @@ TAKEN: list[dict[str, Any]] = [
     {"tolerations": [{"operator": "Exists"}, {"key": "a.example/b", "value": ""}]},
     {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "csi": None}]},
     {"priority": 0},
-    {"priority": 1000, "priorityClassName": "high"},
+    {"priority": 2_000_000_000, "priorityClassName": "system-cluster-critical"},
     {"terminationGracePeriodSeconds": 0, "hostNetwork": None, "affinity": {}},
 ]

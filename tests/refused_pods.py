@@ -385,6 +385,10 @@ REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
         f"{_C}.volumeDevices[0].name",
     ),
     (
+        {"spec": {"containers": [{"name": "a", **IMAGE, "volumeDevices": [_DEVICE]}]}},
+        f"{_C}.volumeDevices[0].name",
+    ),
+    (
         {
             "spec": {
                 "containers": [{"name": "a", **IMAGE, "volumeDevices": [_DEVICE]}],

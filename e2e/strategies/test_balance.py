@@ -31,6 +31,8 @@ MOST = 1.5
 #: With conversations: the part of the prefixes of the pure form that are met.
 LEAST = 0.8
 
+CLAIM = "defaults balance: one prompt or adapter of all requests uses all pods"
+
 SYSTEM = "You are the assistant of a large company. Answer in whole sentences, and briefly. " * 20
 
 
@@ -198,8 +200,15 @@ def write_column(text: str, version: str, found: Mapping[tuple[str, str], Spread
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.proves("defaults balance: one prompt or adapter of all requests uses all pods")
-@pytest.mark.parametrize("version", PICKERS)
+BUILT = pytest.mark.proves(CLAIM)
+#: The picker that no tool of ours builds.
+LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
+
+
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(key, marks=BUILT if each.tool else LLM_D) for key, each in PICKERS.items()],
+)
 def test_defaults_spread_and_still_meet_prefixes(
     fleet: Fleet, version: str, request: pytest.FixtureRequest
 ) -> None:

@@ -24,7 +24,7 @@ MISSING = 'the pod has no volume "data": add it to its volumes'
             f"containers[0].volumeMounts[0].name: {MISSING.replace(':', '; it has a, b:')}",
         ),
         (
-            pod(initContainers=[container("first", volumeMounts=[MOUNT])]),
+            pod(initContainers=[container("first", command=["true"], volumeMounts=[MOUNT])]),
             f"initContainers[0].volumeMounts[0].name: {MISSING}",
         ),
         (
