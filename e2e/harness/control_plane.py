@@ -153,10 +153,10 @@ def start_api_server(
 
 def _addresses(address: str | None) -> list[str]:
     if address is None:
-        # The Service `kubernetes` cannot have a loopback endpoint; nobody here looks for it.
+        # The Service `kubernetes` cannot have a loopback endpoint; no program here uses it.
         listening = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
         return [*listening, "--endpoint-reconciler-type=none"]
-    # All addresses of an enclosure, which nobody outside can reach.
+    # All addresses of an enclosure, which no program outside can reach.
     return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
 
 

@@ -109,7 +109,7 @@ def bootstrap(
         pool: The InferencePool that it leads to.
         picker: Address of the picker's Service.
         listen: Where requests come in.
-        admin: Where Envoy tells how it is.
+        admin: Address of Envoy's admin interface.
         secure: Whether the picker speaks TLS.
     """
     host = {

@@ -217,7 +217,7 @@ def _kubelet(directory: Path, socket: Path, health: int) -> Mapping[str, Any]:
         "address": ADDRESS,
         "healthzBindAddress": LOOPBACK,
         "healthzPort": health,
-        # Nobody outside of the enclosure reaches it.
+        # No program outside of the enclosure reaches it.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": f"unix://{socket}",

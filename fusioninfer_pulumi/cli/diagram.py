@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 
-# Pixels: of a character (system fonts differ, so it is a generous one), a line, and between boxes.
+# Pixels: of a character (generous, because system fonts differ), a line, and between boxes.
 _CHARACTER, _LINE, _GAP, _PADDING = 7.2, 18, 46, 12
 # Between arrows that go around roles: their words fit between them.
 _LANE = 64

@@ -190,7 +190,7 @@ class UpdateState:
     def _lists(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
-        # Nobody needs a list before all that is new exists: it would only slow that down.
+        # A list before all new LeaderWorkerSets exist has no use, and delays them.
         awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
         return (awaits or self.is_blocked) and not self.is_creating
 

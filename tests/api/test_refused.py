@@ -1,4 +1,4 @@
-"""A refused document: all fields that are wrong are told at once, and it is not planned."""
+"""A refused document: all wrong fields are reported at once, and it is not planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's process tells its parent is plain JSON, and nothing is lost on the way."""
+"""Messages of a program's process to its parent are plain JSON, and lose nothing."""
 
 from __future__ import annotations
 

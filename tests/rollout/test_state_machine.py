@@ -1,4 +1,4 @@
-"""What holds of every update, whatever it observes: drawn worlds answer, fail and crash."""
+"""What holds for every update, in drawn worlds that answer, fail and crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the parent process which values are secret, so that it masks them in text.
+"""Sends the secret values to the parent process, so that it masks them in text.
 
 Pulumi's own command line masks secrets of the stack's config in all that it writes. Here, what a
 program makes secret is masked too. What stands in an object is masked by its mark, with any value:

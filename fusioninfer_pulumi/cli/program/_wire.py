@@ -1,4 +1,4 @@
-r"""What the child process tells its parent: messages of plain JSON, in the order of the events.
+r"""Messages of the child process to its parent: plain JSON, in the order of the events.
 
 | Message | Meaning |
 |---|---|

@@ -1,4 +1,4 @@
-"""Runs the program of a project folder in a child process, and reads what that tells."""
+"""Runs the program of a project folder in a child process, and reads its messages."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _end(process: Any) -> None:
 
 
 class _Listener:
-    """Reads what a child process tells and prints, until it ends.
+    """Reads the messages and the output of a child process until it ends.
 
     Args:
         shown: Whether secret values are shown.
@@ -160,7 +160,7 @@ class _Listener:
                 _end(process)
                 deadline = min(deadline, time.monotonic() + _GRACE)
             ready = wait(open_ends, timeout=_POLL)
-            # A secret is told before it is printed: all messages come first.
+            # The message about a secret comes before its text: messages are read first.
             while messages in open_ends and messages.poll():
                 if not self._message(messages):
                     open_ends.discard(messages)

@@ -293,6 +293,7 @@ def convert_gang(serving: Serving) -> None:
         builder.default((*_GANG, "mode"), mode, at / "schedulerName")
     if mode == "On":
         # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
+        # True is the value of the field, not a switch of the function.
         builder.default((*_GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003
     _topologies(builder, group, here / "networkTopology", volcano=volcano)
 
