@@ -7,6 +7,7 @@
 | `flags` | `--help`; `cmd/epp/runner/runner.go` of v1.2.1, `pkg/epp/server/options.go` later |
 | `plugins` | `registerInTreePlugins` in `cmd/epp/runner/runner.go`, and the factories named there; in `parameters` null where they are not known |
 | `sidecarConnectors`, `sidecarFlags` | `pkg/sidecar/proxy/options.go` and `proxy.go`, the default connector first |
+| `sidecarReadsPool` | whether it reads the selector of a v1 InferencePool (`pkg/sidecar/proxy/allowlist.go`): up to v0.9.0 it asked for pods labelled `matchLabels`, which no label can be |
 
 The releases are v1.2.1, v1.3.1, v1.4.0 and v1.5.0 of the inference extension, and v0.7.1, v0.8.0,
 v0.9.0 and v0.10.0 of llm-d. llm-d v0.7.1 and v0.8.0 embed the endpoint pickers v1.4.0 and v1.5.0

@@ -73,10 +73,13 @@ class SidecarRelease:
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
         connectors: Protocols that `--kv-connector` takes, the default first.
+        reads_pool: Whether SSRF protection knows the pods of a v1 InferencePool; without that it
+            refuses every prefill pod.
     """
 
     port_flag: str
     connectors: tuple[str, ...]
+    reads_pool: bool
     flags: frozenset[str]
 
 
@@ -85,6 +88,7 @@ def _release(family: Family) -> SidecarRelease:
     return SidecarRelease(
         port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
         connectors=tuple(release(family)["sidecarConnectors"]),
+        reads_pool=release(family).get("sidecarReadsPool", False),
         flags=flags,
     )
 

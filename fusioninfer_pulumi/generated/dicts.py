@@ -1200,9 +1200,10 @@ class SidecarArgsDict(TypedDict, total=False):
     )
     """Its protocol, by default the one that fits the engine's connector."""
 
-    ssrf_protection: bool
+    ssrf_protection: bool | None
     """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
+    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
+    with a ServiceAccount and a Role of its own."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, in place of the default requests."""

@@ -39,6 +39,13 @@ SIDECAR_SERVES_HTTPS = Rule(
     "The sidecar serves plain HTTP on the pool's port.",
     remedy="Remove `--secure-proxy`.",
 )
+SIDECAR_PROTECTION = Rule(
+    "sidecar-protection",
+    ("info", "error"),
+    "The sidecar's release can tell the pods of the service's pool from others.",
+    remedy="Use llm-d v0.10.0 or later; with an older release leave `ssrfProtection` out.",
+    source="pkg/sidecar/proxy/allowlist.go: up to v0.9.0 it reads no selector of a v1 pool",
+)
 PREFILL_CERTIFICATES = Rule(
     "prefill-certificates",
     "info",
@@ -116,7 +123,9 @@ def sidecar_plan(
     arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
     explicit = spec.get("serviceAccountName")
-    if given.ssrf_protection:
+    if not release.reads_pool:
+        found += _unprotected((*at, "ssrfProtection"), given, family)
+    elif given.ssrf_protection is not False:
         account = explicit or names.sidecar(ctx.meta.service)
         pool = names.inference_pool(ctx.meta.service)
         arguments += [
@@ -163,6 +172,16 @@ def _protocol(
         )
         return chosen, [error(SIDECAR_PROTOCOL, at, message)]
     return chosen, []
+
+
+def _unprotected(at: Location, given: SidecarArgs, family: EppFamily) -> Iterator[Finding]:
+    release = f"the sidecar of {family.name}"
+    if given.ssrf_protection:
+        message = f"{release} reads no v1 InferencePool and would refuse every prefill pod"
+        yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
+    elif given.ssrf_protection is None:
+        message = f"{release} cannot protect itself: a client's header chooses its prefill pod"
+        yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
 
 
 def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
@@ -330,6 +349,6 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
         "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
         "subjects": [
             {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
-            for account in sorted(used)
+            for account in used
         ],
     }
