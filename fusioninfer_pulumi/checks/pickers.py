@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.endpoint_pickers.flags import (
     check_args,
 )

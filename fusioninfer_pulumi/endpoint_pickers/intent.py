@@ -10,8 +10,8 @@ from typing import Any
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.topology import is_prefill_decode
-from fusioninfer_pulumi.endpoint_pickers._config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS, GroupAffinity
+from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.images import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     EppRequest,
