@@ -37,7 +37,12 @@ from fusioninfer_pulumi.routing.grants import (
     needed_grants,
     reference_grants,
 )
-from fusioninfer_pulumi.routing.network_policy import network_policies
+from fusioninfer_pulumi.routing.network_policy import (
+    NetworkPolicyPlan,
+    network_policies,
+    network_policy_plan,
+    proxy_peers,
+)
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -64,6 +69,7 @@ class RouterPlan:
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
         grants: ReferenceGrants that are created.
+        network_policy: Who reaches the pods, None where everybody does.
     """
 
     position: int
@@ -75,6 +81,7 @@ class RouterPlan:
     route: RoutePlan | None
     implementation: Implementation
     grants: tuple[GrantPlan, ...]
+    network_policy: NetworkPolicyPlan | None
 
     @property
     def name(self) -> str:
@@ -109,6 +116,9 @@ class RouterParts:
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
         grants: ReferenceGrants that are needed.
+        proxies: NetworkPolicyPeers that match the gateway's proxies, none where it is not known
+            where they run.
+        monitored: Whether the service has monitors.
     """
 
     service: str
@@ -123,6 +133,8 @@ class RouterParts:
     route: RoutePlan | None
     implementation: Implementation
     grants: tuple[GrantPlan, ...]
+    proxies: tuple[Manifest, ...] = ()
+    monitored: bool = False
 
     @property
     def args(self) -> RoleArgs:
@@ -143,6 +155,8 @@ def router_parts(
     roles: Sequence[RolePlan],
     intent: EppIntent,
     groups: int | None = None,
+    *,
+    monitored: bool = False,
 ) -> RouterParts:
     """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
@@ -150,6 +164,7 @@ def router_parts(
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
     route = route_plan(service, namespace, args, gateway, implementation)
+    parents = parent_plans(at, namespace, args, gateway)
     return RouterParts(
         service=service,
         namespace=namespace,
@@ -159,10 +174,12 @@ def router_parts(
         intent=intent,
         served=tuple(role for role in roles if role.component_type in types),
         gateway=gateway,
-        parents=parent_plans(at, namespace, args, gateway),
+        parents=parents,
         route=route,
         implementation=implementation,
         grants=tuple(needed_grants(service, namespace, at, args, route, gateway)),
+        proxies=() if route is None else proxy_peers(namespace, parents, implementation),
+        monitored=monitored,
     )
 
 
@@ -194,6 +211,9 @@ def router_plan(
         route=parts.route,
         implementation=parts.implementation,
         grants=parts.grants if args.reference_grants else (),
+        network_policy=network_policy_plan(
+            args.network_policy, parts.proxies, monitored=parts.monitored
+        ),
     )
     return plan, findings
 
@@ -235,10 +255,8 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield http_route(meta, router.route, router.pool.name)
     yield from gateway_extras(topology, router)
     yield from reference_grants(meta, router.grants)
-    if router.args.network_policy is not None:
-        yield from network_policies(
-            meta, router.args.network_policy, epp, router.pool, topology.roles
-        )
+    if router.network_policy is not None:
+        yield from network_policies(meta, router.network_policy, epp, router.pool, topology.roles)
 
 
 def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:
