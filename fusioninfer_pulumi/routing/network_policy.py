@@ -105,7 +105,7 @@ def network_policies(
         ingress = []
         if role.name in pool.roles:
             # The endpoint picker reads the metrics of every pod of the pool.
-            sources = [_pods(epp.pod_labels)]
+            sources: list[Mapping[str, Any]] = [_pods(epp.pod_labels)]
             if not prefill:
                 # Prompts come to prefill pods from decode pods alone.
                 sources = [*plan.gateway, *sources]
