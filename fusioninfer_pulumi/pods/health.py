@@ -62,10 +62,12 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     return pods.put(pods.leader.with_container(lambda each: {**each, **probes})), []
 
 
-#: Time for requests that are under way, and for endpoints and pickers to take the pod out.
+#: Time for short requests, and for endpoints and pickers to take the pod out.
 PAUSE_SECONDS = 20
-#: The same and a minute for the engine to end.
-GRACE_SECONDS = 80
+#: Time for the engine to end after it.
+END_SECONDS = 60
+#: The same after it has waited for running requests.
+_TEARDOWN_SECONDS = 20
 _GRACE = "terminationGracePeriodSeconds"
 
 
@@ -73,21 +75,25 @@ def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     """Lets pods of a known engine end gracefully, unless the user has set how they end.
 
     A deleted pod gets SIGTERM at once, before those that send it requests know. A preStop hook that
-    sleeps keeps it serving meanwhile. Workers sleep as long as their leader, which needs them.
+    sleeps keeps it serving meanwhile. Workers sleep as long as their leader needs them.
     """
-    if pods.engine_command.engine is None:
+    command = pods.engine_command
+    if command.engine is None:
         return pods, []
+    drain = command.engine.drain_seconds(command)
     for pod in pods.each():
-        pods = pods.put(_graceful(pod))
+        pods = pods.put(_graceful(pod, drain))
     return pods, []
 
 
-def _graceful(pod: Pod) -> Pod:
+def _graceful(pod: Pod, drain: int) -> Pod:
     allowed = pod.spec.get(_GRACE)
     # Anything but a number is an Output, or for the API server to judge.
     enough = allowed is None or (isinstance(allowed, int) and allowed > PAUSE_SECONDS)
     if "lifecycle" in pod.own or not enough:
         return pod
-    pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {PAUSE_SECONDS}"]}}}
+    seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
+    pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
     pausing = pod.with_container(lambda each: {**each, "lifecycle": pause})
-    return pausing.with_spec(**{_GRACE: allowed or GRACE_SECONDS})
+    grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
+    return pausing.with_spec(**{_GRACE: allowed or grace})

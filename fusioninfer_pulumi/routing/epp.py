@@ -49,6 +49,12 @@ OWN_NAMESPACE = "$(NAMESPACE)"
 
 #: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
 _GRACE_SECONDS = 130
+#: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
+#: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
+_HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+#: Several replicas elect a leader, and only the leader becomes Ready. So new ones would wait for
+#: the old leader to go.
+_RECREATE = {"type": "Recreate"}
 #: Its indexes grow with the traffic, so there is no limit that would end the pod.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
@@ -186,7 +192,6 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the Deployment.
 
-    Two endpoint pickers at a time would each know half of what they balance by, hence `Recreate`.
     Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
     built = metadata(meta, epp.name)
@@ -198,7 +203,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
         "metadata": built,
         "spec": {
             "replicas": epp.replicas,
-            "strategy": {"type": "Recreate"},
+            "strategy": _HANDOVER if epp.replicas == 1 else _RECREATE,
             "selector": {"matchLabels": epp.pod_labels},
             "template": overlaid(pod_template(epp), epp.args.template or {}),
         },
