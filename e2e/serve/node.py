@@ -115,6 +115,19 @@ class Node:
         self._ctr("images", "import", str(path))
         self._imported |= set(absent)
 
+    def processes(self, pod: Object) -> dict[int, str]:
+        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        found: dict[int, str] = {}
+        for status in _statuses(pod):
+            if "running" not in status.get("state", {}):
+                continue
+            listed = self._ctr("tasks", "ps", status["containerID"].removeprefix("containerd://"))
+            for line in listed.splitlines()[1:]:
+                pid = int(line.split()[0])
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+                found[pid] = name.strip()
+        return found
+
     def _start(self, name: str, command: Sequence[str | Path]) -> Program:
         """Start a program on this node."""
         command = [*self._place.enter, *command]
