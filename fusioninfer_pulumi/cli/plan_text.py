@@ -213,6 +213,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Gang", _gang(plan))
     if plan.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
+    if plan.engines:
+        table.add_row("Engine", _engines(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
@@ -224,6 +226,30 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
     return table
+
+
+def _engines(plan: ServicePlan) -> str:
+    """The engines of containers that the library writes, and who chose their releases."""
+    texts: dict[str, list[str]] = {}
+    for engine in plan.engines:
+        chosen = "the library's default" if engine.default else "as stated"
+        texts.setdefault(f"{engine.title} {engine.release} ({chosen})", []).append(engine.role)
+    if len(texts) == 1:
+        return next(iter(texts))
+    return ", ".join(f"{', '.join(roles)}: {text}" for text, roles in texts.items())
+
+
+def print_presets(plan: ServicePlan, file: TextIO) -> None:
+    """Prints where each value of the containers that the library writes comes from."""
+    table = _table(*((title, "left") for title in ("ROLE", "FIELD", "VALUE", "FROM", "WHY")))
+    for value in plan.presets:
+        table.add_row(value.role, value.field, value.value, value.origin, value.reason)
+    with _console(file) as console:
+        console.print()
+        if plan.presets:
+            console.print(table)
+        else:
+            console.print(f"{plan.service}: its templates state all of its containers")
 
 
 def _plural(kind: str) -> str:
