@@ -42,11 +42,21 @@ class Gateway:
         host: A host name that the route knows.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, route: str) -> None:
-        """Start it; the route, its pool and the picker's Service are there."""
+    def __init__(
+        self, cluster: Cluster, namespace: str, route: str, pods: Sequence[Object] = ()
+    ) -> None:
+        """Start it; the route, its pool and the picker's Service are there.
+
+        Args:
+            cluster: The cluster.
+            namespace: Of the route.
+            route: Name of the HTTPRoute.
+            pods: Those that Envoy chooses from where the picker does not answer. Gateways without
+                a list of their own have none.
+        """
         self.port, admin = free_ports(2)
         self._cluster = cluster
-        self._name = f"envoy-{namespace}-{route}"
+        self._name = f"envoy-{namespace}-{route}{'-open' if pods else ''}"
         stored = cluster.get(ROUTES, route, namespace)
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
         pool = cluster.get(POOLS, backend(stored), namespace)
@@ -54,7 +64,10 @@ class Gateway:
         service = cluster.get("v1/Service", reference["name"], namespace)
         picker = (service["spec"]["clusterIP"], reference["port"]["number"])
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        settings = bootstrap(stored, pool, picker, *listens, secure=_is_secure(cluster, service))
+        port = pool["spec"]["targetPorts"][0]["number"]
+        known = [(pod["status"]["podIP"], port) for pod in pods]
+        secure = _is_secure(cluster, service)
+        settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known)
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         started = cluster.programs.start(self._name, [binary(), "--config-path", path,
@@ -101,6 +114,7 @@ def bootstrap(
     admin: tuple[str, int],
     *,
     secure: bool,
+    pods: Sequence[tuple[str, int]] = (),
 ) -> Object:
     """Envoy's whole configuration.
 
@@ -111,6 +125,7 @@ def bootstrap(
         listen: Where requests come in.
         admin: Address of Envoy's admin interface.
         secure: Whether the picker speaks TLS.
+        pods: Addresses for requests without a choice of the picker.
     """
     host = {
         "name": route["metadata"]["name"],
@@ -148,7 +163,7 @@ def bootstrap(
         "admin": {"address": _address(*admin)},
         "static_resources": {
             "listeners": [listener],
-            "clusters": [_picked(), _picker(picker, secure=secure)],
+            "clusters": [_picked(pods), _picker(picker, secure=secure)],
         },
     }
 
@@ -164,17 +179,36 @@ def _routes(rule: Object) -> Sequence[Object]:
     return found or [{"match": {"prefix": "/"}, "route": action}]
 
 
-def _picked() -> Object:
+def _picked(pods: Sequence[tuple[str, int]]) -> Object:
     """Whatever the picker chose: the address comes with the request."""
     thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
-    return {
+    common = {
         "name": "picked",
-        "type": "ORIGINAL_DST",
         "connect_timeout": "10s",
-        "lb_policy": "CLUSTER_PROVIDED",
-        "original_dst_lb_config": {"use_http_header": True, "http_header_name": DESTINATION},
         "circuit_breakers": {"thresholds": thresholds},
     }
+    if not pods:
+        chosen = {"use_http_header": True, "http_header_name": DESTINATION}
+        return {**common, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED",
+                "original_dst_lb_config": chosen}  # fmt: skip
+    turns = _policy("round_robin", "RoundRobin")
+    policy = _policy(
+        "override_host",
+        "OverrideHost",
+        override_host_sources=[{"header": DESTINATION}],
+        fallback_policy={"policies": [turns]},
+    )
+    endpoints = [{"endpoint": {"address": _address(*pod)}} for pod in pods]
+    assignment = {"cluster_name": "picked", "endpoints": [{"lb_endpoints": endpoints}]}
+    return {**common, "type": "STATIC", "load_balancing_policy": {"policies": [policy]},
+            "load_assignment": assignment}  # fmt: skip
+
+
+def _policy(name: str, message: str, **settings: Any) -> Object:
+    kind = f"{_TYPES}.load_balancing_policies.{name}.v3.{message}"
+    config = {"name": f"envoy.load_balancing_policies.{name}",
+              "typed_config": {"@type": kind, **settings}}  # fmt: skip
+    return {"typed_extension_config": config}
 
 
 def _picker(address: tuple[str, int], *, secure: bool) -> Object:

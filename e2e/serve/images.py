@@ -54,12 +54,14 @@ case "$*" in
   *-parallel-size*|*--distributed-executor-backend*) ;;
   *) set -- "$@" --distributed-executor-backend uni ;;
   esac
+  sleep "${{LOAD_SECONDS:-0}}"
   exec {program} "$@" --dtype float32 --enforce-eager ;;
 *) exec {program} "$@" ;;
 esac
 """
 """Starts an engine with more arguments: bfloat16 needs instructions that not every processor has,
-and a compiled graph a compiler. An engine of one rank needs no process for it, as on a GPU."""
+and a compiled graph a compiler. The variable LOAD_SECONDS stands for weights that take as long to
+read. An engine of one rank needs no process for it, as on a GPU."""
 
 
 @dataclass(frozen=True)

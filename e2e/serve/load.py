@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -22,6 +24,7 @@ class Answer:
     Attributes:
         started: When it was sent, in seconds of the monotonic clock.
         first: Seconds until its first token; of all where it failed.
+        seconds: Until its end.
         error: Why it failed; empty if it did not.
         tokens: How many pieces of text came.
     """
@@ -30,6 +33,7 @@ class Answer:
     first: float
     error: str = ""
     tokens: int = 0
+    seconds: float = 0.0
 
 
 def complete(
@@ -65,6 +69,7 @@ class Load:
         clients: int = 3,
         tokens: int = 8,
         pause: float = 0.2,
+        timeout: float = 180,
         prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
     ) -> None:
         """Decide what is sent.
@@ -76,13 +81,17 @@ class Load:
             clients: How many.
             tokens: Asked for in each request.
             pause: Seconds between an answer and the client's next request.
+            timeout: Seconds without a byte after which a client gives up.
             prompts: The prompt of each request, by its number.
         """
         self.answers: list[Answer] = []
         self._url = f"{url}/v1/completions"
         self._headers = {"Host": host} if host else {}
-        self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True}
+        # An answer of random weights may end early: this one has the tokens that are asked for.
+        self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True,
+                      "ignore_eos": True}  # fmt: skip
         self._pause = pause
+        self._timeout = timeout
         self._prompts = prompts
         self._numbers = itertools.count()
         self._stop = threading.Event()
@@ -104,7 +113,7 @@ class Load:
             thread.join()
 
     def _run(self) -> None:
-        with urllib3.PoolManager(retries=False, timeout=180) as pool:
+        with urllib3.PoolManager(retries=False, timeout=self._timeout) as pool:
             while not self._stop.is_set():
                 self.answers.append(self._ask(pool))
                 self._stop.wait(self._pause)
@@ -119,7 +128,7 @@ class Load:
             )
             if answer.status != 200:
                 text = answer.read().decode(errors="replace")
-                return Answer(started, time.monotonic() - started, f"{answer.status}: {text}")
+                return _failed(started, f"{answer.status}: {text}")
             for line in answer:
                 if line.startswith(b"data: [DONE]"):
                     done = True
@@ -127,8 +136,9 @@ class Load:
                     first = first or time.monotonic() - started
                     tokens += 1 if json.loads(line[6:]).get("choices") else 0
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            return Answer(started, time.monotonic() - started, repr(error))
-        return Answer(started, first, "" if done else "the answer broke off", tokens)
+            return _failed(started, repr(error))
+        seconds = time.monotonic() - started
+        return Answer(started, first, "" if done else "the answer broke off", tokens, seconds)
 
     def failed(self) -> list[Answer]:
         """Those that were not answered."""
@@ -143,6 +153,11 @@ class Load:
             time.sleep(0.1)
 
 
+def _failed(started: float, error: str) -> Answer:
+    seconds = time.monotonic() - started
+    return Answer(started, seconds, error, seconds=seconds)
+
+
 def figures(answers: Sequence[Answer]) -> str:
     """Number of requests and failures; time to the first token."""
     times = sorted(each.first for each in answers if not each.error)
@@ -153,3 +168,14 @@ def figures(answers: Sequence[Answer]) -> str:
         f"{len(answers)} requests, {len(answers) - len(times)} failed; time to the first token: "
         f"median {median(times):.2f} s, 99th percentile {late:.2f} s, longest {times[-1]:.2f} s"
     )
+
+
+def outage(answers: Sequence[Answer]) -> str:
+    """What clients saw of a failure: how many requests, how long, and the reasons."""
+    failed = [answer for answer in answers if answer.error]
+    if not failed:
+        return "no request failed"
+    seconds = max(a.started + a.seconds for a in failed) - min(a.started for a in failed)
+    reasons = Counter(re.sub(r"0x[0-9a-f]+|\s+", " ", answer.error)[:120] for answer in failed)
+    parts = [f"{count} x {reason}" for reason, count in reasons.most_common()]
+    return f"{len(failed)} of {len(answers)} failed within {seconds:.1f} s: {'; '.join(parts)}"

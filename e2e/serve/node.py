@@ -75,6 +75,19 @@ class Node:
         self._ctr("images", "import", str(path))
         self._imported |= set(absent)
 
+    def processes(self, pod: Object) -> dict[int, str]:
+        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        found: dict[int, str] = {}
+        for status in _statuses(pod):
+            if "running" not in status.get("state", {}):
+                continue
+            listed = self._ctr("tasks", "ps", status["containerID"].removeprefix("containerd://"))
+            for line in listed.splitlines()[1:]:
+                pid = int(line.split()[0])
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+                found[pid] = name.strip()
+        return found
+
     def _ctr(self, *arguments: str) -> str:
         command = ["ctr", f"--address={self._socket}", "--namespace=k8s.io", *arguments]
         told = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ from e2e.serve.counters import counter
 from e2e.serve.engine import requirements
 from e2e.serve.gateway import DESTINATION, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
-from e2e.serve.load import Answer, figures
+from e2e.serve.load import Answer, figures, outage
 from e2e.serve.node import stuck
 from e2e.serve.prerequisites import TOOLS
 from e2e.serve.services import objects_of, role, router, service
@@ -58,6 +58,20 @@ def test_envoy_follows_the_route() -> None:
     ]
     with pytest.raises(ValueError, match="only paths are translated"):
         envoy(matches=[{"headers": [{"name": "a", "value": "b"}]}])
+
+
+def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
+    objects = objects_of(service("ns", router(), role()))
+    (route,) = (each for each in objects if each["kind"] == "HTTPRoute")
+    (pool,) = (each for each in objects if each["kind"] == "InferencePool")
+    addresses = ("10.96.0.9", 9002), ("127.0.0.1", 1), ("127.0.0.1", 2)
+    made = bootstrap(route, pool, *addresses, secure=True, pods=[("10.244.0.7", 8000)])
+    picked, _ = made["static_resources"]["clusters"]
+    (policy,) = picked["load_balancing_policy"]["policies"]
+    settings = policy["typed_extension_config"]["typed_config"]
+    assert settings["override_host_sources"] == [{"header": DESTINATION}]
+    (endpoint,) = picked["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    assert endpoint["endpoint"]["address"]["socket_address"]["address"] == "10.244.0.7"
 
 
 def test_tls_to_the_picker_only_where_it_speaks_it() -> None:
@@ -131,6 +145,13 @@ def test_counters_are_sums_over_labels() -> None:
     assert counter(text, "a_total") == 5
     assert counter(text, "a_total", source="y") == 3
     assert counter(text, "absent") == 0
+
+
+def test_an_outage_is_told_by_its_reasons_and_length() -> None:
+    answers = [Answer(10, 0.1, seconds=0.2), Answer(11, 1.0, "503: no", seconds=1.0),
+               Answer(14, 2.5, "503: no", seconds=2.5)]  # fmt: skip
+    assert outage(answers) == "2 of 3 failed within 5.5 s: 2 x 503: no"
+    assert outage(answers[:1]) == "no request failed"
 
 
 def test_figures_tell_failures() -> None:

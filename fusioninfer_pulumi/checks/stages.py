@@ -9,6 +9,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.checks.name_collisions import Owners
 from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.operations.checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
@@ -56,7 +57,7 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     yield from roles_findings(built.pods)
     yield from model_findings(built.args.model, built.plan.model)
     yield from picker_findings(built.plan.router)
-    for check in SERVICE_CHECKS:
+    for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     if built.router is not None:
         for of_router in ROUTE_CHECKS:

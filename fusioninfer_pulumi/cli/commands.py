@@ -8,12 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import (
-    has_colour,
-    print_json,
-    print_objects,
-    terminal_width,
-)
+from fusioninfer_pulumi.cli.output import print_json, print_objects
 from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
 from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
@@ -221,16 +216,15 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import chosen, full, rule_json, table
+    from fusioninfer_pulumi.cli.rule_texts import chosen, print_full, print_table, rule_json
     from fusioninfer_pulumi.rules.catalog import all_rules, former_ids, successor
 
-    color = has_colour(sys.stdout)
     if options.rule is None:
         listed = list(chosen(options.search, options.severity))
         if options.output == "json":
             print_json([rule_json(rule) for rule in listed])
         else:
-            sys.stdout.write(table(listed, color=color))
+            print_table(listed, sys.stdout)
         return 0
     became = successor(options.rule)
     if became is not None:
@@ -246,7 +240,7 @@ def rules(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json(rule_json(rule))
     else:
-        sys.stdout.write(full(rule, color=color))
+        print_full(rule, sys.stdout)
     return 0
 
 
@@ -287,10 +281,11 @@ def diff(options: argparse.Namespace) -> int:
         plans = (both.old.plans, both.new.plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
-        text = comparison.to_text(
-            difference, color=has_colour(sys.stdout), width=terminal_width(sys.stdout)
-        )
-        sys.stdout.write(text)
+        from fusioninfer_pulumi.cli.diff.text import print_difference
+        from fusioninfer_pulumi.cli.terminal import console
+
+        with console(sys.stdout) as screen:
+            print_difference(difference, screen)
     return 1 if difference else 0
 
 

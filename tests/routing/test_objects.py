@@ -91,6 +91,9 @@ def test_several_replicas_may_elect_a_leader_and_are_not_awaited() -> None:
         },
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
     ]
+    assert only(one, "Deployment")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    # A new replica is Ready only once the old leader is gone.
+    assert only(two, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
     assert "annotations" not in only(one, "Deployment")["metadata"]
     assert only(two, "Deployment")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     assert only(two, "Deployment")["spec"]["replicas"] == 2

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from picker_configs import base, said
 
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 
