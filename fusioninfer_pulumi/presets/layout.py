@@ -47,6 +47,8 @@ def layout(
     package = capacity()
     if package is None:
         return f"how many the model takes {MISSING}"
+    if not hasattr(package, "layout"):
+        return "the installed capacity package finds no layouts"
     found = package.layout(model, accelerator, engine, length)
     if isinstance(found, str):
         return found
@@ -93,4 +95,6 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # see above
 
     package = capacity()
-    return package.model_bytes(model) if package is not None else None
+    if package is None or not hasattr(package, "model_bytes"):
+        return None
+    return package.model_bytes(model)
