@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
-from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.between_services import Shares
+from fusioninfer_pulumi.checks.cluster import Cluster
 from fusioninfer_pulumi.checks.objects import objects_findings
 from fusioninfer_pulumi.checks.operations.checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -124,18 +124,5 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 
     A route that attaches to the Gateway of one of the services is checked against its listeners.
     """
-    owners, gateways, routes = Owners(), Gateways(), Routes()
-    for plan in plans:
-        gateways.add(plan)
-    return [
-        replace(
-            plan,
-            findings=(
-                *owners.add(plan),
-                *gateways.findings(plan),
-                *routes.add(plan),
-                *plan.findings,
-            ),
-        )
-        for plan in plans
-    ]
+    cluster = Cluster(plans)
+    return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]
