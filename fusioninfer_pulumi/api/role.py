@@ -11,6 +11,7 @@ from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
@@ -158,7 +159,8 @@ class RoleArgs(SpecModel):
     """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
 
     template: PodTemplate | None = None
-    """Pod template of every pod of the role."""
+    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
+    only what differs: the library writes the container, and what stands here wins."""
 
     leader_template: PodTemplate | None = None
     """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
@@ -186,9 +188,18 @@ class RoleArgs(SpecModel):
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
+    engine: EngineArgs | None = None
+    """The engine, in place of the service's, for a container that the library writes."""
+
     accelerator: Text | None = None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say."""
+    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
+    container that the library writes: the engine's build for processors."""
+
+    gpus: PositiveCount | None = None
+    """GPUs of each pod, for a container that the library writes; by default the product of
+    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in

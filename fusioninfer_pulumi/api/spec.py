@@ -9,6 +9,7 @@ from pydantic import Field
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, Registry
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
@@ -49,6 +50,14 @@ class ServiceSpec(SpecModel):
     model: ModelArgs | None = None
     """The model that all roles serve: where its files come from, its name, adapters and cache; by
     default the pod templates say it."""
+
+    engine: EngineArgs | None = None
+    """The engine of roles whose container the library writes: those without a template, or with
+    one that names no image. By default vLLM, in the release that `plan` shows."""
+
+    image_registry: Registry | None = None
+    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
+    such as `registry.example.com/mirror`; by default Docker Hub."""
 
     scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""

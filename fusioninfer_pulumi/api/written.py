@@ -7,7 +7,9 @@ raises what they find. Each model's own rules stand beside its fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from fusioninfer_pulumi.api.device_claims import claim_findings
 from fusioninfer_pulumi.api.kv_offloading import offloading_findings
@@ -34,8 +36,24 @@ from fusioninfer_pulumi.rules.common import (
 
 #: Checks a service.
 Check = Callable[[ServiceMetadata, ServiceSpec], Iterable[Finding]]
-#: Checks the role at a location.
-RoleCheck = Callable[[Location, RoleArgs], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class WrittenRole:
+    """One role of a service.
+
+    Attributes:
+        at: Where it stands.
+        modelled: Whether the service has a `model`: then the library can write the container.
+    """
+
+    at: Location
+    role: RoleArgs
+    modelled: bool
+
+
+#: Checks a role.
+RoleCheck = Callable[[WrittenRole], Iterable[Finding]]
 
 #: Fields of routers.
 ROUTER_FIELDS = (
@@ -63,11 +81,12 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         yield from check(metadata, spec)
 
 
-def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
     """Checks one role, each field of which is valid."""
+    written = WrittenRole(at, role, modelled)
     routes = role.component_type is ComponentType.ROUTER
     for check in ROUTER_CHECKS if routes else SERVING_CHECKS:
-        yield from check(at, role)
+        yield from check(written)
 
 
 def _own_labels(metadata: ServiceMetadata, _: ServiceSpec) -> Iterator[Finding]:
@@ -108,7 +127,7 @@ def _role_list(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
 
 def _roles(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
     for index, role in enumerate(spec.roles):
-        yield from role_findings(("roles", index), role)
+        yield from role_findings(("roles", index), role, modelled=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             yield error(
                 OUT_OF_RANGE,
@@ -142,7 +161,8 @@ def _gang_minima(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
             )
 
 
-def _foreign(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _foreign(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     routes = role.component_type is ComponentType.ROUTER
     why = "a router runs no model; remove it"
     if not routes:
@@ -157,7 +177,8 @@ def _foreign(at: Location, role: RoleArgs) -> Iterator[Finding]:
             )
 
 
-def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _templates(written: WrittenRole) -> Iterator[Finding]:
+    at, role, modelled = written.at, written.role, written.modelled
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
@@ -168,7 +189,12 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 "stands in place of template; give one or the other",
             )
     elif not present:
-        yield error(FIELD_REQUIRED, (*at, "template"), "is required: the pods that serve the model")
+        if not modelled:
+            message = "is required: the pods that serve the model"
+            if role.accelerator is not None or role.gpus is not None or role.engine is not None:
+                message += "; or give the service's model, and the library writes them"
+            yield error(FIELD_REQUIRED, (*at, "template"), message)
+        return
     elif role.nodes == 1 and role.counted:
         for name in present:
             yield error(
@@ -181,10 +207,24 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
             yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            yield from pod_template_findings((*at, name), template, role.container)
+            left_out = name == "template" and modelled
+            whole = _with_containers(template, role) if left_out else template
+            yield from pod_template_findings((*at, name), whole, role.container)
+    if role.engine is not None and (not modelled or role.template is None):
+        message = "needs the service's model, and template in place of leaderTemplate"
+        yield error(FIELD_OUT_OF_PLACE, (*at, "engine"), message)
 
 
-def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _with_containers(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
+    """A template that leaves its containers to the library, as it is checked."""
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping) or spec.get("containers") is not None:
+        return template
+    return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}
+
+
+def _kv_transfer(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     transfer = role.kv_transfer
     if transfer is None:
         return
@@ -207,16 +247,19 @@ def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
     yield from kv_transfer_findings(at, transfer)
 
 
-def _offloading(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _offloading(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.kv_cache_offloading is not None:
         yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
 
 
-def _claims(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _claims(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
 
 
-def _multinode(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _multinode(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.counted:
         return
     at = (*at, "multinode")
@@ -231,13 +274,15 @@ def _multinode(at: Location, role: RoleArgs) -> Iterator[Finding]:
         )
 
 
-def _parallelism(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _parallelism(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
 
 
-def _sub_groups(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _sub_groups(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.sub_group_policy is None or not role.counted:
         return
     nodes, size = role.nodes, role.sub_group_policy.sub_group_size
@@ -263,7 +308,8 @@ def _sub_groups(at: Location, role: RoleArgs) -> Iterator[Finding]:
         )
 
 
-def _strategy(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _strategy(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.endpoint_picker_config is not None:
         for key, value in (("strategy", role.strategy), ("scorers", role.scorers)):
             if value is not None:
@@ -274,7 +320,8 @@ def _strategy(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 )
 
 
-def _picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _picker(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.endpoint_picker is not None:
         chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
         yield from picker_findings(
@@ -284,12 +331,14 @@ def _picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
         )
 
 
-def _route(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _route(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.httproute is not None:
         yield from httproute_findings((*at, "httproute"), role.httproute)
 
 
-def _gateway(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _gateway(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.gateway is None:
         return
     yield from gateway_findings((*at, "gateway"), role.gateway)
@@ -313,7 +362,8 @@ def _gateway(at: Location, role: RoleArgs) -> Iterator[Finding]:
         )
 
 
-def _network_policy(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _network_policy(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
     if role.network_policy is not None:
         yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
 
