@@ -1,6 +1,6 @@
 """The families in one table: every difference between two endpoint pickers is one between rows.
 
-Verified in the source of each release (`_releases` names the files), and by loading what
+Read in the source of each release (`tools/picker_plugins.go` has the places), and checked by loading what
 `config` writes with the endpoint picker of each family (those of llm-d v0.7 and v0.8 without the
 plugins that need llm-d-kv-cache).
 
