@@ -99,7 +99,7 @@ e2e-full: e2e-tools  ## The same with the long random runs
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
 	$(BIN)/python -m e2e.cluster --nodes 10x8
 
-SERVE_TOOLS := etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
+SERVE_TOOLS := coredns etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
 
 .PHONY: serve-tools
 serve-tools: $(STAMP)  ## Build and install what real pods need (root, containerd, uv; Go; 7 GB)

@@ -15,7 +15,8 @@ from fusioninfer_pulumi.engines.command import ENGINES
 ORDER = (
     "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
     "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "plan", "capacity",
-    "checks", "loading", "component", "provider", "cli", "plugins", "__main__", "__init__",
+    "presets", "checks", "loading", "component", "provider", "cli", "plugins", "__main__",
+    "__init__",
 )  # fmt: skip
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}

@@ -31,6 +31,7 @@ SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
 CGROUPS = Path("/sys/fs/cgroup")
+NETWORKS = Path("/run/netns")
 CHUNK = 65536
 
 
@@ -102,6 +103,9 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
         # Service addresses are replaced on the way out, once there is a way at all.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+    # containerd keeps the network namespaces of pods here; outside nothing stays behind.
+    NETWORKS.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(NETWORKS)], check=True)
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
 
 

@@ -146,7 +146,7 @@ def test_a_picker_is_killed(stack: Stack) -> None:
     with loads["closed"] as closed, loads["open"]:
         closed.wait(20)
         since = time.monotonic()
-        for process in stack.running.node.processes(stack.picker()):
+        for process in stack.running.processes(stack.picker()):
             os.kill(process, signal.SIGKILL)
         time.sleep(20)
         back = time.monotonic()
@@ -166,7 +166,7 @@ def test_a_picker_is_killed(stack: Stack) -> None:
 def test_a_pod_stands_still(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
-    processes = stack.running.node.processes(victim)
+    processes = stack.running.processes(victim)
     cluster = stack.running.cluster
     with stack.load(stack.closed, timeout=PATIENCE) as load:
         load.wait(20)
@@ -191,7 +191,7 @@ def test_a_pod_stands_still(stack: Stack) -> None:
 def test_an_engine_core_stands_still(stack: Stack) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
-    processes = stack.running.node.processes(victim)
+    processes = stack.running.processes(victim)
     cores = [process for process, program in processes.items() if "Engine" in program]
     assert cores, processes
     with stack.load(stack.closed, timeout=PATIENCE) as load:

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,8 +33,6 @@ ABSENT_IMAGE = f"absent.example/{IMAGE}"
 LONG_TOKENS = 1500
 """Take an engine some seconds."""
 
-PICKERS = "app=svc-epp"
-
 NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
 
@@ -58,23 +55,23 @@ class Stack:
         self.update()
         self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
 
-    def update(self, *, image: str = IMAGE, replicas: int = 2, **routing: Any) -> None:
+    def update(self, *, image: str = IMAGE, replicas: int = 2) -> None:
         """Run `pulumi up`, and wait until everything serves."""
-        manifest = self._write(image, replicas, START_SECONDS, routing)
+        manifest = self._write(image, replicas, START_SECONDS)
         objects = objects_of(manifest)
-        self.running.node.bring(objects)
+        self.running.bring(objects)
         self.project.up().assert_fine()
         wait_serving(self.running, objects, self.namespace)
 
     def try_update(self, image: str, seconds: float) -> Told:
         """Run `pulumi up` with an image that no registry has."""
-        self._write(image, 2, seconds, {})
+        self._write(image, 2, seconds)
         return self.project.up()
 
-    def _write(self, image: str, replicas: int, seconds: float, routing: Object) -> Object:
+    def _write(self, image: str, replicas: int, seconds: float) -> Object:
         limit = {"timeout": f"{seconds:.0f}s"}
         inference = role(replicas=replicas, image=image)
-        manifest = service(self.namespace, router(**routing), inference, wait=limit, rollout=limit)
+        manifest = service(self.namespace, router(), inference, wait=limit, rollout=limit)
         self.project.write(manifest)
         return manifest
 
@@ -122,28 +119,6 @@ def test_an_image_change_loses_no_request(stack: Stack) -> None:
     assert stack.images() == {OTHER_IMAGE}
     _tell(load, before=before, during=during)
     assert load.failed() == []
-
-
-@pytest.mark.long
-@pytest.mark.proves(
-    "`pulumi up` with another configuration of the endpoint picker replaces its pod under load, "
-    "and no request fails, those of some seconds neither",
-    needs=NEEDS,
-)
-def test_another_picker_configuration_loses_no_request(stack: Stack) -> None:
-    stack.update(image=OTHER_IMAGE)
-    (old,) = stack.running.pods(stack.namespace, PICKERS)
-    with stack.load() as load, stack.load(LONG_TOKENS, clients=1) as long:
-        load.wait(60)
-        before = len(load.answers)
-        stack.update(image=OTHER_IMAGE, scorers={"queue": 1, "prefix-cache": 1})
-        during = len(load.answers)
-        load.wait(20)
-    (new,) = stack.running.pods(stack.namespace, PICKERS)
-    assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    _tell(load, before=before, during=during)
-    print(f"long requests: {figures(long.answers)}; {outage(long.answers)}")
-    assert load.failed() == long.failed() == []
 
 
 @pytest.mark.long

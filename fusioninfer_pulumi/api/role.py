@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs, claim_findings
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, offloading_findings
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs, kv_transfer_findings
@@ -172,7 +173,8 @@ class RoleArgs(SpecModel):
     """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
 
     template: PodTemplate | None = None
-    """Pod template of every pod of the role."""
+    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
+    only what differs: the library writes the container, and what stands here wins."""
 
     leader_template: PodTemplate | None = None
     """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
@@ -200,9 +202,18 @@ class RoleArgs(SpecModel):
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
+    engine: EngineArgs | None = None
+    """The engine, in place of the service's, for a container that the library writes."""
+
     accelerator: Text | None = None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say."""
+    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
+    container that the library writes: the engine's build for processors."""
+
+    gpus: PositiveCount | None = None
+    """GPUs of each pod, for a container that the library writes; by default the product of
+    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -322,14 +333,17 @@ _SERVING_FIELDS = tuple(
 )
 
 
-def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    """Checks one role, each field of which is valid."""
+def role_findings(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
+    """Checks one role, each field of which is valid.
+
+    `modelled` is whether the service has a `model`: then the library can write the container.
+    """
     if role.component_type is ComponentType.ROUTER:
         yield from _foreign(at, role, _SERVING_FIELDS, "a router runs no model; remove it")
         yield from _router(at, role)
         return
     yield from _foreign(at, role, ROUTER_FIELDS, "belongs to a role of componentType router")
-    yield from _templates(at, role)
+    yield from _templates(at, role, modelled=modelled)
     yield from _kv_transfer(at, role)
     if role.kv_cache_offloading is not None:
         yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
@@ -431,7 +445,7 @@ def _foreign(at: Location, role: RoleArgs, fields: Sequence[str], why: str) -> I
             )
 
 
-def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _templates(at: Location, role: RoleArgs, *, modelled: bool) -> Iterator[Finding]:
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
@@ -442,7 +456,12 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 "stands in place of template; give one or the other",
             )
     elif not present:
-        yield error(FIELD_REQUIRED, (*at, "template"), "is required: the pods that serve the model")
+        if not modelled:
+            message = "is required: the pods that serve the model"
+            if role.accelerator is not None or role.gpus is not None or role.engine is not None:
+                message += "; or give the service's model, and the library writes them"
+            yield error(FIELD_REQUIRED, (*at, "template"), message)
+        return
     elif role.nodes == 1 and role.counted:
         for name in present:
             yield error(
@@ -455,7 +474,20 @@ def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
             yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            yield from pod_template_findings((*at, name), template, role.container)
+            left_out = name == "template" and modelled
+            whole = _with_containers(template, role) if left_out else template
+            yield from pod_template_findings((*at, name), whole, role.container)
+    if role.engine is not None and (not modelled or role.template is None):
+        message = "needs the service's model, and template in place of leaderTemplate"
+        yield error(FIELD_OUT_OF_PLACE, (*at, "engine"), message)
+
+
+def _with_containers(template: Mapping[str, Any], role: RoleArgs) -> Mapping[str, Any]:
+    """A template that leaves its containers to the library, as it is checked."""
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping) or spec.get("containers") is not None:
+        return template
+    return {**template, "spec": {**spec, "containers": [{"name": role.container or "engine"}]}}
 
 
 def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, Registry
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error
 from fusioninfer_pulumi.api.model import ModelArgs, model_findings
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
@@ -78,6 +79,14 @@ class ServiceSpec(SpecModel):
     model: ModelArgs | None = None
     """The model that all roles serve: where its files come from, its name, adapters and cache; by
     default the pod templates say it."""
+
+    engine: EngineArgs | None = None
+    """The engine of roles whose container the library writes: those without a template, or with
+    one that names no image. By default vLLM, in the release that `plan` shows."""
+
+    image_registry: Registry | None = None
+    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
+    such as `registry.example.com/mirror`; by default Docker Hub."""
 
     scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""
@@ -185,7 +194,7 @@ def service_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     yield from _own_labels(args.labels)
     yield from _role_list(args.roles)
     for index, role in enumerate(args.roles):
-        yield from role_findings(("roles", index), role)
+        yield from role_findings(("roles", index), role, modelled=args.model is not None)
         if (args.groups or 0) * role.replicas > MAX_COUNT:
             yield error(
                 OUT_OF_RANGE,

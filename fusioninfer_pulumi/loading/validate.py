@@ -83,7 +83,8 @@ def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterat
             continue
         at = ("roles", index)
         if not any(place[:2] == at for place in wrong):
-            yield from role_findings(at, RoleArgs.model_validate(role))
+            modelled = spec.get("model") is not None
+            yield from role_findings(at, RoleArgs.model_validate(role), modelled=modelled)
             continue
         for key, template in role.items():
             field = to_camel(str(key))

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
-from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.config import (
     EppRequest,
     GroupAffinity,
-    check_strategy,
     epp_config,
     epp_config_text,
     strategy_summary,
@@ -33,7 +31,7 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
     event_port,
     group_affinity,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, errors
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
@@ -72,6 +70,7 @@ class EppPlan:
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
+        request: What it shall do, None where the user wrote its configuration.
         summary: Its strategy, in one sentence.
         env: Variables that it gets beside its own.
     """
@@ -80,6 +79,7 @@ class EppPlan:
     config_name: str
     image: Any
     family: EppFamily
+    request: EppRequest | None
     config: str
     arguments: tuple[str, ...]
     summary: str
@@ -116,18 +116,20 @@ def epp_plan(
     groups: int | None,
     tracing: TracingArgs | None,
 ) -> tuple[EppPlan | None, list[Finding]]:
-    """Plans the endpoint picker of a router role, with findings.
+    """Plans the endpoint picker of a router role; None, and why, if its image's family is unknown.
 
-    `served` are the roles whose pods it chooses from. The plan is None when the image's family is
-    not known.
+    `served` are the roles whose pods it chooses from.
     """
     epp_args = args.endpoint_picker or EndpointPickerArgs()
     image, family, findings = epp_image((*at, "endpointPicker"), epp_args, intent)
     if family is None:
         return None, findings
     affinity = group_affinity(service, epp_args, intent, groups)
-    config, summary, found = _config(at, args, epp_args, intent, family, served, affinity)
-    findings += found
+    request = _request(args, epp_args, intent, served, affinity)
+    config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
+    if request is not None:
+        config = epp_config_text(epp_config(family, request))
+        summary = strategy_summary(request)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -144,6 +146,7 @@ def epp_plan(
         config_name=names.endpoint_picker_config(service),
         image=image,
         family=family,
+        request=request,
         config=config,
         arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
@@ -155,40 +158,23 @@ def epp_plan(
     return plan, findings
 
 
-def _config(
-    at: Location,
+def _request(
     args: RoleArgs,
     epp_args: EndpointPickerArgs,
     intent: EppIntent,
-    family: EppFamily,
     served: Sequence[RolePlan],
     affinity: GroupAffinity | None,
-) -> tuple[str, str, list[Finding]]:
-    """The text of the configuration, a description of its strategy, and findings."""
+) -> EppRequest | None:
+    """What the picker shall do, None where the user wrote its configuration."""
     if intent.strategy is None:
-        return args.endpoint_picker_config or "", "as its endpointPickerConfig says", []
-    request = EppRequest(
+        return None
+    return EppRequest(
         strategy=intent.strategy,
         scorers=args.scorers,
         block_size=_block_size(served),
         threshold=epp_args.threshold or 0,
         groups=affinity,
     )
-    # Which roles there are is checked with the pool.
-    found = [each.under(*at) for each in check_strategy(family, request)]
-    if epp_args.threshold is not None and not intent.pairs:
-        found.append(
-            error(
-                THRESHOLD_WITHOUT_DISAGGREGATION,
-                (*at, "endpointPicker", "threshold"),
-                f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
-                f"{intent.strategy.value}; remove it",
-            )
-        )
-    if errors(found):
-        return "", "", found
-    text = epp_config_text(epp_config(family, request))
-    return text, strategy_summary(request), found
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:

@@ -105,7 +105,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.INFERENCE_OBJECTIVE
     if router.gateway is not None:
         yield table.GATEWAY
-    if router.grants:
+    if router.created_grants:
         yield table.REFERENCE_GRANT
     if router.route is not None:
         yield table.ROUTE
