@@ -97,6 +97,21 @@ class EppPlan:
         return self.args.metrics
 
     @property
+    def pauses(self) -> bool:
+        """Whether the picker serves on for a while when its pod is deleted.
+
+        Not where the user says how it ends. Of several replicas none could take over meanwhile.
+        """
+        written: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
+        grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        is_explicit = any(
+            container.get("name") == PICKER_CONTAINER and "lifecycle" in container
+            for container in written.get("containers") or ()
+        )
+        lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
+        return self.replicas == 1 and lasts and not is_explicit
+
+    @property
     def pod_labels(self) -> dict[str, str]:
         """Labels that select its pods and no others.
 
@@ -257,7 +272,7 @@ def _container(epp: EppPlan) -> Manifest:
         "image": epp.image,
         "args": list(epp.arguments),
         "ports": ports,
-        **({"lifecycle": pause} if _pauses(epp) else {}),
+        **({"lifecycle": pause} if epp.pauses else {}),
         # Of all service names only these two are known with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
@@ -281,22 +296,6 @@ def _container(epp: EppPlan) -> Manifest:
         },
         "volumeMounts": mounts,
     }
-
-
-def _pauses(epp: EppPlan) -> bool:
-    """Whether the picker serves on for a while when its pod is deleted.
-
-    Not where the user says how it ends. Of several replicas none could take over meanwhile.
-    """
-    written: Mapping[str, Any] = (epp.args.template or {}).get("spec") or {}
-    grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
-    names_it = any(
-        container.get("name") == PICKER_CONTAINER and "lifecycle" in container
-        for container in written.get("containers") or ()
-    )
-    return (
-        epp.replicas == 1 and not names_it and isinstance(grace, int) and grace > _PAUSE_SECONDS
-    )
 
 
 def _field_ref(name: str, path: str) -> Manifest:
