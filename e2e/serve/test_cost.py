@@ -17,8 +17,8 @@ from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-ROUNDS = 8
-REQUESTS = 60
+ROUNDS = 6
+REQUESTS = 40
 
 
 @pytest.fixture(scope="module")
