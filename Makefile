@@ -131,6 +131,10 @@ regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the 
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
 	$(BIN)/python tools/schemas.py
 
+.PHONY: pickers
+pickers: $(STAMP)  ## Write the tables of endpoint pickers anew, from their Go modules (Go; llm-d's: see the tool)
+	$(BIN)/python tools/picker_plugins.py
+
 .PHONY: compare
 compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT
 	$(BIN)/python tools/compare_versions.py $(OLD)

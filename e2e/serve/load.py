@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import urllib3
+
+from e2e.harness.lifetime import Lifetime
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def complete(
     return answer.json()
 
 
-class Load:
+class Load(Lifetime):
     """Clients that each send a request when the last one was answered; a context manager.
 
     Attributes:
@@ -98,17 +99,13 @@ class Load:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
-    def __enter__(self) -> Load:
+    def open(self) -> None:
+        """Starts it."""
         for thread in self._threads:
             thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
