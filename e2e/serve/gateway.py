@@ -10,8 +10,10 @@ and writes their status.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.serve.engine import envoy
 
+GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
 POOLS = "inference.networking.k8s.io/v1/InferencePool"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -29,13 +32,30 @@ _MANAGER = f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionM
 _PROCESSOR = f"{_TYPES}.filters.http.ext_proc.v3.ExternalProcessor"
 _ROUTER = f"{_TYPES}.filters.http.router.v3.Router"
 _TLS = f"{_TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"
+_CERTIFICATE = f"{_TYPES}.transport_sockets.tls.v3.DownstreamTlsContext"
 _HTTP = f"{_TYPES}.upstreams.http.v3.HttpProtocolOptions"
 
 _MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """What a listener shows, in PEM form.
+
+    Attributes:
+        chain: The certificate.
+        key: Its key.
+    """
+
+    chain: str
+    key: str
+
+
 class Gateway:
     """One Envoy for one HTTPRoute whose backend is one InferencePool.
+
+    It listens as the route's Gateway does, where that is in the cluster: with the certificate of
+    its Secret, if there is a listener for HTTPS.
 
     Attributes:
         port: Where it listens, on the loopback device.
@@ -63,11 +83,13 @@ class Gateway:
         reference = pool["spec"]["endpointPickerRef"]
         service = cluster.get("v1/Service", reference["name"], namespace)
         picker = (service["spec"]["clusterIP"], reference["port"]["number"])
+        self._certificate = _certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
         port = pool["spec"]["targetPorts"][0]["number"]
         known = [(pod["status"]["podIP"], port) for pod in pods]
         secure = _is_secure(cluster, service)
-        settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known)
+        settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known,
+                             certificate=self._certificate)  # fmt: skip
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         started = cluster.programs.start(self._name, [binary(), "--config-path", path,
@@ -78,7 +100,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://{LOOPBACK}:{self.port}"
+        scheme = "http" if self._certificate is None else "https"
+        return f"{scheme}://{LOOPBACK}:{self.port}"
 
     def close(self) -> None:
         """End it."""
@@ -98,6 +121,22 @@ def backend(route: Object) -> str:
     return str(name)
 
 
+def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
+    """What the HTTPS listener of a route's Gateway shows; None where that is not known."""
+    meta = route["metadata"]
+    for parent in route["spec"].get("parentRefs") or ():
+        namespace = parent.get("namespace") or meta["namespace"]
+        if not cluster.exists(GATEWAYS, parent["name"], namespace):
+            continue
+        for listener in cluster.get(GATEWAYS, parent["name"], namespace)["spec"]["listeners"]:
+            if listener["protocol"] == "HTTPS":
+                (reference,) = listener["tls"]["certificateRefs"]
+                secret = cluster.get("v1/Secret", reference["name"], namespace)["data"]
+                chain, key = (base64.b64decode(secret[f"tls.{end}"]) for end in ("crt", "key"))
+                return Certificate(chain.decode(), key.decode())
+    return None
+
+
 def _is_secure(cluster: Cluster, service: Object) -> bool:
     """Whether the picker speaks TLS, which a gateway has to be told."""
     meta = service["metadata"]
@@ -115,6 +154,7 @@ def bootstrap(
     *,
     secure: bool,
     pods: Sequence[tuple[str, int]] = (),
+    certificate: Certificate | None = None,
 ) -> Object:
     """Envoy's whole configuration.
 
@@ -126,6 +166,7 @@ def bootstrap(
         admin: Address of Envoy's admin interface.
         secure: Whether the picker speaks TLS.
         pods: Addresses for requests without a choice of the picker.
+        certificate: What clients see; None for plain HTTP.
     """
     host = {
         "name": route["metadata"]["name"],
@@ -157,8 +198,13 @@ def bootstrap(
         ],
     }
     filters = [{"name": "http", "typed_config": manager}]
-    listener = {"name": "http", "address": _address(*listen),
-                "filter_chains": [{"filters": filters}]}  # fmt: skip
+    chain: dict[str, Any] = {"filters": filters}
+    if certificate is not None:
+        shown = {"certificate_chain": {"inline_string": certificate.chain},
+                 "private_key": {"inline_string": certificate.key}}  # fmt: skip
+        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [shown]}}
+        chain["transport_socket"] = {"name": "tls", "typed_config": context}
+    listener = {"name": "http", "address": _address(*listen), "filter_chains": [chain]}
     return {
         "admin": {"address": _address(*admin)},
         "static_resources": {

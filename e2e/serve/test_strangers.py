@@ -123,8 +123,8 @@ BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name"
 @pytest.fixture(scope="module")
 def guarded(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     directory = tmp_path_factory.mktemp("envoy-gateway")
-    own = create_certificates(directory / "own", names=[NAME])
-    other = create_certificates(directory / "other", names=[NAME])
+    own = create_certificates(directory / "own", hosts=[NAME])
+    other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
     pair = {"tls.crt": own.certificate.read_text(), "tls.key": own.key.read_text()}

@@ -189,6 +189,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Gang", _gang(plan))
     if plan.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
+    if plan.engines:
+        table.add_row("Engine", _engines(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
@@ -200,6 +202,30 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
     return table
+
+
+def _engines(plan: ServicePlan) -> str:
+    """The engines of containers that the library writes, and who chose their releases."""
+    texts: dict[str, list[str]] = {}
+    for engine in plan.engines:
+        chosen = "the library's default" if engine.default else "as stated"
+        texts.setdefault(f"{engine.title} {engine.release} ({chosen})", []).append(engine.role)
+    if len(texts) == 1:
+        return next(iter(texts))
+    return ", ".join(f"{', '.join(roles)}: {text}" for text, roles in texts.items())
+
+
+def print_presets(plan: ServicePlan, file: TextIO) -> None:
+    """Prints where each value of the containers that the library writes comes from."""
+    rows = table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
+    for value in plan.presets:
+        rows.add_row(value.role, value.field, value.value, value.origin, value.reason)
+    with console(file) as screen:
+        screen.print()
+        if plan.presets:
+            screen.print(rows)
+        else:
+            screen.print(f"{plan.service}: its templates state all of its containers")
 
 
 def _plural(kind: str) -> str:

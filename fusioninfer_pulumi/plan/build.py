@@ -54,7 +54,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         annotations=args.annotations,
     )
     args = with_model_size(args)
-    model, findings = model_plan(service, args)
+    findings: list[Finding] = []
     routers = [
         position
         for position, role in enumerate(args.roles)
@@ -105,6 +105,6 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         wait=args.wait,
         findings=(),
         operations=operations_plan(service, args, roles, router),
-        model=model,
+        model=model_plan(service, args),
     )
     return BuiltService(args, plan, tuple(built), parts, tuple(findings))

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, Offload
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.device_claims import device_claims
@@ -75,6 +75,7 @@ class RolePods:
     engine_port: int
     kv: KvTransferPlan | None
     traced: bool
+    offload: Offload | None
     revision: str
 
     @property
@@ -107,6 +108,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
         engine_port=pods.engine_port,
         kv=pods.kv,
         traced=pods.traced,
+        offload=pods.offload,
         revision=revision,
     )
     return finished, findings

@@ -61,51 +61,6 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class RouterPlan:
-    """A router role.
-
-    Attributes:
-        gateway: The Gateway that belongs to the service, None where there is none.
-        parents: Gateways that the route attaches to.
-        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
-        grants: ReferenceGrants that are created.
-        network_policy: Who reaches the pods, None where everybody does.
-    """
-
-    position: int
-    args: RoleArgs
-    epp: EppPlan
-    pool: PoolPlan
-    gateway: GatewayPlan | None
-    parents: tuple[ParentPlan, ...]
-    route: RoutePlan | None
-    implementation: Implementation
-    grants: tuple[GrantPlan, ...]
-    network_policy: NetworkPolicyPlan | None
-
-    @property
-    def name(self) -> str:
-        """Name of the role."""
-        return self.args.name
-
-    @property
-    def routed_by(self) -> str | None:
-        """The service whose route leads to the pool, None where it is not another one's."""
-        return None if self.args.httproute is None else self.args.httproute.routed_by
-
-    @property
-    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
-        """HTTPRoutes that lead to the pool and belong to no service."""
-        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
-
-    @property
-    def is_routed(self) -> bool:
-        """Whether some route leads to the pool, as far as the spec says."""
-        route = self.args.httproute
-        return self.route is not None or (route is not None and route.external_field is not None)
-
-
-@dataclass(frozen=True)
 class RouterParts:
     """What a router role is made of, also where no plan can be made of it.
 
@@ -133,8 +88,8 @@ class RouterParts:
     route: RoutePlan | None
     implementation: Implementation
     grants: tuple[GrantPlan, ...]
-    proxies: tuple[Manifest, ...] = ()
-    monitored: bool = False
+    proxies: tuple[Manifest, ...]
+    monitored: bool
 
     @property
     def args(self) -> RoleArgs:
@@ -142,9 +97,49 @@ class RouterParts:
         return self.declared[self.position]
 
     @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.args.name
+
+    @property
     def at(self) -> Location:
         """Location of the router role."""
         return ("roles", self.position)
+
+
+@dataclass(frozen=True)
+class RouterPlan(RouterParts):
+    """A router role whose endpoint picker and pool are planned."""
+
+    epp: EppPlan
+    pool: PoolPlan
+
+    @property
+    def created_grants(self) -> tuple[GrantPlan, ...]:
+        """The ReferenceGrants that belong to the service."""
+        return self.grants if self.args.reference_grants else ()
+
+    @property
+    def network_policy(self) -> NetworkPolicyPlan | None:
+        """Who reaches the pods, None where everybody does."""
+        policy = self.args.network_policy
+        return network_policy_plan(policy, self.proxies, monitored=self.monitored)
+
+    @property
+    def routed_by(self) -> str | None:
+        """The service whose route leads to the pool, None where it is not another one's."""
+        return None if self.args.httproute is None else self.args.httproute.routed_by
+
+    @property
+    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
+        """HTTPRoutes that lead to the pool and belong to no service."""
+        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether some route leads to the pool, as far as the spec says."""
+        route = self.args.httproute
+        return self.route is not None or (route is not None and route.external_field is not None)
 
 
 def router_parts(
@@ -201,21 +196,8 @@ def router_plan(
     if epp is None or not served:
         return None, findings
     port = served[0].serving.port
-    plan = RouterPlan(
-        position=parts.position,
-        args=args,
-        epp=epp,
-        pool=pool_plan(parts.service, args, parts.declared, parts.intent, port),
-        gateway=parts.gateway,
-        parents=parts.parents,
-        route=parts.route,
-        implementation=parts.implementation,
-        grants=parts.grants if args.reference_grants else (),
-        network_policy=network_policy_plan(
-            args.network_policy, parts.proxies, monitored=parts.monitored
-        ),
-    )
-    return plan, findings
+    pool = pool_plan(parts.service, args, parts.declared, parts.intent, port)
+    return RouterPlan(**vars(parts), epp=epp, pool=pool), findings
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
@@ -254,9 +236,10 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
     if router.route is not None:
         yield http_route(meta, router.route, router.pool.name)
     yield from gateway_extras(topology, router)
-    yield from reference_grants(meta, router.grants)
-    if router.network_policy is not None:
-        yield from network_policies(meta, router.network_policy, epp, router.pool, topology.roles)
+    yield from reference_grants(meta, router.created_grants)
+    policy = router.network_policy
+    if policy is not None:
+        yield from network_policies(meta, policy, router.epp, router.pool, topology.roles)
 
 
 def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:

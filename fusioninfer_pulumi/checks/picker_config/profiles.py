@@ -14,7 +14,7 @@ from fusioninfer_pulumi.checks.picker_config.written import (
     text_findings,
     unknown_fields,
 )
-from fusioninfer_pulumi.endpoint_pickers.config import without_load
+from fusioninfer_pulumi.checks.picker_strategy import without_load
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, PluginKind
 from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_CONFIG_INVALID, SCORERS_WITHOUT_LOAD
 from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning

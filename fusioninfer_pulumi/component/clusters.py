@@ -1,58 +1,33 @@
-"""Findings between the services of one program, such as objects of one name."""
+"""The services of one program by cluster, to be checked against each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
-from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.cluster import Cluster
 from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-
-@dataclass
-class _Cluster:
-    """What the services so far own in one cluster."""
-
-    owners: Owners = field(default_factory=Owners)
-    gateways: Gateways = field(default_factory=Gateways)
-    routes: Routes = field(default_factory=Routes)
-    shares: Shares = field(default_factory=Shares)
-
-    def add(self, plan: ServicePlan) -> list[Finding]:
-        self.gateways.add(plan)
-        return [
-            *self.owners.add(plan),
-            *self.gateways.findings(plan),
-            *self.routes.add(plan),
-            *self.shares.add(plan),
-        ]
-
-
 # By the stack that a program builds, so that nothing outlives it; and by cluster, because each may
 # have the same name once.
-_clusters: WeakKeyDictionary[pulumi.Resource, dict[int, _Cluster]] = WeakKeyDictionary()
+_clusters: WeakKeyDictionary[pulumi.Resource, dict[int, Cluster]] = WeakKeyDictionary()
 
 
-def name_collision_findings(
-    plan: ServicePlan, opts: pulumi.ResourceOptions | None
-) -> list[Finding]:
-    """Checks a service's names against each other and against the program's services so far.
+def neighbour_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
+    """Checks a service against those that the program has created so far in its cluster.
 
-    Also its route against their Gateways, and requests that one of them routes to the other. `opts`
-    are the component's, for its provider and so its cluster.
+    `opts` are the component's, for its provider and so its cluster.
     """
     stack = pulumi.runtime.get_root_resource()
     # Unit tests with mocks may share one stack, and each of them makes the same service.
     if stack is None or not runs_program():
-        return _Cluster().add(plan)
-    return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), _Cluster()).add(plan)
+        return Cluster().add(plan)
+    return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), Cluster()).add(plan)
 
 
 def _provider_id(opts: pulumi.ResourceOptions | None) -> int:
