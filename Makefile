@@ -124,7 +124,7 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 	$(BIN)/python -m benchmarks
 
 .PHONY: regenerate
-regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
+regenerate: $(STAMP)  ## Write every file that follows from the code anew: goldens, examples, generated files, pages
 	$(BIN)/python tools/regenerate.py
 
 .PHONY: schemas
