@@ -124,12 +124,16 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 	$(BIN)/python -m benchmarks
 
 .PHONY: regenerate
-regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
+regenerate: $(STAMP)  ## Write every file that follows from the code anew: goldens, examples, generated files, pages
 	$(BIN)/python tools/regenerate.py
 
 .PHONY: schemas
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
 	$(BIN)/python tools/schemas.py
+
+.PHONY: pickers
+pickers: $(STAMP)  ## Write the tables of endpoint pickers anew, from their Go modules (Go; llm-d's: see the tool)
+	$(BIN)/python tools/picker_plugins.py
 
 .PHONY: compare
 compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT

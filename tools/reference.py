@@ -29,7 +29,7 @@ _COMMANDS = """\
 # Command line
 
 Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no difference), 1 `diff`
-found a difference, 2 invalid input or usage, 141 if nobody reads the output to its end.
+found a difference, 2 invalid input or usage, 141 if the reader of the output closes it early.
 
 """
 _CATALOGUE = """\

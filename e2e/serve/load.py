@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import urllib3
+
+from e2e.harness.lifetime import Lifetime
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def complete(
     Raises:
         AssertionError: If the status is not 200; the message carries the answer.
     """
-    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
+            "ignore_eos": True}  # fmt: skip
     headers = {"Host": host} if host else {}
     answer = urllib3.request(
         "POST", f"{url}/v1/completions", json=body, headers=headers, timeout=timeout, retries=False
@@ -53,7 +55,7 @@ def complete(
     return answer.json()
 
 
-class Load:
+class Load(Lifetime):
     """Clients that each send a request when the last one was answered; a context manager.
 
     Attributes:
@@ -97,17 +99,13 @@ class Load:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
-    def __enter__(self) -> Load:
+    def open(self) -> None:
+        """Starts it."""
         for thread in self._threads:
             thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -121,7 +119,7 @@ class Load:
     def _ask(self, pool: urllib3.PoolManager) -> Answer:
         body = {**self._body, "prompt": self._prompts(next(self._numbers))}
         started = time.monotonic()
-        first, tokens, done = 0.0, 0, False
+        first, tokens, ending = 0.0, 0, "breaking off"
         try:
             answer = pool.request(
                 "POST", self._url, json=body, headers=self._headers, preload_content=False
@@ -130,15 +128,17 @@ class Load:
                 text = answer.read().decode(errors="replace")
                 return _failed(started, f"{answer.status}: {text}")
             for line in answer:
-                if line.startswith(b"data: [DONE]"):
-                    done = True
-                elif line.startswith(b"data: "):
+                if line.startswith(b"data: {"):
                     first = first or time.monotonic() - started
-                    tokens += 1 if json.loads(line[6:]).get("choices") else 0
+                    for choice in json.loads(line[6:]).get("choices") or ():
+                        tokens += 1
+                        ending = choice.get("finish_reason") or ending
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             return _failed(started, repr(error))
         seconds = time.monotonic() - started
-        return Answer(started, first, "" if done else "the answer broke off", tokens, seconds)
+        # An engine that ends says "abort", with status 200.
+        problem = "" if ending in ("length", "stop") else f"the answer ended by {ending}"
+        return Answer(started, first, problem, tokens, seconds)
 
     def failed(self) -> list[Answer]:
         """Those that were not answered."""

@@ -66,6 +66,11 @@ class Serving:
         self.bring(manifests)
         self.cluster.apply(manifests, namespace=namespace)
 
+    def processes(self, pod: Object) -> dict[int, str]:
+        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        return node.processes(pod)
+
     def logs(self, pod: Object, lines: int = 1000) -> str:
         """The ends of what a pod's containers have written."""
         meta = pod["metadata"]

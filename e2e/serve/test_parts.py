@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 
 from e2e.inputs import ROOT
 from e2e.serve.counters import counter
+from e2e.serve.enclosure import PRIVATE, run
 from e2e.serve.engine import requirements
 from e2e.serve.gateway import DESTINATION, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
 from e2e.serve.load import Answer, figures, outage
 from e2e.serve.node import stuck
-from e2e.serve.prerequisites import TOOLS
+from e2e.serve.prerequisites import TOOLS, missing_host
 from e2e.serve.services import objects_of, role, router, service
 
 
@@ -163,3 +165,21 @@ def test_make_builds_what_is_needed() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (line,) = re.findall(r"^SERVE_TOOLS := (.+)$", makefile, re.MULTILINE)
     assert sorted(line.split()) == sorted(TOOLS)
+
+
+REASONS = missing_host()
+WRITES = """\
+from e2e.serve import enclosure
+enclosure.prepare(["10.90.0.9"], [])
+for folder in enclosure.PRIVATE:
+    (folder / "of-the-run").touch()
+"""
+
+
+@pytest.mark.skipif(bool(REASONS), reason="; ".join(REASONS))
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_enclosure_leaves_no_files(code: int) -> None:
+    before = {folder for folder in PRIVATE if folder.exists()}
+    assert run([sys.executable, "-c", f"{WRITES}raise SystemExit({code})"]) == code
+    assert not [folder for folder in PRIVATE if (folder / "of-the-run").exists()]
+    assert {folder for folder in PRIVATE if folder.exists()} == before

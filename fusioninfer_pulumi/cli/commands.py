@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import print_json, print_objects
+from fusioninfer_pulumi.cli.planned import PlannedDocument, Source
 from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
 from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
-from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
+from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusioninfer_pulumi.api.service import (
-    API_VERSION,
-    KIND,
-    InferenceServiceArgs,
-    ServiceMetadata,
-)
+from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
+from fusioninfer_pulumi.api.spec import ServiceMetadata
 
 
 def written(args: InferenceServiceArgs) -> dict[str, Any]:

@@ -49,6 +49,10 @@ OWN_NAMESPACE = "$(NAMESPACE)"
 
 #: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
 _GRACE_SECONDS = 130
+#: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
+#: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
+#: image has no shell to sleep with, hence the action of Kubernetes 1.30.
+_PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
 _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -91,6 +95,21 @@ class EppPlan:
     def metrics(self) -> MetricsMode:
         """Who may read its metrics."""
         return self.args.metrics
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the picker serves on for a while when its pod is deleted.
+
+        Not where the user says how it ends. Of several replicas none could take over meanwhile.
+        """
+        written: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
+        grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        is_explicit = any(
+            container.get("name") == PICKER_CONTAINER and "lifecycle" in container
+            for container in written.get("containers") or ()
+        )
+        lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
+        return self.replicas == 1 and lasts and not is_explicit
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -247,11 +266,13 @@ def _container(epp: EppPlan) -> Manifest:
     mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
     if epp.args.tls.secret_name is not None:
         mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
+    pause = {"preStop": {"sleep": {"seconds": _PAUSE_SECONDS}}}
     return {
         "name": PICKER_CONTAINER,
         "image": epp.image,
         "args": list(epp.arguments),
         "ports": ports,
+        **({"lifecycle": pause} if epp.pauses else {}),
         # Of all service names only these two are known with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},

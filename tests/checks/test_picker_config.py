@@ -396,7 +396,14 @@ def test_one_deviation_elsewhere(
             {"blockSize": 5},
             ["warning prefix-block-size-in-characters"],
         ),
-        ("gaie-1.5", "predicted-latency-scorer", {"anything": 1}, []),
+        ("gaie-1.5", "predicted-latency-scorer", {"samplingMean": 1}, []),
+        (
+            "gaie-1.5",
+            "predicted-latency-scorer",
+            {"anything": 1},
+            ["warning picker-config-doubtful"],
+        ),
+        ("gaie-1.3", "model-server-protocol-metrics", {"anything": 1}, []),
         ("llm-d-0.10", "approx-prefix-cache-producer", {"blockSize": 5}, []),
         (
             "llm-d-0.10",

@@ -83,7 +83,7 @@ def gate_findings(config: WrittenConfig) -> Iterator[Finding]:
 
 
 def document_findings(config: WrittenConfig) -> Iterator[Finding]:
-    """Warns of documents after the first, which nobody reads."""
+    """Warns of documents after the first, which no endpoint picker reads."""
     if config.more:
         message = "the endpoint picker reads nothing after the first YAML document"
         yield warning(PICKER_CONFIG_DOUBTFUL, (), message)

@@ -248,6 +248,9 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
         policies = (scaled.args.behavior or {}).values()
         if any(isinstance(policy, Mapping) and "tolerance" in policy for policy in policies):
             yield table.TOLERANCES
+    epp = plan.router.epp if plan.router is not None else None
+    if epp is not None and epp.pauses:
+        yield table.SLEEP
     for role in plan.roles:
         for spec in _pods(role):
             if any("image" in volume for volume in spec.get("volumes") or ()):
