@@ -178,8 +178,8 @@ def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
         out
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40960 tokens
-Estimate for vLLM 0.32.0, reckoned as 0.24.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step. \
-GiB of each GPU; tokens and requests of each replica.
+Estimate for vLLM 0.32.0, reckoned as 0.24.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
+in a step. GiB of each GPU; tokens and requests of each replica.
 
 LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
 TP2        2     30.5      38.4   314640   7.7 x 40960
