@@ -37,6 +37,7 @@ class CatalogueModel:
         accelerators: GPUs of one node that hold it, by what each GPU is.
         siblings: Quantized repositories of the same model.
         context: Tokens of its longest sequence.
+        minimum: First release of the engine that serves it.
         memory: GB of GPU memory that its recipe names.
         bytes: Bytes of its weights, or more where only the memory that it takes is known.
         source: Recipe or card that says so.
@@ -50,6 +51,7 @@ class CatalogueModel:
     accelerators: Mapping[str, CatalogueLayout]
     siblings: tuple[str, ...]
     context: int
+    minimum: str
     memory: int
     bytes: int
     source: str
@@ -71,6 +73,7 @@ def catalogue() -> Mapping[str, CatalogueModel]:
             },
             siblings=tuple(entry["siblings"]),
             context=entry["context"],
+            minimum=entry["minimum"],
             memory=entry["memory"],
             bytes=entry["bytes"],
             source=f"{document['recipes']}, {entry['source']}",
