@@ -67,12 +67,14 @@ _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
 
 def main() -> int:
     """Writes the catalogue."""
-    if len(sys.argv) > 1:
-        document = read(Path(sys.argv[1]))
-    else:
-        document = json.loads(TARGET.read_text(encoding="utf-8"))
-    write(document)
+    write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
     return 0
+
+
+def read_written() -> dict[str, Any]:
+    """The committed catalogue."""
+    document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
+    return document
 
 
 def write(document: dict[str, Any]) -> None:

@@ -197,6 +197,13 @@ def size(options: argparse.Namespace) -> int:
     return package.size(options)
 
 
+def init(options: argparse.Namespace) -> int:
+    """Writes a project."""
+    from fusioninfer_pulumi.cli import new_project
+
+    return new_project.init(options)
+
+
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
