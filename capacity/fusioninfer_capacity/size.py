@@ -85,16 +85,18 @@ def size(options: argparse.Namespace) -> int:
         wish = _wish(options, inventory)
         load = _load(options)
         with working(f"{wish.name}: sizing"):
-            found = layouts(wish)
-            proposed = list(proposals(wish, found, inventory, load))
+            candidates = layouts(wish)
+            proposed = list(proposals(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        print_text(parts(wish, found, proposed, load))
+        print_text(parts(wish, candidates, proposed, load))
         return 0 if proposed else 2
     if not proposed:
-        reasons = "; ".join(f"{layout_name(each)}: {each.reason}" for each in found if each.reason)
+        reasons = "; ".join(
+            f"{layout_name(layout)}: {layout.reason}" for layout in candidates if layout.reason
+        )
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
     print_service(manifest(wish, proposed[0], inventory), options.output)
@@ -134,23 +136,23 @@ def _wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
     )
 
 
-def _model(given: str) -> tuple[str, Architecture]:
+def _model(source: str) -> tuple[str, Architecture]:
     """The name and the architecture of a model of the table, or of a `config.json`."""
-    known = known_architecture(given)
+    known = known_architecture(source)
     if known is not None:
-        return given, known
-    if not given.endswith(".json"):
-        near = similar(given, models())
+        return source, known
+    if not source.endswith(".json"):
+        near = similar(source, models())
         hint = f"did you mean {near}? Else give" if near else "give"
-        raise Unsized(f"{given} is not in the table of models: {hint} the path of its config.json")
+        raise Unsized(f"{source} is not in the table of models: {hint} the path of its config.json")
     try:
-        config = read_model_config(given)
-        name = config.get("_name_or_path") or Path(given).absolute().parent.name
+        config = read_model_config(source)
+        name = config.get("_name_or_path") or Path(source).absolute().parent.name
         return str(name), read_config(config)
     except (ModelConfigError, UnknownArchitectureError) as problem:
-        raise Unsized(f"{given}: {problem}") from None
+        raise Unsized(f"{source}: {problem}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        raise Unsized(f"{given} is not understood") from None
+        raise Unsized(f"{source} is not understood") from None
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
@@ -158,9 +160,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 def _load(options: argparse.Namespace) -> Load | None:
     rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
-    if all(each is None for each in (*rates, options.ttft, options.tpot)):
+    if all(number is None for number in (*rates, options.ttft, options.tpot)):
         return None
-    if any(each is None for each in rates):
+    if any(rate is None for rate in rates):
         raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
     return Load(*rates, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
 
