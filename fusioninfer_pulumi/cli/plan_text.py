@@ -335,7 +335,7 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
     ]
     one = len(counts) == 1 and counts[0].startswith("1 ")
-    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, port {router.pool.port}"
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {router.pool.ports_text}"
 
 
 def _gateway(parent: ParentPlan, own: Any) -> str:

@@ -377,6 +377,14 @@ class Engine(Protocol):
         """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...
 
+    def rank_ports(self, command: EngineCommand) -> int:
+        """Ports that it serves on, from its port upwards: one for each rank that has its own."""
+        return 1
+
+    def health_port(self, command: EngineCommand) -> int | None:
+        """Port that answers for all ranks of the pod; None where the serving port does."""
+        return None
+
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """How the arguments split and copy the model.
 

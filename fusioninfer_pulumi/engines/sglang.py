@@ -295,6 +295,9 @@ class Sglang(Engine):
         if sizes.rpc_port is not None:
             message = "is vLLM's; SGLang has no such argument"
             found.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
+        if sizes.port_per_rank:
+            message = "is vLLM's; SGLang's ranks share one port"
+            found.append(error(UNSUPPORTED_BY_ENGINE, ("portPerRank",), message))
         if sizes.expert and sizes.tensor is None:
             message = "needs tensor: SGLang spreads experts over that many"
             found.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))

@@ -821,6 +821,10 @@ class ParallelismArgsDict(TypedDict, total=False):
     expert: bool | None
     """Whether the layers of experts are spread over all accelerators of a replica."""
 
+    port_per_rank: bool | None
+    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
+    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+
 
 class PickerTlsArgsDict(TypedDict, total=False):
     """TLS between the gateway and the endpoint picker."""
@@ -834,7 +838,11 @@ class PickerTlsArgsDict(TypedDict, total=False):
 
 
 class PoolArgsDict(TypedDict, total=False):
-    """How the InferencePool is guarded: gateways drop the service's traffic when it goes."""
+    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
+
+    target_ports: Sequence[int] | None
+    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
+    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
 
     protect: bool | None
     """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""

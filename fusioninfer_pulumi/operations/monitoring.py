@@ -20,7 +20,7 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 MONITORED_TARGET_MISSING = Rule(
     "monitored-target-missing",
-    "error",
+    ("error", "warning"),
     "What is monitored exists, and serves metrics on a declared port.",
     remedy="Correct it as the message says.",
 )
@@ -59,12 +59,14 @@ class EngineMonitor:
 
     Attributes:
         port_name: Name of the serving port in the pods, None without a name.
+        rank_ports: Ports of further ranks that have their own.
     """
 
     role: str
     name: str
     port_name: str | None
     port: int
+    rank_ports: tuple[int, ...]
     https: bool
 
 
@@ -146,12 +148,24 @@ def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]
                 f"the certificate of {role.name} is not checked: pods are scraped by address",
             )
         )
+    ranks = [port for port in role.serving.ports[1:] if _declared(role, port) is not None]
+    if declared is not None and len(ranks) < len(role.serving.ports) - 1:
+        undeclared = [port for port in role.serving.ports[1:] if port not in ranks]
+        found.append(
+            warning(
+                MONITORED_TARGET_MISSING,
+                (*at, "template" if role.args.template else "leaderTemplate"),
+                f"monitoring finds pods by the ports that containers declare: the ranks on "
+                f"{', '.join(map(str, undeclared))} are not scraped; set parallelism.portPerRank",
+            )
+        )
     name = declared.get("name") if declared else None
     monitor = EngineMonitor(
         role=role.name,
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
+        rank_ports=tuple(ranks),
         https=https,
     )
     return monitor, found
@@ -242,6 +256,7 @@ def _pod_monitor(
     port: Manifest = (
         {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
     )
+    ports = [port, *({"portNumber": number} for number in monitor.rank_ports)]
     own = role_labels(plan, role.args)
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
@@ -253,7 +268,8 @@ def _pod_monitor(
             "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
             "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *grouped],
             "podMetricsEndpoints": [
-                {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
+                {**each, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
+                for each in ports
             ],
         },
     }

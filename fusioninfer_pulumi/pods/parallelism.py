@@ -108,7 +108,12 @@ def _unfit(
     at: Location, args: ParallelismArgs, ctx: Context, command: EngineCommand, engine: Engine
 ) -> Iterator[Finding]:
     """What the engine has no argument for."""
-    explicit = Sizes(tensor=args.tensor, rpc_port=args.data_rpc_port, expert=args.expert)
+    explicit = Sizes(
+        tensor=args.tensor,
+        rpc_port=args.data_rpc_port,
+        expert=args.expert,
+        port_per_rank=args.port_per_rank,
+    )
     refused = engine.check_sizes(explicit)
     yield from (each.under(*at) for each in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
@@ -127,6 +132,8 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
     local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and local is None:
+        local = args.data_local or args.data  # vLLM asks for it
     return Sizes(
         args.tensor,
         args.pipeline,
@@ -134,6 +141,7 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
         local,
         args.data_rpc_port if nodes > 1 else None,
         args.expert,
+        args.port_per_rank,
     )
 
 

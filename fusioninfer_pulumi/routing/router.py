@@ -183,12 +183,12 @@ def router_plan(
     )
     if epp is None or not served:
         return None, findings
-    port = served[0].serving.port
+    ports = served[0].serving.ports
     plan = RouterPlan(
         position=parts.position,
         args=args,
         epp=epp,
-        pool=pool_plan(parts.service, args, parts.declared, parts.intent, port),
+        pool=pool_plan(parts.service, args, parts.declared, parts.intent, ports),
         gateway=parts.gateway,
         parents=parts.parents,
         route=parts.route,
