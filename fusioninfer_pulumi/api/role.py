@@ -15,6 +15,7 @@ from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, offloading_findings
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs, kv_transfer_findings
+from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs, model_rewrite_findings
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs, parallelism_findings
 from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
@@ -279,6 +280,10 @@ class RoleArgs(SpecModel):
     pool: PoolArgs | None = None
     """Routers only: guards the InferencePool."""
 
+    model_rewrites: Annotated[list[ModelRewriteArgs], Field(min_length=1)] | None = None
+    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
+    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+
     network_policy: NetworkPolicyArgs | None = None
     """Routers only: lets only the gateway and the picker reach the pods; by default everybody
     may."""
@@ -311,6 +316,7 @@ ROUTER_FIELDS = (
     "endpoint_picker",
     "endpoint_picker_config",
     "pool",
+    "model_rewrites",
     "network_policy",
     "reference_grants",
 )
@@ -416,6 +422,8 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
                 (*at, "httproute", "parentRefs"),
                 "follow from gateway.refs; give one or the other",
             )
+    if role.model_rewrites is not None:
+        yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites)
     if role.network_policy is not None:
         yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
 

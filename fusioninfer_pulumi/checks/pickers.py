@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.endpoint_pickers.check import check_config
 from fusioninfer_pulumi.endpoint_pickers.flags import (
     check_args,
@@ -114,4 +115,4 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Check, ...] = (_config, _pairing, _arguments, _advice)
+CHECKS: tuple[Check, ...] = (_config, _pairing, _arguments, model_rewrite_findings, _advice)

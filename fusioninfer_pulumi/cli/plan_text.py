@@ -219,6 +219,12 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     if plan.router is not None:
         table.add_row("Requests", _request_path(plan, plan.router))
         table.add_row("Strategy", plan.router.epp.summary)
+        route = plan.router.route
+        if route is not None and route.splits:
+            shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
+            table.add_row("Shares", shares)
+        if plan.router.rewrites is not None:
+            table.add_row("Models", plan.router.rewrites.text())
         table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)

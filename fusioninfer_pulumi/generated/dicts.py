@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         MetricsMode,
         MetricSource,
         ModelArgs,
+        ModelRewriteArgs,
+        ModelTargetArgs,
         MonitoringArgs,
         MultinodeArgs,
         NetworkConfigArgs,
@@ -682,6 +684,27 @@ class ModelArgsDict(TypedDict, total=False):
     """A volume that keeps the files."""
 
 
+class ModelRewriteArgsDict(TypedDict, total=False):
+    """Names that clients ask for, and the models that answer."""
+
+    models: Sequence[str] | None
+    """Names in requests; by default all that no other rewrite has."""
+
+    targets: Required[Sequence[ModelTargetArgs | ModelTargetArgsDict]]
+    """What the name becomes, drawn for each request by weight."""
+
+
+class ModelTargetArgsDict(TypedDict, total=False):
+    """A model or adapter that the engines serve."""
+
+    model: Required[str]
+    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+
+    weight: int | None
+    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
+    there is one target."""
+
+
 class MonitoringArgsDict(TypedDict, total=False):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
 
@@ -1049,6 +1072,10 @@ class RoleArgsDict(TypedDict, total=False):
 
     pool: PoolArgs | PoolArgsDict | None
     """Routers only: guards the InferencePool."""
+
+    model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
+    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
+    aliases and canaries. Not every picker knows them (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
     """Routers only: lets only the gateway and the picker reach the pods; by default everybody

@@ -37,6 +37,11 @@ from fusioninfer_pulumi.routing.grants import (
     needed_grants,
     reference_grants,
 )
+from fusioninfer_pulumi.routing.model_rewrite import (
+    RewritePlan,
+    inference_model_rewrite,
+    rewrite_plan,
+)
 from fusioninfer_pulumi.routing.network_policy import network_policies
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
@@ -63,6 +68,7 @@ class RouterPlan:
         gateway: The Gateway that belongs to the service, None where there is none.
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
+        rewrites: The InferenceModelRewrite, None where no name is rewritten.
         grants: ReferenceGrants that are created.
     """
 
@@ -70,6 +76,7 @@ class RouterPlan:
     args: RoleArgs
     epp: EppPlan
     pool: PoolPlan
+    rewrites: RewritePlan | None
     gateway: GatewayPlan | None
     parents: tuple[ParentPlan, ...]
     route: RoutePlan | None
@@ -189,6 +196,7 @@ def router_plan(
         args=args,
         epp=epp,
         pool=pool_plan(parts.service, args, parts.declared, parts.intent, ports),
+        rewrites=rewrite_plan(parts.service, args, epp.family),
         gateway=parts.gateway,
         parents=parts.parents,
         route=parts.route,
@@ -227,6 +235,8 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield metrics_reviewer(meta, epp)
     yield config_map(meta, epp)
     yield inference_pool(meta, router.pool, epp.name)
+    if router.rewrites is not None:
+        yield inference_model_rewrite(meta, router.rewrites, router.pool.name)
     yield epp_deployment(meta, epp)
     yield epp_service(meta, epp, router.implementation.epp_protocol)
     if router.gateway is not None:
