@@ -7,18 +7,18 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from e2e.harness import ApiError, Cluster, Object
-from e2e.harness.components import custom_resource_definitions
+from e2e.harness import ApiError, Cluster
+from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
 from e2e.routers import PICKERS, only
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
 CLAIM = "pickers rewrite model names by weight: a canary goes from 5 % to 100 % and back"
-KIND = "InferenceModelRewrite"
 REQUESTS = 400
 
 BUILT = pytest.mark.proves(CLAIM)
@@ -31,25 +31,9 @@ VERSIONS = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    """llm-d's kind, which differs from the inference extension's by its group alone."""
-    (definition,) = [
-        each
-        for each in custom_resource_definitions("lws-0.9")
-        if each["spec"]["names"]["kind"] == KIND
-    ]
-    llm_d = copy.deepcopy(definition)
-    llm_d["spec"]["group"] = "llm-d.ai"
-    llm_d["metadata"] = {"name": f"{definition['spec']['names']['plural']}.llm-d.ai"}
-    cluster.apply([llm_d])
-    key = "apiextensions.k8s.io/v1/CustomResourceDefinition"
-    cluster.wait(lambda: _is_established(cluster.get(key, llm_d["metadata"]["name"])), 30)
+    definition = with_llm_d_rewrites(cluster)
     yield
-    cluster.delete(key, llm_d["metadata"]["name"])
-
-
-def _is_established(definition: Object | None) -> bool:
-    conditions = ((definition or {}).get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    cluster.delete(DEFINITIONS, definition)
 
 
 def canary(share: int) -> list[dict[str, Any]]:
@@ -66,7 +50,7 @@ def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
         for share in (5, 50, 100, 0):
             # What `pulumi up` changes; the picker goes on.
             fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
-            fleet.cluster.wait(lambda share=share: _near(picker, share), 30)
+            fleet.cluster.wait(partial(_near, picker, share), 30)
             served = models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
             assert served["base"] + served["tuned"] == REQUESTS

@@ -550,7 +550,7 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (
             "f: router.route.group: cannot be carried over: shares of a group are read for the "
-            "preset's route alone; remove group and weight, and name the InferencePools of all of its "
-            "services, with weights, in router.route.http.spec of one"
+            "preset's route alone; remove group and weight, and name the InferencePools of all of "
+            "its services, with weights, in router.route.http.spec of one"
         )
     ]

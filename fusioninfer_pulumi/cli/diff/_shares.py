@@ -18,13 +18,13 @@ def share_notes(kind: str, old: Manifest | None, new: Manifest | None) -> Iterat
     if of_kind is None:
         return
     before, after = of_kind(old), of_kind(new)
-    moves: dict[str, list[str]] = {}
+    moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
     for asked in dict.fromkeys([*before, *after]):
         was, is_ = before.get(asked, {}), after.get(asked, {})
         if was != is_ and max(len(was), len(is_)) > 1:
             moves.setdefault(_moved(was, is_), []).append(asked)
-    for moved, asked in moves.items():
-        yield f"requests{_listed(asked)}: {moved}"
+    for moved, names in moves.items():
+        yield f"requests{_listed(names)}: {moved}"
 
 
 def _moved(before: Shares, after: Shares) -> str:
