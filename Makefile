@@ -99,7 +99,7 @@ e2e-full: e2e-tools  ## The same with the long random runs
 cluster: e2e-tools  ## Start a local cluster of real components with fake GPU nodes, until Ctrl-C
 	$(BIN)/python -m e2e.cluster --nodes 10x8
 
-SERVE_TOOLS := etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
+SERVE_TOOLS := coredns etcd kubernetes kubernetes-node lws-0.9 volcano epp-1.2 epp-1.5 gateway-api prometheus-operator keda
 
 .PHONY: serve-tools
 serve-tools: $(STAMP)  ## Build and install what real pods need (root, containerd, uv; Go; 7 GB)
@@ -124,12 +124,16 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 	$(BIN)/python -m benchmarks
 
 .PHONY: regenerate
-regenerate: $(STAMP)  ## Write the goldens, the examples' expected.yaml and the JSON Schema anew
+regenerate: $(STAMP)  ## Write every file that follows from the code anew: goldens, examples, generated files, pages
 	$(BIN)/python tools/regenerate.py
 
 .PHONY: schemas
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
 	$(BIN)/python tools/schemas.py
+
+.PHONY: pickers
+pickers: $(STAMP)  ## Write the tables of endpoint pickers anew, from their Go modules (Go; llm-d's: see the tool)
+	$(BIN)/python tools/picker_plugins.py
 
 .PHONY: compare
 compare: $(STAMP)  ## Compare 2,500 drawn services with another version: make compare OLD=CHECKOUT

@@ -55,8 +55,8 @@ class Tool:
     def directory(self) -> Path:
         """Where the finished tool is kept: the name changes with whatever changes the result."""
         key = hashlib.sha256()
-        for name in ("go.mod", "go.sum"):
-            key.update((self.folder / name).read_bytes())
+        for path in [self.folder / "go.mod", self.folder / "go.sum", *self.folder.glob("*.go")]:
+            key.update(path.read_bytes())
         recipe = [self.programs, {k: list(v) for k, v in self.manifests.items()}, self.ldflags]
         key.update(json.dumps(recipe, sort_keys=True).encode())
         return cache_root() / f"{self.name}-{self.version}-{key.hexdigest()[:12]}"
@@ -100,6 +100,13 @@ TOOLS: tuple[Tool, ...] = (
         source="k8s.io/kubernetes",
         programs={name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kubelet", "kube-proxy")},
         ldflags="-X k8s.io/component-base/version.gitVersion={version}",
+        optional=True,
+    ),
+    Tool(
+        name="coredns",
+        source="github.com/coredns/coredns",
+        # Our main package: its own has a hundred plugins.
+        programs={"coredns": "fusioninfer-e2e/coredns"},
         optional=True,
     ),
     Tool(

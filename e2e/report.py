@@ -59,9 +59,11 @@ NOT_PROVED = """\
 ## What is not proved
 
 - **Few pods run.** Only what the sections "Serves" name runs on a kubelet: vLLM for processors with
-  a model of two layers and random weights, on one node. Elsewhere kwok says pods are ready. Not
-  shown: that engines on several nodes find their peers by `LWS_LEADER_ADDRESS`, or that an image
-  exists. Images there are links to programs of the machine, under the manifests' names.
+  a model of two layers and random weights, on one node or two. Elsewhere kwok says pods are ready.
+  Not shown: that an image exists. Images there are links to programs of the machine, under the
+  manifests' names. DNS is CoreDNS.
+- **SGLang never runs.** Its kernels on PyPI (sglang-kernel 0.4.10) are for GPUs alone: on a
+  processor `import sgl_kernel` ends with "Could not load any common_ops library".
 - **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
   claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
 - **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no

@@ -16,7 +16,8 @@ from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
 from fusioninfer_pulumi.checks.pods import _values, containers, resources, scheduling, template
 from fusioninfer_pulumi.checks.server import server_findings
-from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.cli.planned import Source
+from fusioninfer_pulumi.cli.sources import plan_all
 from fusioninfer_pulumi.findings import Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import read_all

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.loading import loads as loads
     from fusioninfer_pulumi.plan.objects import render as render
     from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
+    from fusioninfer_pulumi.presets.model_service import model_service as model_service
 
 __version__ = "0.2.0"
 
@@ -55,6 +56,7 @@ _PACKAGES = {
     "loading": ("load", "load_inventory", "loads"),
     "checks.stages": ("plan_service", "plan_services"),
     "plan.service_plan": ("ServicePlan",),
+    "presets.model_service": ("model_service",),
 }
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.extras import install_command, plugins
 from fusioninfer_pulumi.findings import Finding, Rule
@@ -49,6 +50,35 @@ MEMORY_NOT_CHECKED = Rule(
     "The memory that the model needs was checked.",
     remedy="Set what the message says is missing.",
 )
+
+
+class ModelLayout(Protocol):
+    """The smallest layout of a model on accelerators of one kind."""
+
+    @property
+    def tensor(self) -> int:
+        """Accelerators of each pod, which share each layer."""
+        ...
+
+    @property
+    def nodes(self) -> int:
+        """Pods of a replica, each with one stage of the layers."""
+        ...
+
+    @property
+    def spread(self) -> bool:
+        """Whether experts are spread over the accelerators, not split."""
+        ...
+
+    @property
+    def experts(self) -> bool:
+        """Whether the model has experts."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is this one."""
+        ...
 
 
 class Placed(Protocol):
@@ -108,6 +138,19 @@ class CapacityPackage(Protocol):
         plans: Sequence[ServicePlan],
     ) -> Placed:
         """Chooses a node pool for each role of several services."""
+        ...
+
+    def layout(
+        self, model: ModelArgs, accelerator: str, engine: str, length: int | None
+    ) -> ModelLayout | str:
+        """The smallest layout that holds a model, or why none is known, as a sentence's end.
+
+        `length` is that of the longest sequence, None for the model's own.
+        """
+        ...
+
+    def model_bytes(self, model: ModelArgs) -> int | None:
+        """Bytes of a model's weights, None where they are not known."""
         ...
 
     def model_names(self) -> Sequence[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 
 HEADER = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"

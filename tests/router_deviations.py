@@ -258,8 +258,17 @@ def a_new_configuration_restarts_the_picker(document: Objects, ours: Objects) ->
 
 
 @deviation
+def a_new_picker_takes_over_from_the_old_one(document: Objects, ours: Objects) -> None:
+    of(document, "Deployment")["spec"]["strategy"] = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+@deviation
 def the_picker_finishes_its_streams(document: Objects, ours: Objects) -> None:
     pod(document)["terminationGracePeriodSeconds"] = 130
+    container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
 
 
 @deviation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,12 +12,21 @@ from package_code import FILES, PACKAGE, name, nodes, tree
 
 from fusioninfer_pulumi.engines.command import ENGINES
 
-#: The packages in their order: each imports only itself and those before it.
-ORDER = (
-    "generated", "extras", "kube", "findings", "rules", "schemas", "api", "engines",
-    "endpoint_pickers", "pods", "topology", "routing", "operations", "rollout", "plan", "capacity",
-    "checks", "loading", "component", "provider", "cli", "plugins", "__main__", "__init__",
-)  # fmt: skip
+#: The layers in their order, each with its packages in theirs: a package imports only itself and
+#: those before it.
+LAYERS = {
+    "kube": ("generated", "extras", "kube", "findings", "rules", "schemas"),
+    "api": ("api",),
+    "engines": ("engines", "endpoint_pickers"),
+    "build": ("pods", "topology", "routing", "operations", "rollout"),
+    "plan": ("plan", "capacity", "presets"),
+    "checks": ("checks",),
+    "loading": ("loading",),
+    "component": ("component", "provider"),
+    "cli": ("cli",),
+    "plugins": ("plugins", "__main__", "__init__"),
+}
+ORDER = tuple(package for packages in LAYERS.values() for package in packages)
 #: The packages that may import Pulumi.
 PULUMI = {"component", "provider", "cli/program"}
 #: The types that are generated from the models of `api`, which have them in their constructors.
@@ -93,6 +103,47 @@ def test_a_package_imports_only_earlier_packages() -> None:
     assert offenders(excess) == {}
 
 
+def test_the_map_names_the_layers_and_their_packages_in_this_order() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    first, _, table = page.partition("| Layer |")
+    assert f"```text\n{' ─ '.join(LAYERS)}\n" in first
+    listed = re.findall(r"^\| (?:`(\w+)` )?\| `(\w+)`", table.partition("\n\n")[0], re.MULTILINE)
+    assert [layer for layer, _ in listed if layer] == list(LAYERS)
+    assert [package for _, package in listed] == [
+        package for package in ORDER if not package.startswith("__")
+    ]
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Neither at their top nor for type checkers; only constructors are typed by `DICTS`."""
+    modules = {".".join(path.with_suffix("").parts[len(PACKAGE.parent.parts) :]) for path in FILES}
+    waiting = {
+        ".".join(path.with_suffix("").parts[len(PACKAGE.parent.parts) :]): needed(path) & modules
+        for path in FILES
+        if name(path) != DICTS
+    }
+    while free := {module for module, others in waiting.items() if not others & waiting.keys()}:
+        waiting = {key: others for key, others in waiting.items() if key not in free}
+    assert waiting == {}
+
+
+def needed(path: Path) -> set[str]:
+    """The modules that a file imports outside of functions."""
+    lazy = {
+        inner
+        for node in nodes(path)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for inner in ast.walk(node)
+    }
+    return {
+        module
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and node not in lazy and node.module
+        for alias in node.names
+        for module in (node.module, f"{node.module}.{alias.name}")
+    }
+
+
 def test_only_component_provider_and_the_program_runner_import_pulumi() -> None:
     def excess(path: Path) -> set[str]:
         if name(path) == DICTS:
@@ -142,3 +193,21 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
         return compared | of_one
 
     assert offenders(excess) == {}
+
+
+def test_files_and_names_of_the_map_exist() -> None:
+    root = PACKAGE.parent
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)(?:: ([\w`, ]+?))?`", page)
+    assert len(named) > 30
+    missing = []
+    for file, names in named:
+        if re.search(r"\b(X|NAME)\b", file):
+            continue  # of a recipe
+        folders = (PACKAGE, root / "importers", root / "tools", root / "tests", root / "e2e")
+        places = (path for folder in folders for path in folder.rglob(Path(file).name))
+        texts = [path.read_text(encoding="utf-8") for path in places if path.match(f"*/{file}")]
+        words = re.findall(r"\w+", names)
+        if not any(all(re.search(rf"\b{word}\b", text) for word in words) for text in texts):
+            missing.append((file, names))
+    assert missing == []

@@ -19,9 +19,12 @@ from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
 
 TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "generated" / "dicts.py"
 
+#: Fields of the service that are parameters of `model_service`.
+_OWN = ("model", "roles", "engine")
 ROOTS = (InferenceServiceArgs, InventoryArgs)
 
 _HEAD = '''"""What the models' constructors take, as typed mappings: written by `make regenerate`.
@@ -58,6 +61,7 @@ def text() -> str:
         for name, schema in schemas.items()
         if "properties" in schema
     ]
+    classes.append(_model_service(schemas))
     written = "\n\n".join([_HEAD.format(imports=imports), *classes])
     for command in (["check", "--select=I", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
@@ -69,6 +73,21 @@ def text() -> str:
         )
         written = done.stdout
     return written
+
+
+def _model_service(schemas: dict[str, Any]) -> str:
+    """The fields that `model_service` takes beside its own parameters."""
+    lines = [
+        "class ModelServiceDict(TypedDict, total=False):",
+        '    """Further fields of `model_service`, of the service and its roles."""',
+    ]
+    service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
+    for model, names in ((models.RoleArgs, ROLE_FIELDS), (InferenceServiceArgs, service)):
+        properties = schemas[model.__name__]["properties"]
+        for name in names:
+            held = properties[model.model_fields[name].alias or name]
+            lines += ["", f"    {name}: {_type(held, schemas)}", *_docstring(held["description"])]
+    return "\n".join(lines) + "\n"
 
 
 def _class(model: type[BaseModel], schema: dict[str, Any], schemas: dict[str, Any]) -> str:

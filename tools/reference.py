@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from fusioninfer_pulumi.api.schema import fields_schema, manifest_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.cli.main import command_line
+from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE, PRESETS
+from fusioninfer_pulumi.presets.catalogue import CatalogueLayout, catalogue
 
 _FIELDS = """\
 # Fields
@@ -26,7 +29,26 @@ _COMMANDS = """\
 # Command line
 
 Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no difference), 1 `diff`
-found a difference, 2 invalid input or usage, 141 if nobody reads the output to its end.
+found a difference, 2 invalid input or usage, 141 if the reader of the output closes it early.
+
+"""
+_CATALOGUE = """\
+# Catalogue of models
+
+COUNT models for which a role without a container gets the arguments of vLLM's recipe: parsers of
+tool calls and of reasoning, the runner, types. Generated from
+`fusioninfer_pulumi/presets/models.json`.
+
+- Arguments: SOURCE, read on CHECKED. The parser of vLLM RELEASE takes all of them
+  (`make e2e-serve`). No model of this page was served here on a GPU.
+- GPUs: the fewest of one node that hold the weights and a sequence of the model's length, by
+  [fusioninfer-capacity](../capacity.md). *spread*: experts are spread over them. A star: by the
+  memory that the recipe names; the pod then takes the longest sequence that fits
+  (`--max-model-len auto`). Empty: more than one node of 8.
+- A quantized sibling gets the same arguments; its GPUs come from fusioninfer-capacity.
+- `--trust-remote-code` runs code of the model's repository; it stands where the recipe has it.
+
+A template's own arguments replace these, with the warning `preset-argument-replaced`.
 
 """
 _OUTPUTS = """\
@@ -85,7 +107,39 @@ def pages() -> dict[str, str]:
         "fields.md": fields_page(),
         "pulumi-outputs.md": outputs_page(),
         "command-line.md": commands_page(),
+        "model-catalogue.md": catalogue_page(),
     }
+
+
+def catalogue_page() -> str:
+    """The page of models whose arguments and GPUs presets know."""
+    models = list(catalogue().values())
+    parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
+    parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
+    parts[0] = parts[0].replace("RELEASE", PRESETS[CATALOGUE_ENGINE].release)
+    kinds = list(dict.fromkeys(kind for model in models for kind in model.accelerators))
+    parts.append(f"| Model | Kind | {' | '.join(kinds)} | Arguments |")
+    parts.append(f"|---|---|{'---|' * len(kinds)}---|")
+    for model in models:
+        held = [_gpus(model.accelerators.get(kind)) for kind in kinds]
+        arguments = " ".join(model.arguments)
+        shown = f"`{arguments}`" if arguments else ""
+        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(held)} | {shown} |")
+    parts.append("\n## Sources and differences\n")
+    parts.append("| Model | Recipe, its date | Quantized siblings | Left out of its recipe |")
+    parts.append("|---|---|---|---|")
+    for model in models:
+        source = model.source.partition("models/")[2]
+        siblings = ", ".join(f"`{name}`" for name in model.siblings)
+        note = re.sub(r"(--[\w.-]+)", r"`\1`", model.note)
+        parts.append(f"| `{model.name}` | {source} | {siblings} | {note} |")
+    return "\n".join(parts) + "\n"
+
+
+def _gpus(layout: CatalogueLayout | None) -> str:
+    if layout is None:
+        return ""
+    return f"{layout.gpus}{' spread' if layout.expert else ''}{'*' if layout.auto else ''}"
 
 
 def fields_page() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import args_dicts
+import model_catalogue
 import pictures
 import reference
 
@@ -40,6 +42,7 @@ def main() -> int:
     (FOLDER / package_schema.PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
     (FOLDER / DOCSTRINGS).write_text(docstrings_text(), encoding="utf-8")
     args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
+    model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     for name, text in pictures.pictures().items():

@@ -22,7 +22,8 @@ from unittest.mock import MagicMock, patch
 
 import yaml
 
-from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.cli.planned import Source
+from fusioninfer_pulumi.cli.sources import plan_all
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 from fusioninfer_pulumi.loading.documents import read_all
 

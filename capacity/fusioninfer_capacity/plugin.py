@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fusioninfer_capacity.fit.memory import Fit
     from fusioninfer_capacity.placement.result import Placement, PreviousPools
+    from fusioninfer_capacity.smallest import SmallestLayout
     from fusioninfer_pulumi.plugins.capacity import (
         Finding,
         InferenceServiceArgs,
         InventoryArgs,
+        ModelArgs,
         ServicePlan,
     )
 
@@ -51,6 +53,18 @@ class _Capacity:
         from fusioninfer_capacity.placement.placing import place_services
 
         return place_services(services, inventory, previous=previous, plans=plans)
+
+    def layout(
+        self, model: ModelArgs, accelerator: str, engine: str, length: int | None
+    ) -> SmallestLayout | str:
+        from fusioninfer_capacity.smallest import smallest_layout
+
+        return smallest_layout(model, accelerator, engine, length)
+
+    def model_bytes(self, model: ModelArgs) -> int | None:
+        from fusioninfer_capacity.smallest import model_bytes
+
+        return model_bytes(model)
 
     def model_names(self) -> list[str]:
         from fusioninfer_capacity.fit.architecture import models

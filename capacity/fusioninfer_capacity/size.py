@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import named_accelerator
 from fusioninfer_capacity.fit.sizing import Wish, arguments, layouts
 from fusioninfer_capacity.proposals import Proposal, pools_of, proposals
-from fusioninfer_capacity.size_text import layout_name, lines
+from fusioninfer_capacity.size_text import layout_name, parts
 from fusioninfer_pulumi.plugins.capacity import (
     ENGINES,
     SHARED_MEMORY,
@@ -33,6 +33,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     is_gated,
     load_inventory,
     print_service,
+    print_text,
     read_model_config,
     similar,
     working,
@@ -88,7 +89,7 @@ def size(options: argparse.Namespace) -> int:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        sys.stdout.writelines(f"{line}\n" for line in lines(wish, found, proposed, load))
+        print_text(parts(wish, found, proposed, load))
         return 0 if proposed else 2
     if not proposed:
         reasons = "; ".join(f"{layout_name(each)}: {each.reason}" for each in found if each.reason)

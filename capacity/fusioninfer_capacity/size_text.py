@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rich.console import JustifyMethod
+from rich.table import Table
+
 from fusioninfer_capacity.fit.architecture import known_architecture
 from fusioninfer_capacity.fit.engines import GIB
 from fusioninfer_capacity.fit.load import Load
@@ -23,14 +26,14 @@ def layout_name(layout: Layout) -> str:
     return f"TP{layout.tensor}{spread}{stages}"
 
 
-def lines(
+def parts(
     wish: Wish, found: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
-) -> Iterator[str]:
+) -> Iterator[str | Table]:
     """Yields what rests on what, the proposals, and why other layouts do not fit."""
     yield from _header(wish, found)
     yield ""
     if proposals:
-        yield from _aligned([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
+        yield _table([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
         if len(proposals) > _SHOWN:
             yield f"and {len(proposals) - _SHOWN} with more accelerators"
     else:
@@ -114,13 +117,12 @@ def _left_out(
             yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
 
 
-def _aligned(rows: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Yields a table: numbers to the right, text to the left."""
-    heads = list(rows[0])
-    table = [heads, *([row[head] for head in heads] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        yield "  ".join(
-            cell.ljust(width) if head in _TEXT_COLUMNS else cell.rjust(width)
-            for head, cell, width in zip(heads, cells, widths, strict=True)
-        ).rstrip()
+def _table(rows: Sequence[dict[str, str]]) -> Table:
+    """Numbers to the right, text to the left."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in rows[0]:
+        justify: JustifyMethod = "left" if head in _TEXT_COLUMNS else "right"
+        table.add_column(head, justify=justify)
+    for row in rows:
+        table.add_row(*row.values())
+    return table

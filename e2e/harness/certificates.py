@@ -41,8 +41,10 @@ class Certificates:
         return self.directory / "tls.key"
 
 
-def create_certificates(directory: Path, addresses: Sequence[str] = ()) -> Certificates:
-    """Make new ones, valid for some days; for these addresses beside the loopback one."""
+def create_certificates(
+    directory: Path, addresses: Sequence[str] = (), hosts: Sequence[str] = ()
+) -> Certificates:
+    """Make new ones, valid for some days; for these addresses and hosts beside the loopback one."""
     directory.mkdir()
     made = Certificates(directory / "ca.crt", directory, directory / "token.key")
     now = dt.datetime.now(dt.timezone.utc)
@@ -61,14 +63,13 @@ def create_certificates(directory: Path, addresses: Sequence[str] = ()) -> Certi
     )
     server_key = ec.generate_private_key(ec.SECP256R1())
     names = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
+    alternatives = [*names, *map(x509.DNSName, ("localhost", *hosts))]
     server = (
         _builder(now)
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]))
         .issuer_name(authority_name)
         .public_key(server_key.public_key())
-        .add_extension(
-            x509.SubjectAlternativeName([*names, x509.DNSName("localhost")]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import urllib3
@@ -30,6 +29,7 @@ from e2e.harness.control_plane import (
     start_etcd,
 )
 from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.lifetime import Lifetime
 from e2e.harness.nodes import node
 from e2e.harness.processes import LOOPBACK, Programs, free_ports
 
@@ -39,7 +39,7 @@ LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
 CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
 
 
-class Cluster(Client):
+class Cluster(Lifetime, Client):
     """A running cluster: a client in the name of its administrator, and its life.
 
     Use it as a context manager. Leaving the context ends every program by its process id; a
@@ -82,7 +82,8 @@ class Cluster(Client):
         self._counter = itertools.count(1)
         self._stack = ExitStack()
 
-    def __enter__(self) -> Cluster:
+    def open(self) -> None:
+        """Start all programs."""
         started = time.monotonic()
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
@@ -100,15 +101,6 @@ class Cluster(Client):
             self._start()
             self._stack = stack.pop_all()  # all went well: what was begun ends with close()
         self.startup_seconds = time.monotonic() - started
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all programs and remove all files; a second call does nothing."""

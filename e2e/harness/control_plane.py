@@ -45,9 +45,13 @@ heartbeats, and tests that lose a node say so themselves."""
 NETWORK_CONTROLLERS = (
     "endpoints-controller",
     "endpointslice-controller",
+    "ephemeral-volume-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
     "root-ca-certificate-publisher-controller",
+    "taint-eviction-controller",
 )
-"""Where pods run and have addresses of a network."""
+"""Where pods run, have addresses of a network, and mount volumes, and nodes send heartbeats."""
 
 SERVICES = "10.96.0.0/16"
 """Addresses of Services; the first is the API server's."""

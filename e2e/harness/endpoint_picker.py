@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -14,6 +13,7 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
+from e2e.harness.lifetime import Lifetime
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
@@ -23,7 +23,7 @@ so the health service needs no generated code, whose protobuf version would have
 Pulumi's SDK allows."""
 
 
-class EndpointPicker:
+class EndpointPicker(Lifetime):
     """One picker process; use it as a context manager.
 
     Entering starts it and returns at once. `wait_serving` raises if it refuses its configuration.
@@ -69,7 +69,8 @@ class EndpointPicker:
         self._executable = executable
         self._program: Program | None = None
 
-    def __enter__(self) -> EndpointPicker:
+    def open(self) -> None:
+        """Starts it."""
         name = f"{self._tool}-{self._namespace}-{self._pool}-{self.grpc_port}"
         config = self._cluster.directory / f"{name}.yaml"
         config.write_text(self._config, encoding="utf-8")
@@ -92,14 +93,9 @@ class EndpointPicker:
             ],
             env={"KUBECONFIG": str(self._cluster.kubeconfig_for(subject))},
         )
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._cluster.programs.stop(self.program.name)
 
     @property

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import grpc
 from google.protobuf import struct_pb2
 
 from e2e.harness.ext_proc_messages import ProcessingRequest, ProcessingResponse
+from e2e.harness.lifetime import Lifetime
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -43,7 +43,7 @@ class Answer:
     returned: bytes | None = None
 
 
-class ExternalProcessor:
+class ExternalProcessor(Lifetime):
     """A gateway's connection to one picker; use it as a context manager."""
 
     def __init__(self, target: str, authority: bytes | None = None) -> None:
@@ -64,15 +64,8 @@ class ExternalProcessor:
             response_deserializer=ProcessingResponse.FromString,
         )
 
-    def __enter__(self) -> ExternalProcessor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._channel.close()
 
     def ask(

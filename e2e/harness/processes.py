@@ -11,7 +11,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+
+from e2e.harness.lifetime import Lifetime
 
 LOOPBACK = "127.0.0.1"
 WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -81,7 +82,7 @@ class Program:
             )
 
 
-class Programs:
+class Programs(Lifetime):
     """The programs of one cluster; leaving the context ends them all.
 
     A watchdog process does the same when this process is killed. See `watchdog.py`.
@@ -94,21 +95,17 @@ class Programs:
         self._remove = remove
         self._watchdog: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Programs:
+    def open(self) -> None:
+        """Start the watchdog."""
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", str(WATCHDOG), *map(str, self._remove)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End all programs."""
         for name in reversed(list(self.running)):
             self.stop(name)
         if self._watchdog is not None and self._watchdog.stdin is not None:

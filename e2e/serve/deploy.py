@@ -39,7 +39,7 @@ def apply(serving: Serving, service: Path, namespace: str) -> None:
 def up(serving: Serving, service: Path, namespace: str) -> Project:
     """Deploy by `pulumi up`, which waits until the engines serve."""
     objects = rendered(service)
-    serving.node.bring(objects)
+    serving.bring(objects)
     folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
     project = Project(folder, serving.cluster.kubeconfig, seconds=START_SECONDS)
     manifest = yaml.safe_load(service.read_text(encoding="utf-8"))

@@ -31,6 +31,15 @@ SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
 CGROUPS = Path("/sys/fs/cgroup")
+PRIVATE = (
+    Path("/dev/shm"),  # Envoy  # a mount point
+    Path("/run/containerd"),  # containerd's shims, runc
+    Path("/run/netns"),  # the network namespaces of pods
+    Path("/var/lib/cni"),
+    Path("/var/lib/kubelet"),  # sockets of device plugins, wherever the kubelet's root is
+)
+"""Folders that programs write to whatever they are told: empty inside, untouched outside."""
+
 CHUNK = 65536
 
 
@@ -57,6 +66,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
     # Whoever of the chain is killed, the kernel ends the rest of it.
     entry = ["setpriv", "--pdeathsig=KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork"]
     entry += ["--kill-child", "--mount-proc", "--"]
+    made = [folder for folder in PRIVATE if not folder.exists()]
     try:
         process = subprocess.Popen(
             [*entry, *command],
@@ -70,6 +80,9 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
         for group in _groups(Path(directory)):
             _remove_group(group)
         shutil.rmtree(directory, ignore_errors=True)
+        for folder in made:
+            with contextlib.suppress(OSError):  # another run uses it
+                folder.rmdir()
 
 
 @contextmanager
@@ -102,6 +115,9 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
         # Service addresses are replaced on the way out, once there is a way at all.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+    for folder in PRIVATE:
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
 
 
@@ -121,6 +137,8 @@ def _remove_group(group: Path) -> None:
     for folder, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
+    with contextlib.suppress(OSError):  # another run has containers
+        group.parent.rmdir()
 
 
 def listen() -> socket.socket:

@@ -10,8 +10,10 @@ and writes their status.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.serve.engine import envoy
 
+GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
 POOLS = "inference.networking.k8s.io/v1/InferencePool"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -29,32 +32,64 @@ _MANAGER = f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionM
 _PROCESSOR = f"{_TYPES}.filters.http.ext_proc.v3.ExternalProcessor"
 _ROUTER = f"{_TYPES}.filters.http.router.v3.Router"
 _TLS = f"{_TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"
+_CERTIFICATE = f"{_TYPES}.transport_sockets.tls.v3.DownstreamTlsContext"
 _HTTP = f"{_TYPES}.upstreams.http.v3.HttpProtocolOptions"
 
 _MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """What a listener shows, in PEM form.
+
+    Attributes:
+        chain: The certificate.
+        key: Its key.
+    """
+
+    chain: str
+    key: str
+
+
 class Gateway:
     """One Envoy for one HTTPRoute whose backend is one InferencePool.
+
+    It listens as the route's Gateway does, where that is in the cluster: with the certificate of
+    its Secret, if there is a listener for HTTPS.
 
     Attributes:
         port: Where it listens, on the loopback device.
         host: A host name that the route knows.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, route: str) -> None:
-        """Start it; the route, its pool and the picker's Service are there."""
+    def __init__(
+        self, cluster: Cluster, namespace: str, route: str, pods: Sequence[Object] = ()
+    ) -> None:
+        """Start it; the route, its pool and the picker's Service are there.
+
+        Args:
+            cluster: The cluster.
+            namespace: Of the route.
+            route: Name of the HTTPRoute.
+            pods: Those that Envoy chooses from where the picker does not answer. Gateways without
+                a list of their own have none.
+        """
         self.port, admin = free_ports(2)
         self._cluster = cluster
-        self._name = f"envoy-{namespace}-{route}"
+        self._name = f"envoy-{namespace}-{route}{'-open' if pods else ''}"
         stored = cluster.get(ROUTES, route, namespace)
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
         pool = cluster.get(POOLS, backend(stored), namespace)
         reference = pool["spec"]["endpointPickerRef"]
         service = cluster.get("v1/Service", reference["name"], namespace)
         picker = (service["spec"]["clusterIP"], reference["port"]["number"])
+        self._certificate = _certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        settings = bootstrap(stored, pool, picker, *listens, secure=_is_secure(cluster, service))
+        port = pool["spec"]["targetPorts"][0]["number"]
+        known = [(pod["status"]["podIP"], port) for pod in pods]
+        secure = _is_secure(cluster, service)
+        settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known,
+                             certificate=self._certificate)  # fmt: skip
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         started = cluster.programs.start(self._name, [binary(), "--config-path", path,
@@ -65,7 +100,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://{LOOPBACK}:{self.port}"
+        scheme = "http" if self._certificate is None else "https"
+        return f"{scheme}://{LOOPBACK}:{self.port}"
 
     def close(self) -> None:
         """End it."""
@@ -85,6 +121,22 @@ def backend(route: Object) -> str:
     return str(name)
 
 
+def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
+    """What the HTTPS listener of a route's Gateway shows; None where that is not known."""
+    meta = route["metadata"]
+    for parent in route["spec"].get("parentRefs") or ():
+        namespace = parent.get("namespace") or meta["namespace"]
+        if not cluster.exists(GATEWAYS, parent["name"], namespace):
+            continue
+        for listener in cluster.get(GATEWAYS, parent["name"], namespace)["spec"]["listeners"]:
+            if listener["protocol"] == "HTTPS":
+                (reference,) = listener["tls"]["certificateRefs"]
+                secret = cluster.get("v1/Secret", reference["name"], namespace)["data"]
+                chain, key = (base64.b64decode(secret[f"tls.{end}"]) for end in ("crt", "key"))
+                return Certificate(chain.decode(), key.decode())
+    return None
+
+
 def _is_secure(cluster: Cluster, service: Object) -> bool:
     """Whether the picker speaks TLS, which a gateway has to be told."""
     meta = service["metadata"]
@@ -101,6 +153,8 @@ def bootstrap(
     admin: tuple[str, int],
     *,
     secure: bool,
+    pods: Sequence[tuple[str, int]] = (),
+    certificate: Certificate | None = None,
 ) -> Object:
     """Envoy's whole configuration.
 
@@ -111,6 +165,8 @@ def bootstrap(
         listen: Where requests come in.
         admin: Address of Envoy's admin interface.
         secure: Whether the picker speaks TLS.
+        pods: Addresses for requests without a choice of the picker.
+        certificate: What clients see; None for plain HTTP.
     """
     host = {
         "name": route["metadata"]["name"],
@@ -142,13 +198,18 @@ def bootstrap(
         ],
     }
     filters = [{"name": "http", "typed_config": manager}]
-    listener = {"name": "http", "address": _address(*listen),
-                "filter_chains": [{"filters": filters}]}  # fmt: skip
+    chain: dict[str, Any] = {"filters": filters}
+    if certificate is not None:
+        shown = {"certificate_chain": {"inline_string": certificate.chain},
+                 "private_key": {"inline_string": certificate.key}}  # fmt: skip
+        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [shown]}}
+        chain["transport_socket"] = {"name": "tls", "typed_config": context}
+    listener = {"name": "http", "address": _address(*listen), "filter_chains": [chain]}
     return {
         "admin": {"address": _address(*admin)},
         "static_resources": {
             "listeners": [listener],
-            "clusters": [_picked(), _picker(picker, secure=secure)],
+            "clusters": [_picked(pods), _picker(picker, secure=secure)],
         },
     }
 
@@ -164,17 +225,36 @@ def _routes(rule: Object) -> Sequence[Object]:
     return found or [{"match": {"prefix": "/"}, "route": action}]
 
 
-def _picked() -> Object:
+def _picked(pods: Sequence[tuple[str, int]]) -> Object:
     """Whatever the picker chose: the address comes with the request."""
     thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
-    return {
+    common = {
         "name": "picked",
-        "type": "ORIGINAL_DST",
         "connect_timeout": "10s",
-        "lb_policy": "CLUSTER_PROVIDED",
-        "original_dst_lb_config": {"use_http_header": True, "http_header_name": DESTINATION},
         "circuit_breakers": {"thresholds": thresholds},
     }
+    if not pods:
+        chosen = {"use_http_header": True, "http_header_name": DESTINATION}
+        return {**common, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED",
+                "original_dst_lb_config": chosen}  # fmt: skip
+    turns = _policy("round_robin", "RoundRobin")
+    policy = _policy(
+        "override_host",
+        "OverrideHost",
+        override_host_sources=[{"header": DESTINATION}],
+        fallback_policy={"policies": [turns]},
+    )
+    endpoints = [{"endpoint": {"address": _address(*pod)}} for pod in pods]
+    assignment = {"cluster_name": "picked", "endpoints": [{"lb_endpoints": endpoints}]}
+    return {**common, "type": "STATIC", "load_balancing_policy": {"policies": [policy]},
+            "load_assignment": assignment}  # fmt: skip
+
+
+def _policy(name: str, message: str, **settings: Any) -> Object:
+    kind = f"{_TYPES}.load_balancing_policies.{name}.v3.{message}"
+    config = {"name": f"envoy.load_balancing_policies.{name}",
+              "typed_config": {"@type": kind, **settings}}  # fmt: skip
+    return {"typed_extension_config": config}
 
 
 def _picker(address: tuple[str, int], *, secure: bool) -> Object:

@@ -54,12 +54,14 @@ case "$*" in
   *-parallel-size*|*--distributed-executor-backend*) ;;
   *) set -- "$@" --distributed-executor-backend uni ;;
   esac
+  sleep "${{LOAD_SECONDS:-0}}"
   exec {program} "$@" --dtype float32 --enforce-eager ;;
 *) exec {program} "$@" ;;
 esac
 """
 """Starts an engine with more arguments: bfloat16 needs instructions that not every processor has,
-and a compiled graph a compiler. An engine of one rank needs no process for it, as on a GPU."""
+and a compiled graph a compiler. The variable LOAD_SECONDS stands for weights that take as long to
+read. An engine of one rank needs no process for it, as on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ def image(name: str) -> Image:
     for ending, file in LLM_D.items():
         if repository.endswith(ending):
             return _program(found(file))
+    if repository.endswith("/storage-initializer"):
+        return _fetcher(vllm())
     if repository.endswith("/pause"):
         # The only container that the mounts are not for.
         return Image(["/usr/bin/sleep", "infinity"], files=_with_libraries("/usr/bin/sleep"))
@@ -159,6 +163,26 @@ def _engine(engine: Vllm) -> Image:
         links={f"models/{name}": str(Models().model) for name in MODELS}
         | {"models/adapter": str(Models().adapter)},
         folder="/models",
+    )
+
+
+FETCHER = """\
+#!{python}
+import sys
+from huggingface_hub import snapshot_download
+source, folder = sys.argv[-2:]
+snapshot_download(source.removeprefix("hf://"), local_dir=folder)
+"""
+"""In place of KServe's storage-initializer, which calls the same function for `hf://`."""
+
+
+def _fetcher(engine: Vllm) -> Image:
+    path = "storage-initializer/scripts/initializer-entrypoint"
+    return Image(
+        [f"/{path}"],
+        environment={"HOME": "/tmp", "PATH": "/usr/bin:/bin"},
+        scripts={path: FETCHER.format(python=engine.python)},
+        user="1000",
     )
 
 

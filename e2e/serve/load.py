@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 import urllib3
+
+from e2e.harness.lifetime import Lifetime
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Answer:
     Attributes:
         started: When it was sent, in seconds of the monotonic clock.
         first: Seconds until its first token; of all where it failed.
+        seconds: Until its end.
         error: Why it failed; empty if it did not.
         tokens: How many pieces of text came.
     """
@@ -30,6 +34,7 @@ class Answer:
     first: float
     error: str = ""
     tokens: int = 0
+    seconds: float = 0.0
 
 
 def complete(
@@ -40,7 +45,8 @@ def complete(
     Raises:
         AssertionError: If the status is not 200; the message carries the answer.
     """
-    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
+            "ignore_eos": True}  # fmt: skip
     headers = {"Host": host} if host else {}
     answer = urllib3.request(
         "POST", f"{url}/v1/completions", json=body, headers=headers, timeout=timeout, retries=False
@@ -49,7 +55,7 @@ def complete(
     return answer.json()
 
 
-class Load:
+class Load(Lifetime):
     """Clients that each send a request when the last one was answered; a context manager.
 
     Attributes:
@@ -65,6 +71,7 @@ class Load:
         clients: int = 3,
         tokens: int = 8,
         pause: float = 0.2,
+        timeout: float = 180,
         prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
     ) -> None:
         """Decide what is sent.
@@ -76,35 +83,35 @@ class Load:
             clients: How many.
             tokens: Asked for in each request.
             pause: Seconds between an answer and the client's next request.
+            timeout: Seconds without a byte after which a client gives up.
             prompts: The prompt of each request, by its number.
         """
         self.answers: list[Answer] = []
         self._url = f"{url}/v1/completions"
         self._headers = {"Host": host} if host else {}
-        self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True}
+        # An answer of random weights may end early: this one has the tokens that are asked for.
+        self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True,
+                      "ignore_eos": True}  # fmt: skip
         self._pause = pause
+        self._timeout = timeout
         self._prompts = prompts
         self._numbers = itertools.count()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
-    def __enter__(self) -> Load:
+    def open(self) -> None:
+        """Starts it."""
         for thread in self._threads:
             thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
     def _run(self) -> None:
-        with urllib3.PoolManager(retries=False, timeout=180) as pool:
+        with urllib3.PoolManager(retries=False, timeout=self._timeout) as pool:
             while not self._stop.is_set():
                 self.answers.append(self._ask(pool))
                 self._stop.wait(self._pause)
@@ -112,23 +119,26 @@ class Load:
     def _ask(self, pool: urllib3.PoolManager) -> Answer:
         body = {**self._body, "prompt": self._prompts(next(self._numbers))}
         started = time.monotonic()
-        first, tokens, done = 0.0, 0, False
+        first, tokens, ending = 0.0, 0, "breaking off"
         try:
             answer = pool.request(
                 "POST", self._url, json=body, headers=self._headers, preload_content=False
             )
             if answer.status != 200:
                 text = answer.read().decode(errors="replace")
-                return Answer(started, time.monotonic() - started, f"{answer.status}: {text}")
+                return _failed(started, f"{answer.status}: {text}")
             for line in answer:
-                if line.startswith(b"data: [DONE]"):
-                    done = True
-                elif line.startswith(b"data: "):
+                if line.startswith(b"data: {"):
                     first = first or time.monotonic() - started
-                    tokens += 1 if json.loads(line[6:]).get("choices") else 0
+                    for choice in json.loads(line[6:]).get("choices") or ():
+                        tokens += 1
+                        ending = choice.get("finish_reason") or ending
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            return Answer(started, time.monotonic() - started, repr(error))
-        return Answer(started, first, "" if done else "the answer broke off", tokens)
+            return _failed(started, repr(error))
+        seconds = time.monotonic() - started
+        # An engine that ends says "abort", with status 200.
+        problem = "" if ending in ("length", "stop") else f"the answer ended by {ending}"
+        return Answer(started, first, problem, tokens, seconds)
 
     def failed(self) -> list[Answer]:
         """Those that were not answered."""
@@ -143,6 +153,11 @@ class Load:
             time.sleep(0.1)
 
 
+def _failed(started: float, error: str) -> Answer:
+    seconds = time.monotonic() - started
+    return Answer(started, seconds, error, seconds=seconds)
+
+
 def figures(answers: Sequence[Answer]) -> str:
     """Number of requests and failures; time to the first token."""
     times = sorted(each.first for each in answers if not each.error)
@@ -153,3 +168,14 @@ def figures(answers: Sequence[Answer]) -> str:
         f"{len(answers)} requests, {len(answers) - len(times)} failed; time to the first token: "
         f"median {median(times):.2f} s, 99th percentile {late:.2f} s, longest {times[-1]:.2f} s"
     )
+
+
+def outage(answers: Sequence[Answer]) -> str:
+    """What clients saw of a failure: how many requests, how long, and the reasons."""
+    failed = [answer for answer in answers if answer.error]
+    if not failed:
+        return "no request failed"
+    seconds = max(a.started + a.seconds for a in failed) - min(a.started for a in failed)
+    reasons = Counter(re.sub(r"0x[0-9a-f]+|\s+", " ", answer.error)[:120] for answer in failed)
+    parts = [f"{count} x {reason}" for reason, count in reasons.most_common()]
+    return f"{len(failed)} of {len(answers)} failed within {seconds:.1f} s: {'; '.join(parts)}"

@@ -1,6 +1,7 @@
 """A node on which pods run: the real kubelet, containerd, runc, network plugins and kube-proxy.
 
-It lives in an enclosure, which the kernel takes down with everything in it; see `enclosure.py`.
+It lives in an enclosure, which the kernel takes down with everything in it; see `enclosure.py`. The
+first node has the enclosure's network, each further one a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +20,55 @@ import yaml
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import SERVICES, wait_http
-from e2e.harness.processes import LOOPBACK, ProgramFailedError, free_ports
+from e2e.harness.kubeconfig import write_kubeconfig
+from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
 from e2e.serve import enclosure
 from e2e.serve.engine import Environment
 from e2e.serve.images import PAUSE, image, mounted, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
 
 ADDRESS = "10.90.0.1"
-"""Of the node, and of the API server for pods; on the loopback device of the enclosure."""
+"""Of the first node, of the API server for pods, and of DNS."""
 
 PODS = "10.244.0.0/16"
 GPUS = "8"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a node stands in the network.
+
+    Attributes:
+        number: 1 for the first.
+        enter: What is written before a command that runs there.
+    """
+
+    number: int
+    enter: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return "worker" if self.number == 1 else f"worker-{self.number}"
+
+    @property
+    def device(self) -> str:
+        """Name of the first node's network device that leads to it."""
+        return f"network-{self.number}"
+
+    @property
+    def address(self) -> str:
+        """The node's address."""
+        return f"10.90.0.{self.number}"
+
+    @property
+    def pods(self) -> str:
+        """Addresses of its pods."""
+        return f"10.244.{self.number - 1}.0/24"
+
+
 class Node:
-    """The one node of a cluster.
+    """A node of a cluster.
 
     Attributes:
         name: Its name.
@@ -40,15 +77,19 @@ class Node:
             are still there.
     """
 
-    name = "worker"
-
     def __init__(
-        self, cluster: Cluster, directory: Path, environments: Iterable[Environment]
+        self,
+        cluster: Cluster,
+        directory: Path,
+        environments: Iterable[Environment],
+        place: Place = Place(1),
     ) -> None:
         """Start it, and wait until it is ready."""
         directory.mkdir()
+        self.name = place.name
         self.cluster = cluster
         self.directory = directory
+        self._place = place
         self._imported: set[str] = set()
         self._environments = list(environments)
         self._socket = directory / "containerd.sock"
@@ -65,6 +106,11 @@ class Node:
         """Bring the images of all containers of these objects."""
         self.bring_images(names(manifests))
 
+    @property
+    def images(self) -> frozenset[str]:
+        """Those that are there."""
+        return frozenset(self._imported)
+
     def bring_images(self, wanted: Iterable[str]) -> None:
         """Bring images, those that are not there yet."""
         absent = sorted(set(wanted) - self._imported)
@@ -74,6 +120,43 @@ class Node:
         write_archive(path, {name: image(name) for name in absent})
         self._ctr("images", "import", str(path))
         self._imported |= set(absent)
+
+    def processes(self, pod: Object) -> dict[int, str]:
+        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        found: dict[int, str] = {}
+        for status in _statuses(pod):
+            if "running" not in status.get("state", {}):
+                continue
+            listed = self._ctr("tasks", "ps", status["containerID"].removeprefix("containerd://"))
+            for line in listed.splitlines()[1:]:
+                pid = int(line.split()[0])
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+                found[pid] = name.strip()
+        return found
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Lose every packet from and to this node, as if it had no power; not the first node."""
+        subprocess.run(["nft", "-f", "-"], input=_lost(self._place.device), text=True, check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["nft", "delete", "table", "inet", "lost"], check=True)
+
+    def _start(self, name: str, command: Sequence[str | Path]) -> Program:
+        """Start a program on this node."""
+        command = [*self._place.enter, *command]
+        return self.cluster.programs.start(f"{name}-{self.name}", command)
+
+    def _kubeconfig(self, user: str) -> Path:
+        """How a program on this node reaches the API server."""
+        plane = self.cluster.plane
+        return write_kubeconfig(
+            self.directory / f"{user}.kubeconfig",
+            server=f"https://{ADDRESS}:{plane.server.rpartition(':')[2]}",
+            authority=plane.certificates.authority,
+            token=plane.tokens[user],
+        )
 
     def _ctr(self, *arguments: str) -> str:
         command = ["ctr", f"--address={self._socket}", "--namespace=k8s.io", *arguments]
@@ -89,7 +172,8 @@ class Node:
         return path
 
     def _start_containerd(self) -> None:
-        self._write("cni/10-pods.conflist", _network(self.directory / "addresses"))
+        network = _network(self.directory / "addresses", self._place.pods)
+        self._write("cni/10-pods.conflist", network)
         default = json.loads(subprocess.run(
             ["ctr", "oci", "spec"], capture_output=True, text=True, check=True
         ).stdout)  # fmt: skip
@@ -97,7 +181,7 @@ class Node:
         spec = self._write("container.json", default)
         config = self.directory / "containerd.toml"
         config.write_text(_containerd(self.directory, self._socket, spec), encoding="utf-8")
-        started = self.cluster.programs.start("containerd", ["containerd", f"--config={config}"])
+        started = self._start("containerd", ["containerd", f"--config={config}"])
         deadline = time.monotonic() + 60
         while True:
             started.check()
@@ -112,21 +196,22 @@ class Node:
 
     def _start_kubelet(self) -> None:
         (health,) = free_ports(1)
-        config = self._write("kubelet.json", _kubelet(self.directory, self._socket, health))
-        started = self.cluster.programs.start(
+        settings = _kubelet(self.directory, self._socket, self._place, health)
+        config = self._write("kubelet.json", settings)
+        started = self._start(
             "kubelet",
             [
                 program("kubernetes-node", "kubelet"),
                 f"--config={config}",
-                f"--kubeconfig={self.cluster.plane.kubeconfig('kubelet')}",
-                f"--node-ip={ADDRESS}",
+                f"--kubeconfig={self._kubeconfig('kubelet')}",
+                f"--node-ip={self._place.address}",
                 f"--hostname-override={self.name}",
                 f"--root-dir={self.directory / 'kubelet'}",
                 f"--cert-dir={self.directory / 'kubelet-certificates'}",
                 "-v=2",
             ],
         )
-        wait_http(started, f"http://{LOOPBACK}:{health}/healthz", timeout=120)
+        wait_http(started, f"http://{self._place.address}:{health}/healthz", timeout=120)
 
     def _start_proxy(self) -> None:
         health, metrics = free_ports(2)
@@ -134,18 +219,18 @@ class Node:
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "nftables",
-            "clientConnection": {"kubeconfig": str(self.cluster.plane.kubeconfig("kube-proxy"))},
+            "clientConnection": {"kubeconfig": str(self._kubeconfig("kube-proxy"))},
             "clusterCIDR": PODS,
             "hostnameOverride": self.name,
-            "healthzBindAddress": f"{LOOPBACK}:{health}",
+            "healthzBindAddress": f"{self._place.address}:{health}",
             "metricsBindAddress": f"{LOOPBACK}:{metrics}",
             "conntrack": {"maxPerCore": 0, "min": 0},  # the kernel's own limit stays
         }
         path = self._write("kube-proxy.json", config)
-        started = self.cluster.programs.start(
-            "kube-proxy", [program("kubernetes-node", "kube-proxy"), f"--config={path}"]
+        command: list[str | Path] = [program("kubernetes-node", "kube-proxy"), f"--config={path}"]
+        wait_http(
+            self._start("kube-proxy", command), f"http://{self._place.address}:{health}/livez"
         )
-        wait_http(started, f"http://{LOOPBACK}:{health}/livez")
 
     def _is_ready(self) -> bool:
         if not self.cluster.exists("v1/Node", self.name):
@@ -159,11 +244,52 @@ def prepare_network() -> None:
     enclosure.prepare([ADDRESS], [SERVICES])
 
 
-def _network(addresses: Path) -> Object:
+def further_place(cluster: Cluster, number: int) -> Place:
+    """A network namespace beside that of the first node, which leads to it and back."""
+    name = f"network-{number}"
+    holder = cluster.programs.start(name, ["unshare", "--net", "--", "sleep", "infinity"])
+    ours = Path("/proc/self/ns/net").readlink()
+    namespace = Path(f"/proc/{holder.pid}/ns/net")
+    cluster.wait(lambda: namespace.readlink() != ours, 30, holder.tail)
+    place = Place(number, ("nsenter", f"--net={namespace}", "--"))
+
+    def ip(*arguments: str, enter: Sequence[str] = ()) -> None:
+        subprocess.run([*enter, "ip", *arguments], check=True)
+
+    ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+    ip("link", "set", name, "up")
+    ip("route", "add", place.address, "dev", name, "src", ADDRESS)
+    ip("route", "add", place.pods, "via", place.address)
+    for arguments in (
+        ("link", "set", "lo", "up"),
+        ("address", "add", f"{place.address}/32", "dev", "eth0"),
+        ("link", "set", "eth0", "up"),
+        ("route", "add", ADDRESS, "dev", "eth0"),
+        ("route", "add", "default", "via", ADDRESS),
+    ):
+        ip(*arguments, enter=place.enter)
+    forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
+    subprocess.run([*place.enter, "sh", "-c", forward], check=True)
+    return place
+
+
+def _lost(device: str) -> str:
+    return f"""\
+table inet lost {{
+  chain to {{ type filter hook output priority 0; oifname "{device}" drop; }}
+  chain from {{ type filter hook input priority 0; iifname "{device}" drop; }}
+  chain through {{
+    type filter hook forward priority 0; iifname "{device}" drop; oifname "{device}" drop;
+  }}
+}}
+"""
+
+
+def _network(addresses: Path, pods: str) -> Object:
     """Every pod has a pair of devices of its own: all traffic passes kube-proxy's rules."""
     ipam = {
         "type": "host-local",
-        "ranges": [[{"subnet": PODS}]],
+        "ranges": [[{"subnet": pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": str(addresses),
     }
@@ -210,12 +336,12 @@ SystemdCgroup = false
 """
 
 
-def _kubelet(directory: Path, socket: Path, health: int) -> Mapping[str, Any]:
+def _kubelet(directory: Path, socket: Path, place: Place, health: int) -> Mapping[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": ADDRESS,
-        "healthzBindAddress": LOOPBACK,
+        "address": place.address,
+        "healthzBindAddress": place.address,
         "healthzPort": health,
         # No program outside of the enclosure reaches it.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -231,6 +357,7 @@ def _kubelet(directory: Path, socket: Path, health: int) -> Mapping[str, Any]:
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "resolvConf": "",
+        "clusterDNS": [ADDRESS],
         "clusterDomain": "cluster.local",
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"},

@@ -31,8 +31,8 @@ PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec
 UV = "uv"
 """Installs the engines."""
 
-TOOLS = ("etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano", "epp-1.2", "gateway-api",
-         "epp-1.5", "prometheus-operator", "keda")  # fmt: skip
+TOOLS = ("coredns", "etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano", "epp-1.2",
+         "gateway-api", "epp-1.5", "prometheus-operator", "keda")  # fmt: skip
 """Of the catalog: programs, and the kinds that a cluster has."""
 
 

@@ -9,8 +9,17 @@ from pathlib import Path
 
 from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
+from e2e.serve.dns import start_dns
 from e2e.serve.engine import vllm
-from e2e.serve.node import ADDRESS, Node, describe, logs, prepare_network, stuck
+from e2e.serve.node import (
+    ADDRESS,
+    Node,
+    describe,
+    further_place,
+    logs,
+    prepare_network,
+    stuck,
+)
 
 START_SECONDS = 600.0
 """Until an engine must serve: some start at once on a processor or two."""
@@ -21,21 +30,52 @@ class StuckPodError(Exception):
 
 
 class Serving:
-    """A cluster and its node.
+    """A cluster and its nodes.
 
     Attributes:
         cluster: The cluster.
-        node: The node that its pods run on.
+        nodes: Those that its pods run on; one at first.
     """
 
-    def __init__(self, cluster: Cluster, node: Node) -> None:
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        """Start the first node; the files of all of them go into the directory."""
         self.cluster = cluster
-        self.node = node
+        self._directory = directory
+        self.nodes = [Node(cluster, directory / "node", [vllm()])]
+
+    @property
+    def node(self) -> Node:
+        """The first one."""
+        return self.nodes[0]
+
+    def have_nodes(self, count: int) -> None:
+        """Start nodes until there are so many, with the images that the first one has."""
+        while len(self.nodes) < count:
+            place = further_place(self.cluster, len(self.nodes) + 1)
+            node = Node(self.cluster, self._directory / place.name, [vllm()], place)
+            node.bring_images(self.node.images)
+            self.nodes.append(node)
+
+    def bring(self, manifests: Sequence[Object]) -> None:
+        """Bring the images of these objects to all nodes."""
+        for node in self.nodes:
+            node.bring(manifests)
 
     def apply(self, manifests: Sequence[Object], namespace: str | None = None) -> None:
-        """Bring the images of these objects to the node, and apply them."""
-        self.node.bring(manifests)
+        """Bring the images of these objects to all nodes, and apply them."""
+        self.bring(manifests)
         self.cluster.apply(manifests, namespace=namespace)
+
+    def processes(self, pod: Object) -> dict[int, str]:
+        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        return node.processes(pod)
+
+    def logs(self, pod: Object, lines: int = 1000) -> str:
+        """The ends of what a pod's containers have written."""
+        meta = pod["metadata"]
+        parts = [logs(node, meta["namespace"], meta["name"], lines) for node in self.nodes]
+        return "\n".join(filter(None, parts))
 
     def pods(self, namespace: str, selector: str = "") -> list[Object]:
         """Pods that are not about to end."""
@@ -64,7 +104,7 @@ class Serving:
         """How the pods of a namespace are, with the ends of their logs."""
         pods = self.cluster.pods(namespace)
         parts = [describe(pods)]
-        parts += [logs(self.node, namespace, pod["metadata"]["name"]) for pod in pods]
+        parts += [self.logs(pod, 40) for pod in pods]
         return "\n".join(parts)
 
 
@@ -72,6 +112,6 @@ class Serving:
 def serving() -> Iterator[Serving]:
     """Start a cluster with a node in this enclosure; the enclosure's end is theirs."""
     prepare_network()
-    directory = Path(os.environ["TMPDIR"]) / "node"
     with Cluster({LWS, VOLCANO, KUBE_SCHEDULER}, address=ADDRESS) as cluster:
-        yield Serving(cluster, Node(cluster, directory, [vllm()]))
+        start_dns(cluster, ADDRESS)
+        yield Serving(cluster, Path(os.environ["TMPDIR"]))

@@ -17,8 +17,15 @@ from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import VLLM, Vllm, vllm
 from e2e.serve.services import NEED
-from fusioninfer_pulumi import InvalidServiceError, load, plan_service, render
+from fusioninfer_pulumi import (
+    InvalidServiceError,
+    load,
+    model_service,
+    plan_service,
+    render,
+)
 from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.presets.catalogue import catalogue
 
 # In `tests`, which pytest puts on the path.
 draw_service: Any = importlib.import_module("drawn_services").draw_service
@@ -125,6 +132,23 @@ def test_accepted_command_lines_are_parsed(release: str) -> None:
     lines = sorted(accepted([*written(), *drawn], release))
     assert len(lines) > 100
     assert refused(engine, lines) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.proves(
+    "the parser of vLLM 0.32.0 accepts the arguments of every model of the catalogue, on each of "
+    "its GPUs and on processors",
+    needs=NEED,
+)
+def test_the_arguments_of_the_catalogue_are_parsed(release: str) -> None:
+    engine = vllm(release)
+    lines = set()
+    for name, model in catalogue().items():
+        for accelerator in (*model.accelerators, "cpu"):
+            args = model_service(name, accelerator=accelerator, name="chat", engine=release)
+            lines |= arguments(list(render(plan_service(args))), release)
+    assert len(lines) > len(catalogue())
+    assert refused(engine, sorted(lines)) == []
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 
 from e2e.inputs import ROOT
 from e2e.serve.counters import counter
+from e2e.serve.enclosure import PRIVATE, run
 from e2e.serve.engine import requirements
 from e2e.serve.gateway import DESTINATION, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
-from e2e.serve.load import Answer, figures
+from e2e.serve.load import Answer, figures, outage
 from e2e.serve.node import stuck
-from e2e.serve.prerequisites import TOOLS
+from e2e.serve.prerequisites import TOOLS, missing_host
 from e2e.serve.services import objects_of, role, router, service
 
 
@@ -58,6 +60,20 @@ def test_envoy_follows_the_route() -> None:
     ]
     with pytest.raises(ValueError, match="only paths are translated"):
         envoy(matches=[{"headers": [{"name": "a", "value": "b"}]}])
+
+
+def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
+    objects = objects_of(service("ns", router(), role()))
+    (route,) = (each for each in objects if each["kind"] == "HTTPRoute")
+    (pool,) = (each for each in objects if each["kind"] == "InferencePool")
+    addresses = ("10.96.0.9", 9002), ("127.0.0.1", 1), ("127.0.0.1", 2)
+    made = bootstrap(route, pool, *addresses, secure=True, pods=[("10.244.0.7", 8000)])
+    picked, _ = made["static_resources"]["clusters"]
+    (policy,) = picked["load_balancing_policy"]["policies"]
+    settings = policy["typed_extension_config"]["typed_config"]
+    assert settings["override_host_sources"] == [{"header": DESTINATION}]
+    (endpoint,) = picked["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    assert endpoint["endpoint"]["address"]["socket_address"]["address"] == "10.244.0.7"
 
 
 def test_tls_to_the_picker_only_where_it_speaks_it() -> None:
@@ -133,6 +149,13 @@ def test_counters_are_sums_over_labels() -> None:
     assert counter(text, "absent") == 0
 
 
+def test_an_outage_is_told_by_its_reasons_and_length() -> None:
+    answers = [Answer(10, 0.1, seconds=0.2), Answer(11, 1.0, "503: no", seconds=1.0),
+               Answer(14, 2.5, "503: no", seconds=2.5)]  # fmt: skip
+    assert outage(answers) == "2 of 3 failed within 5.5 s: 2 x 503: no"
+    assert outage(answers[:1]) == "no request failed"
+
+
 def test_figures_tell_failures() -> None:
     answers = [Answer(0, 0.1), Answer(0, 0.3), Answer(0, 9.0, "503: no")]
     assert figures(answers).startswith("3 requests, 1 failed; time to the first token: median 0.20")
@@ -142,3 +165,21 @@ def test_make_builds_what_is_needed() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (line,) = re.findall(r"^SERVE_TOOLS := (.+)$", makefile, re.MULTILINE)
     assert sorted(line.split()) == sorted(TOOLS)
+
+
+REASONS = missing_host()
+WRITES = """\
+from e2e.serve import enclosure
+enclosure.prepare(["10.90.0.9"], [])
+for folder in enclosure.PRIVATE:
+    (folder / "of-the-run").touch()
+"""
+
+
+@pytest.mark.skipif(bool(REASONS), reason="; ".join(REASONS))
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_enclosure_leaves_no_files(code: int) -> None:
+    before = {folder for folder in PRIVATE if folder.exists()}
+    assert run([sys.executable, "-c", f"{WRITES}raise SystemExit({code})"]) == code
+    assert not [folder for folder in PRIVATE if (folder / "of-the-run").exists()]
+    assert {folder for folder in PRIVATE if folder.exists()} == before

@@ -54,7 +54,7 @@ class Stack:
         wait = {"timeout": f"{START_SECONDS:.0f}s"}
         manifest = service(self.namespace, router(), inference, wait=wait, rollout=wait)
         objects = objects_of(manifest)
-        self.running.node.bring(objects)
+        self.running.bring(objects)
         self.project.write(manifest)
         self.project.up().assert_fine()
         wait_serving(self.running, objects, self.namespace)

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.ext_proc import Answer, ExternalProcessor
+from e2e.harness.lifetime import Lifetime
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.routers import PICKERS, generated_picker, objects_of, routed
 from e2e.strategies.engine import MODEL, Engine, Load
@@ -32,7 +32,7 @@ def same(manifest: Object) -> Object:
     return manifest
 
 
-class Fleet:
+class Fleet(Lifetime):
     """The pods of a namespace, each played by a stand-in at its address.
 
     The pods are real objects, made by LeaderWorkerSet of what the library renders. The engines'
@@ -57,16 +57,12 @@ class Fleet:
         self._service = service
         self._stack = ExitStack()
 
-    def __enter__(self) -> Fleet:
+    def open(self) -> None:
+        """Starts it."""
         self.cluster.add_nodes(1)
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops it."""
         self._stack.close()
 
     def manifest(self, name: str = "svc", **router: Any) -> Object:

@@ -1,4 +1,8 @@
-"""DeepSeek-R1: prefill on 2 nodes, decode on 4, behind a router that pairs them."""
+"""DeepSeek-R1: prefill on 2 nodes, decode on 4, behind a router that pairs them.
+
+Each GPU runs a copy of the attention layers, and the experts are spread over all GPUs of a replica.
+The FP8 weights come in blocks of 128, which 32 GPUs of one tensor parallel group cannot share.
+"""
 
 import pulumi
 
@@ -10,7 +14,7 @@ from fusioninfer_pulumi import (
     InferenceService,
     InferenceServiceArgs,
     KvTransferArgs,
-    MultinodeArgs,
+    ParallelismArgs,
     RoleArgs,
     SchedulingStrategyArgs,
     Strategy,
@@ -22,11 +26,11 @@ GPUS = 8
 
 
 def serving(name: str, component_type: ComponentType, replicas: int, nodes: int) -> RoleArgs:
-    """A role whose tensor parallelism spans all nodes of a replica."""
+    """A role whose experts are spread over all nodes of a replica."""
     vllm = {
         "name": "vllm",
         "image": image,
-        "args": ["--model=deepseek-ai/DeepSeek-R1", f"--tensor-parallel-size={nodes * GPUS}"],
+        "args": ["--model=deepseek-ai/DeepSeek-R1"],
         "ports": [{"name": "http", "containerPort": 8000}],
         "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}},
     }
@@ -34,7 +38,8 @@ def serving(name: str, component_type: ComponentType, replicas: int, nodes: int)
         name=name,
         component_type=component_type,
         replicas=replicas,
-        multinode=MultinodeArgs(node_count=nodes),
+        parallelism=ParallelismArgs(data=nodes * GPUS, data_local=GPUS, expert=True),
+        accelerator="H200",
         template={"spec": {"containers": [vllm]}},
         # The KV cache goes over NIXL: arguments, environment and ports for both roles.
         kv_transfer=KvTransferArgs(),

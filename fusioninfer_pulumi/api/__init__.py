@@ -16,6 +16,8 @@ from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs as Prefill
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs as ResourceClaimArgs
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs as DisruptionBudgetArgs
 from fusioninfer_pulumi.api.disruption_budget import UnhealthyPods as UnhealthyPods
+from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
+from fusioninfer_pulumi.api.engine import EngineName as EngineName
 from fusioninfer_pulumi.api.health import StartupArgs as StartupArgs
 from fusioninfer_pulumi.api.inventory import DeviceArgs as DeviceArgs
 from fusioninfer_pulumi.api.inventory import InventoryArgs as InventoryArgs

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs, claim_findings
+from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, offloading_findings
-from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs, kv_transfer_findings
-from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs, model_rewrite_findings
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs, parallelism_findings
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.placement import RolePlacementArgs
-from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.api.route import (
     GatewayArgs,
     HttpRouteArgs,
-    gateway_findings,
-    httproute_findings,
 )
 from fusioninfer_pulumi.api.router import (
     EndpointPickerArgs,
     NetworkPolicyArgs,
     PoolArgs,
-    network_policy_findings,
-    picker_findings,
 )
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
-from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-    PARALLELISM_NOT_DIVISIBLE,
-)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -173,7 +160,8 @@ class RoleArgs(SpecModel):
     """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
 
     template: PodTemplate | None = None
-    """Pod template of every pod of the role."""
+    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
+    only what differs: the library writes the container, and what stands here wins."""
 
     leader_template: PodTemplate | None = None
     """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
@@ -201,9 +189,18 @@ class RoleArgs(SpecModel):
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
+    engine: EngineArgs | None = None
+    """The engine, in place of the service's, for a container that the library writes."""
+
     accelerator: Text | None = None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say."""
+    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
+    container that the library writes: the engine's build for processors."""
+
+    gpus: PositiveCount | None = None
+    """GPUs of each pod, for a container that the library writes; by default the product of
+    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -305,185 +302,3 @@ class RoleArgs(SpecModel):
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
         return self.parallelism.pods if self.parallelism is not None else 1
-
-
-#: Fields of routers.
-ROUTER_FIELDS = (
-    "strategy",
-    "scorers",
-    "httproute",
-    "gateway",
-    "endpoint_picker",
-    "endpoint_picker_config",
-    "pool",
-    "model_rewrites",
-    "network_policy",
-    "reference_grants",
-)
-#: Fields of roles that serve a model.
-_SERVING_FIELDS = tuple(
-    field
-    for field in RoleArgs.model_fields
-    if field not in ("name", "component_type", *ROUTER_FIELDS)
-)
-
-
-def role_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    """Checks one role, each field of which is valid."""
-    if role.component_type is ComponentType.ROUTER:
-        yield from _foreign(at, role, _SERVING_FIELDS, "a router runs no model; remove it")
-        yield from _router(at, role)
-        return
-    yield from _foreign(at, role, ROUTER_FIELDS, "belongs to a role of componentType router")
-    yield from _templates(at, role)
-    yield from _kv_transfer(at, role)
-    if role.kv_cache_offloading is not None:
-        yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
-    yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
-    yield from _multinode((*at, "multinode"), role)
-    if role.parallelism is not None:
-        node_count = role.multinode.node_count if role.multinode else None
-        yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
-    nodes = role.nodes
-    if role.sub_group_policy and role.counted:
-        size = role.sub_group_policy.sub_group_size
-        where = (*at, "subGroupPolicy", "subGroupSize")
-        if size > nodes:
-            yield error(
-                OUT_OF_RANGE,
-                where,
-                f"must be at most nodeCount ({nodes}), got {size}",
-            )
-        elif role.sub_group_policy.sub_group_policy_type is SubGroupPolicyType.LEADER_EXCLUDED:
-            if (nodes - 1) % size:
-                yield error(
-                    PARALLELISM_NOT_DIVISIBLE,
-                    where,
-                    f"must divide nodeCount - 1 ({nodes - 1}) when the leader is excluded, "
-                    f"got {size}",
-                )
-        elif nodes % size and (nodes - 1) % size:
-            yield error(
-                PARALLELISM_NOT_DIVISIBLE,
-                where,
-                f"must divide nodeCount ({nodes}) or nodeCount - 1, got {size}",
-            )
-
-
-def _multinode(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    if role.counted:
-        return
-    if role.parallelism is None:
-        yield error(FIELD_REQUIRED, (*at, "nodeCount"), "is required")
-    else:
-        yield error(
-            FIELD_REQUIRED,
-            (*at, "nodeCount"),
-            "is required: parallelism does not say how many pods a replica has (pipeline would, or "
-            "data with dataLocal)",
-        )
-
-
-def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    if role.endpoint_picker_config is not None:
-        for key, value in (("strategy", role.strategy), ("scorers", role.scorers)):
-            if value is not None:
-                yield error(
-                    FIELDS_EXCLUDE_EACH_OTHER,
-                    (*at, key),
-                    "endpointPickerConfig stands in its place; give one or the other",
-                )
-    if role.endpoint_picker is not None:
-        chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
-        yield from picker_findings(
-            (*at, "endpointPicker"),
-            role.endpoint_picker,
-            disaggregated=chosen and role.endpoint_picker_config is None,
-        )
-    if role.httproute is not None:
-        yield from httproute_findings((*at, "httproute"), role.httproute)
-    if role.gateway is not None:
-        yield from gateway_findings((*at, "gateway"), role.gateway)
-        if (
-            role.httproute is not None
-            and role.httproute.external_field is not None
-            and role.gateway.refs is None
-            and role.gateway.model_fields_set != {"implementation"}
-        ):
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, "gateway"),
-                f"would be a Gateway without a route (httproute.{role.httproute.external_field}); "
-                "remove it, or leave implementation alone, or give refs",
-            )
-        if role.gateway.refs and role.httproute is not None and role.httproute.parent_refs:
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                (*at, "httproute", "parentRefs"),
-                "follow from gateway.refs; give one or the other",
-            )
-    if role.model_rewrites is not None:
-        yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites)
-    if role.network_policy is not None:
-        yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
-
-
-def _foreign(at: Location, role: RoleArgs, fields: Sequence[str], why: str) -> Iterator[Finding]:
-    for field in fields:
-        if field in role.model_fields_set and getattr(role, field) is not None:
-            alias = RoleArgs.model_fields[field].alias or field
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, alias),
-                f"{why} (this role is a {role.component_type.value})",
-            )
-
-
-def _templates(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
-    present = [name for name, template in separate.items() if template is not None]
-    if role.template is not None:
-        for name in present:
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                (*at, name),
-                "stands in place of template; give one or the other",
-            )
-    elif not present:
-        yield error(FIELD_REQUIRED, (*at, "template"), "is required: the pods that serve the model")
-    elif role.nodes == 1 and role.counted:
-        for name in present:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, name),
-                "needs multinode.nodeCount of at least 2; use template",
-            )
-    else:
-        for name in sorted(set(separate) - set(present)):
-            yield error(FIELD_REQUIRED, (*at, name), f"is required beside {present[0]}")
-    for name, template in {"template": role.template, **separate}.items():
-        if template is not None:
-            yield from pod_template_findings((*at, name), template, role.container)
-
-
-def _kv_transfer(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    transfer = role.kv_transfer
-    if transfer is None:
-        return
-    at = (*at, "kvTransfer")
-    if role.component_type is ComponentType.WORKER:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            at,
-            "belongs to a prefiller or a decoder (this role is a worker)",
-        )
-        return
-    if role.component_type is ComponentType.PREFILLER:
-        for field, alias in (("engine_port", "enginePort"), ("sidecar", "sidecar")):
-            if field in transfer.model_fields_set and getattr(transfer, field) is not None:
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    (*at, alias),
-                    "belongs to a decoder: only decode pods have a sidecar",
-                )
-    yield from kv_transfer_findings(at, transfer)

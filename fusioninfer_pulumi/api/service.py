@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error
-from fusioninfer_pulumi.api.model import ModelArgs, model_findings
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs
-from fusioninfer_pulumi.api.placement import ServicePlacementArgs
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, role_findings
-from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
-from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
-from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
-from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.types import (
-    MAX_COUNT,
-    AnnotationMap,
-    Count,
     Name,
-    Namespace,
-    PassedLabelMap,
 )
-from fusioninfer_pulumi.findings import Finding, error, errors
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.api.written import service_findings
+from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
-    DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-    SET_BY_LIBRARY,
 )
 
 if TYPE_CHECKING:
@@ -46,68 +27,6 @@ if TYPE_CHECKING:
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
-
-
-class ServiceMetadata(SpecModel):
-    """The service's own metadata: put on its objects, never on its pods."""
-
-    name: Name | None = None
-    """Kubernetes name of the service; by default the component's logical name."""
-
-    namespace: Namespace = "default"
-    """Namespace of every object; may be an Output."""
-
-    labels: PassedLabelMap = Field(default_factory=dict)
-    """Labels of every object; values may be Outputs."""
-
-    annotations: AnnotationMap = Field(default_factory=dict)
-    """Annotations of every object; values may be Outputs."""
-
-
-class ServiceSpec(SpecModel):
-    """What the service consists of."""
-
-    roles: list[RoleArgs] = Field(min_length=1)
-    """The service's roles, at least one of which serves."""
-
-    groups: Count | None = None
-    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
-    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
-    default there are no groups, and a role's `replicas` are those of the service."""
-
-    model: ModelArgs | None = None
-    """The model that all roles serve: where its files come from, its name, adapters and cache; by
-    default the pod templates say it."""
-
-    scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
-    """Scheduler, queue, priority and gang."""
-
-    layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
-
-    placement: ServicePlacementArgs = default(ServicePlacementArgs)
-    """How the roles are placed on node pools in relation to each other; read by `place` and
-    `--inventory` only."""
-
-    rollout: RolloutArgs = default(RolloutArgs)
-    """How pod templates change: pace, order, halt."""
-
-    wait: WaitArgs = default(WaitArgs)
-    """What an update waits for before it returns."""
-
-    disruption_budget: DisruptionBudgetArgs | None = None
-    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
-
-    monitoring: MonitoringArgs | None = None
-    """Monitors of the Prometheus operator for engines and picker; none by default."""
-
-    prefill_decode_ratio: PrefillDecodeRatioArgs | None = None
-    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
-    beyond them are refused."""
-
-    tracing: TracingArgs | None = None
-    """OpenTelemetry traces of picker and engines; none by default."""
 
 
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
@@ -131,7 +50,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
 
     @model_validator(mode="after")
     def _rules(self) -> InferenceServiceArgs:
-        raise_findings(type(self).__name__, errors(service_findings(self)))
+        raise_findings(type(self).__name__, errors(service_findings(self, self)))
         return self
 
 
@@ -178,75 +97,3 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))
-
-
-def service_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Checks a service, each field of which is valid, in the order of the fields."""
-    yield from _own_labels(args.labels)
-    yield from _role_list(args.roles)
-    for index, role in enumerate(args.roles):
-        yield from role_findings(("roles", index), role)
-        if (args.groups or 0) * role.replicas > MAX_COUNT:
-            yield error(
-                OUT_OF_RANGE,
-                ("roles", index, "replicas"),
-                f"must be at most {MAX_COUNT} over all groups, got {args.groups} x {role.replicas}",
-            )
-    if args.model is not None:
-        yield from model_findings(("model",), args.model)
-    minima = args.scheduling_strategy.gang_policy.min_role_replicas
-    yield from _gang_minima(args.roles, minima or {})
-
-
-def _own_labels(own: Mapping[str, str]) -> Iterator[Finding]:
-    for key in own:
-        if key.startswith(labels.PREFIX) or key in labels.LWS_OWNED_LABELS:
-            yield error(
-                SET_BY_LIBRARY,
-                ("metadata", "labels", key),
-                "is set by fusioninfer-pulumi; remove it",
-            )
-
-
-def _role_list(roles: Sequence[RoleArgs]) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
-    for index, role in enumerate(roles):
-        first = seen.setdefault(role.name, index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                ("roles", index, "name"),
-                f'"{role.name}" is also the name of roles[{first}]',
-            )
-    routers = [i for i, role in enumerate(roles) if role.component_type is ComponentType.ROUTER]
-    for index in routers[1:]:
-        yield error(
-            DUPLICATE_NAME,
-            ("roles", index, "componentType"),
-            f"a service has one router, roles[{routers[0]}] is one already",
-        )
-    if roles and len(routers) == len(roles):
-        yield error(
-            FIELD_REQUIRED,
-            ("roles",),
-            "no role serves a model; add a role of worker, prefiller or decoder",
-        )
-
-
-def _gang_minima(roles: Sequence[RoleArgs], minima: Mapping[str, int]) -> Iterator[Finding]:
-    by_name = {role.name: role for role in roles}
-    for name, minimum in minima.items():
-        at = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", name)
-        role = by_name.get(name)
-        if role is None:
-            yield error(
-                NAME_NOT_FOUND, at, f"no role of that name; allowed: {', '.join(sorted(by_name))}"
-            )
-        elif role.component_type is ComponentType.ROUTER:
-            yield error(FIELD_OUT_OF_PLACE, at, "a router has no share in a gang; remove it")
-        elif minimum > role.replicas:
-            yield error(
-                OUT_OF_RANGE,
-                at,
-                f"must be at most the role's replicas ({role.replicas}), got {minimum}",
-            )

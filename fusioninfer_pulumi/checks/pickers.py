@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.api.role import Strategy
+from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
+from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
-from fusioninfer_pulumi.endpoint_pickers.flags import (
-    check_args,
-)
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
+from fusioninfer_pulumi.checks.picker_strategy import check_strategy
+from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.endpoint_pickers.images import family_of
-from fusioninfer_pulumi.endpoint_pickers.intent import (
-    group_pairing_findings,
+from fusioninfer_pulumi.endpoint_pickers.intent import config_list
+from fusioninfer_pulumi.endpoint_pickers.rules import (
+    FLAG_UNKNOWN,
+    PICKER_CONFIG_DOUBTFUL,
+    PICKER_FAMILY_UNKNOWN,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.router import RouterParts
-from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_WITHOUT_EFFECT,
+    OUTPUT_NOT_ALLOWED,
+    SET_BY_LIBRARY,
+)
 
 PICKER_METRICS_OFF = Rule(
     "picker-metrics-off",
@@ -46,6 +58,13 @@ PICKER_STANDBY_NOT_READY = Rule(
     remedy="Nothing: one pod leads, the others stand by.",
 )
 
+GROUP_PAIRING_STRICT = Rule(
+    "group-pairing-strict",
+    "info",
+    "Strict pairing looks for a shared prefix in one group only.",
+    remedy="Use `Preferred` to look in all groups.",
+)
+
 #: A check of a router role and its planned endpoint picker.
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
 
@@ -58,15 +77,92 @@ def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             yield finding.under(*parts.at, "endpointPickerConfig")
 
 
-def _pairing(parts: RouterParts, _: EppPlan) -> Iterable[Finding]:
+def _family(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+    """A family that the image contradicts."""
+    known = None if is_output(epp.image) else family_of(epp.image)
+    if known is not None and known is not epp.family:
+        message = (
+            f"is {epp.family.name}, but {epp.image} looks like {known.name}; remove one of them"
+        )
+        yield warning(PICKER_FAMILY_UNKNOWN, (*parts.at, "endpointPicker", "family"), message)
+
+
+def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+    """The strategy, and what its release has of it."""
+    if epp.request is None:
+        return
+    # Which roles there are is checked with the pool.
+    for finding in check_strategy(epp.family, epp.request):
+        yield finding.under(*parts.at)
+    strategy = epp.request.strategy
+    if epp.args.threshold is not None and strategy is not Strategy.PD_DISAGGREGATION:
+        yield error(
+            THRESHOLD_WITHOUT_DISAGGREGATION,
+            (*parts.at, "endpointPicker", "threshold"),
+            f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
+            f"{strategy.value}; remove it",
+        )
+
+
+def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """Pairs of prefill and decode within a serving group."""
-    return group_pairing_findings(parts.at, parts.args, parts.intent, parts.groups)
+    at, args, intent, groups = parts.at, parts.args, parts.intent, parts.groups
+    pairing = epp.args.group_pairing
+    field = (*at, "endpointPicker", "groupPairing")
+    generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
+    if pairing is not None and not generated:
+        why = (
+            "the service has no groups"
+            if groups is None
+            else "the configuration is your own"
+            if intent.strategy is None
+            else f"the strategy is {intent.strategy.value}, which pairs nothing"
+        )
+        yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
+    if generated and pairing is not GroupPairing.PREFERRED:
+        yield info(
+            GROUP_PAIRING_STRICT,
+            field,
+            "each request is drawn a group, and its pods are of that group: a shared prefix is "
+            "looked for there only; Preferred looks in all groups",
+        )
+    if groups is not None and intent.strategy is None and intent.pairs:
+        types = {
+            plugin.get("type")
+            for plugin in config_list(args.endpoint_picker_config or "", "plugins")
+            if isinstance(plugin, dict)
+        }
+        if not types & set(PAIRING_PLUGINS):
+            yield warning(
+                PICKER_CONFIG_DOUBTFUL,
+                (*at, "endpointPickerConfig"),
+                "pairs prefill with decode pods of any group; "
+                f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "
+                "them in one",
+            )
 
 
 def _arguments(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """Flags that the user wrote."""
     for finding in check_args(epp.args.args or (), epp.family):
         yield finding.under(*parts.at, "endpointPicker", "args")
+
+
+def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
+    """Findings about a user's own arguments, located in the list; values may be separate words."""
+    for index, argument in enumerate(args):
+        if not argument.startswith("-") or argument in {"-", "--"}:
+            continue
+        name = argument.lstrip("-").partition("=")[0]
+        reason = family.refused_flags.get(name)
+        if name in OWNED_FLAGS:
+            message = f"--{name} is set by the library, leave it out"
+            yield error(SET_BY_LIBRARY, (index,), message)
+        elif reason is not None:
+            yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
+        elif name not in family.flags:
+            message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
+            yield warning(FLAG_UNKNOWN, (index,), message)
 
 
 def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -115,4 +211,12 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Check, ...] = (_config, _pairing, _arguments, model_rewrite_findings, _advice)
+CHECKS: tuple[Check, ...] = (
+    _family,
+    _strategy,
+    _config,
+    _pairing,
+    _arguments,
+    model_rewrite_findings,
+    _advice,
+)

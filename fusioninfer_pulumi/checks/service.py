@@ -14,6 +14,7 @@ from fusioninfer_pulumi.checks.gangs import (
     scheduling_findings,
     spread_findings,
 )
+from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.rules import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
@@ -175,6 +176,7 @@ def _assumed_replicas(built: BuiltService) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
+    model_findings,
     _name,
     _parked,
     _assumed_replicas,

@@ -1,4 +1,4 @@
-"""Plans a service: builds it, then runs the checks of each stage."""
+"""Plans a service: writes what it leaves out, builds it, runs the checks of each stage."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
-from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.between_services import Shares
+from fusioninfer_pulumi.checks.cluster import Cluster
 from fusioninfer_pulumi.checks.objects import objects_findings
+from fusioninfer_pulumi.checks.operations.checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
 from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.checks.presets import preset_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.build import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
+from fusioninfer_pulumi.presets.expand import expand
 from fusioninfer_pulumi.topology.role import RolePlan
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -32,10 +35,15 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         args: The spec.
         name: Kubernetes name of the service, used if the spec has none.
     """
-    built = build_service(args, name)
+    expansion = expand(args)
+    built = build_service(expansion.args, name)
     memory, found = planned_memory(built.plan, built.args)
-    findings = [*built.findings, *_findings(built), *found]
-    plan = replace(built.plan, memory=memory)
+    findings = [*expansion.findings, *preset_findings(args)]
+    # What follows from a container that could not be written says nothing.
+    unwritten = {finding.location[:2] for finding in errors(expansion.findings)}
+    others = (*built.findings, *_findings(built), *found)
+    findings += [finding for finding in others if finding.location[:2] not in unwritten]
+    plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
         findings += objects_findings(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
@@ -49,7 +57,7 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     yield from roles_findings(built.pods)
     yield from model_findings(built.args.model, built.plan.model)
     yield from picker_findings(built.plan.router)
-    for check in SERVICE_CHECKS:
+    for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     if built.router is not None:
         for of_router in ROUTE_CHECKS:
@@ -116,18 +124,5 @@ def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
 
     A route that attaches to the Gateway of one of the services is checked against its listeners.
     """
-    owners, gateways, routes = Owners(), Gateways(), Routes()
-    for plan in plans:
-        gateways.add(plan)
-    return [
-        replace(
-            plan,
-            findings=(
-                *owners.add(plan),
-                *gateways.findings(plan),
-                *routes.add(plan),
-                *plan.findings,
-            ),
-        )
-        for plan in plans
-    ]
+    cluster = Cluster(plans)
+    return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

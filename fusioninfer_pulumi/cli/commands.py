@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import (
-    has_colour,
-    print_json,
-    print_objects,
-    terminal_width,
-)
+from fusioninfer_pulumi.cli.output import print_json, print_objects
+from fusioninfer_pulumi.cli.planned import PlannedDocument, Source
 from fusioninfer_pulumi.cli.registered import objects_of
 from fusioninfer_pulumi.cli.report import print_findings, report
 from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
-from fusioninfer_pulumi.cli.sources import PlannedDocument, Source, read_apart, read_sources
+from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
@@ -70,13 +67,15 @@ def plan(options: argparse.Namespace) -> int:
         if (item := document.plan) is not None
     ]
     if options.output == "text":
-        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools
+        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools, print_presets
 
         for number, row in enumerate(rows):
             if number:
                 sys.stdout.write("\n")
             placed = _tables(placement, number)
             print_plan(*row, sys.stdout, placed, alone=len(rows) == 1)
+            if options.explain:
+                print_presets(row[0], sys.stdout)
         if placement is not None:
             print_pools(placement.pools_table(), sys.stdout)
         return status
@@ -132,12 +131,20 @@ def convert(options: argparse.Namespace) -> int:
     if _refused(options, sources):
         return 2
     (source,) = sources
+    services = [document.args for document in source.planned]
+    manifests = [dict(document.manifest) for document in source.planned]
+    if options.expand:
+        from fusioninfer_pulumi.loading.written import written
+        from fusioninfer_pulumi.presets.expand import expand
+
+        services = [expand(args).args for args in services]
+        manifests = [written(args) for args in services]
     if options.output == "python":
         from fusioninfer_pulumi.cli.python_program import python_program
 
-        sys.stdout.write(python_program([document.args for document in source.planned]))
+        sys.stdout.write(python_program(services))
         return 0
-    print_objects([dict(document.manifest) for document in source.planned], options.output)
+    print_objects(manifests, options.output)
     return 0
 
 
@@ -210,16 +217,15 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import chosen, full, rule_json, table
+    from fusioninfer_pulumi.cli.rule_texts import chosen, print_full, print_table, rule_json
     from fusioninfer_pulumi.rules.catalog import all_rules, former_ids, successor
 
-    color = has_colour(sys.stdout)
     if options.rule is None:
         listed = list(chosen(options.search, options.severity))
         if options.output == "json":
             print_json([rule_json(rule) for rule in listed])
         else:
-            sys.stdout.write(table(listed, color=color))
+            print_table(listed, sys.stdout)
         return 0
     became = successor(options.rule)
     if became is not None:
@@ -235,7 +241,7 @@ def rules(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json(rule_json(rule))
     else:
-        sys.stdout.write(full(rule, color=color))
+        print_full(rule, sys.stdout)
     return 0
 
 
@@ -264,7 +270,8 @@ def diff(options: argparse.Namespace) -> int:
         objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
-    difference = replace(difference, notes=(*both.notes, *difference.notes, *caches))
+    engines = _engine_notes(objects[0], objects[1], both.new.plans)
+    difference = replace(difference, notes=(*both.notes, *difference.notes, *engines, *caches))
     difference = unmarked(difference)
     if options.output == "json":
         print_json(comparison.to_json(difference))
@@ -275,10 +282,11 @@ def diff(options: argparse.Namespace) -> int:
         plans = (both.old.plans, both.new.plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
-        text = comparison.to_text(
-            difference, color=has_colour(sys.stdout), width=terminal_width(sys.stdout)
-        )
-        sys.stdout.write(text)
+        from fusioninfer_pulumi.cli.diff.text import print_difference
+        from fusioninfer_pulumi.cli.terminal import console
+
+        with console(sys.stdout) as screen:
+            print_difference(difference, screen)
     return 1 if difference else 0
 
 
@@ -292,6 +300,38 @@ def _cache_notes(
             change = memory.change(plan.memory[role]) if role in plan.memory else None
             if change is not None:
                 yield f"{role}: {change}"
+
+
+def _engine_notes(
+    old: Iterable[Mapping[str, Any]],
+    new: Iterable[Mapping[str, Any]],
+    plans: Iterable[ServicePlan] | None,
+) -> Iterator[str]:
+    """Engines that change because the library chooses another release."""
+    before, after = _images(old), _images(new)
+    for plan in plans or ():
+        for engine in plan.engines:
+            if not engine.default:
+                continue
+            key = (plan.service, engine.role)
+            gone = before.get(key, set()) - after.get(key, set())
+            come = after.get(key, set()) - before.get(key, set())
+            if gone and come:
+                images = f"{', '.join(sorted(gone))} -> {', '.join(sorted(come))}"
+                yield f"{engine.role}: engine {images}, from the library's default"
+
+
+def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
+    """The images of each role's containers, by service and role."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for item in objects:
+        given = item["metadata"].get("labels") or {}
+        template = (item.get("spec") or {}).get("leaderWorkerTemplate") or {}
+        pods = template.get("workerTemplate") or {}
+        containers = (pods.get("spec") or {}).get("containers") or ()
+        key = (str(given.get(labels.SERVICE)), str(given.get(labels.ROLE_NAME)))
+        found.setdefault(key, set()).update(str(each.get("image")) for each in containers)
+    return found
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed | None:

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fusioninfer_pulumi.cli.planned import Source
 from fusioninfer_pulumi.cli.rules import UNREADABLE_REVISION
-from fusioninfer_pulumi.cli.sources import Source, is_project, read_side
+from fusioninfer_pulumi.cli.sources import is_project, read_side
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, errors, warning
 from fusioninfer_pulumi.loading.file_set import NO_SERVICE_IN_FOLDER, manifest_files
 

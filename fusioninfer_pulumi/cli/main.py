@@ -185,6 +185,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     plan.add_argument(
         "--output", choices=("text", "json", "mermaid", "svg"), default="text", help="default: text"
     )
+    plan.add_argument(
+        "--explain",
+        action="store_true",
+        help="say where each value of containers that the library writes comes from",
+    )
     free = plan.add_mutually_exclusive_group()
     free.add_argument(
         "--gpus",
@@ -230,6 +235,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         choices=("yaml", "json", "python"),
         default="yaml",
         help="manifests, or a Pulumi program; default: yaml",
+    )
+    convert.add_argument(
+        "--expand",
+        action="store_true",
+        help="write out the containers that the library chooses, so that nothing is left to it",
     )
 
     diff = _command(commands, "diff", "show what changes between two sources, and what restarts")

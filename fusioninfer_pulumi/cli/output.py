@@ -1,47 +1,20 @@
-"""What the command line writes: colour, width, progress, YAML and JSON."""
+"""What the command line writes: wrapped lines, progress, YAML and JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
-_USUAL_WIDTH = 80
 _NARROWEST = 40
 #: Seconds after which work that goes on is named, and named again.
 _FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
-_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
-
-
-def has_colour(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colour to somebody who wants it."""
-    unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not unwanted and stream.isatty()
-
-
-def styled(text: str, style: str, *, color: bool) -> str:
-    """A text in a style such as `bold`; as it is without one, or without colour."""
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if color and style and text else text
-
-
-def terminal_width(stream: TextIO) -> int | None:
-    """Columns of a terminal; None for a file or a pipe, whose lines are not wrapped."""
-    if not stream.isatty():
-        return None
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
-    except (OSError, ValueError):
-        return _USUAL_WIDTH
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> str:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.planned import Source
 from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE
-from fusioninfer_pulumi.cli.sources import Source, cannot_be_read, plan_all
+from fusioninfer_pulumi.cli.sources import cannot_be_read, plan_all
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error, errors
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 

@@ -46,6 +46,7 @@ def plan_json(
             }
             for role in plan.roles
         ],
+        **_presets(plan),
         "totalPods": plan.total_pods,
         "totalGpus": plan.total_accelerators,
         **_gangs(plan),
@@ -67,6 +68,33 @@ def plan_json(
 
 def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
     return {"memory": plan.memory[role].to_json()} if role in plan.memory else {}
+
+
+def _presets(plan: ServicePlan) -> dict[str, Any]:
+    """What the library wrote; left out where it wrote nothing."""
+    if not plan.engines:
+        return {}
+    return {
+        "engines": [
+            {
+                "role": engine.role,
+                "engine": engine.title,
+                "release": engine.release,
+                "default": engine.default,
+            }
+            for engine in plan.engines
+        ],
+        "presets": [
+            {
+                "role": value.role,
+                "field": value.field,
+                "value": value.value,
+                "from": value.origin,
+                "why": value.reason,
+            }
+            for value in plan.presets
+        ],
+    }
 
 
 def _reference(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from collections import Counter
@@ -18,6 +17,7 @@ from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
+from fusioninfer_pulumi.cli.terminal import VERBATIM, console, table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -30,12 +30,8 @@ from fusioninfer_pulumi.topology.service import endpoint
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-# A pipe has no width: long enough that nothing is wrapped.
-_PIPE_WIDTH = 400
 # Columns of a picture: as wide as the first page of a repository shows it.
 _SVG_WIDTH = 112
-# Messages quote what users wrote, which may look like rich's own marks: `[x]`, `:warning:`.
-_VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 #: What is printed of one service: its plan, capacity table, objects and place.
 Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], Sequence[RenderableType]]
@@ -60,26 +56,26 @@ def print_plan(
         placed: Where it is placed, as `capacity.Placed.tables` has it.
         alone: Whether it is the only service that is shown.
     """
-    with _console(file) as console:
-        _print(console, plan, capacity, objects, placed, alone=alone)
+    with console(file) as screen:
+        _print(screen, plan, capacity, objects, placed, alone=alone)
 
 
 def print_pools(pools: RenderableType, file: TextIO) -> None:
     """Prints what is left in the pools."""
-    with _console(file) as console:
-        console.print()
-        console.print(pools)
+    with console(file) as screen:
+        screen.print()
+        screen.print(pools)
 
 
 def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:
     """Prints where each service is placed, and what is left in the pools."""
-    with _console(file) as console:
+    with console(file) as screen:
         for number, plan in enumerate(plans):
-            console.print(_title(plan))
-            for table in placement.tables(number):
-                console.print(table)
-            console.print()
-        console.print(placement.pools_table())
+            screen.print(_title(plan))
+            for part in placement.tables(number):
+                screen.print(part)
+            screen.print()
+        screen.print(placement.pools_table())
 
 
 def plan_svg(
@@ -92,37 +88,26 @@ def plan_svg(
         pools: What is left in the pools, None where nothing is placed.
         theme: Colours; by default rich's dark ones.
     """
-    console = Console(
+    screen = Console(
         file=io.StringIO(), record=True, width=_SVG_WIDTH, force_terminal=True,
-        color_system="truecolor", no_color=False, **_VERBATIM,
+        color_system="truecolor", no_color=False, **VERBATIM,
     )  # fmt: skip
     for number, row in enumerate(rows):
         if number:
-            console.print()
-        _print(console, *row, alone=len(rows) == 1)
+            screen.print()
+        _print(screen, *row, alone=len(rows) == 1)
     if pools is not None:
-        console.print()
-        console.print(pools)
-    svg = console.export_svg(
+        screen.print()
+        screen.print(pools)
+    svg = screen.export_svg(
         title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
     )
     # Without web fonts: a picture is one file, in the fonts of who looks at it.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-@contextlib.contextmanager
-def _console(file: TextIO) -> Iterator[Console]:
-    console = Console(file=file, **_VERBATIM)
-    if not console.is_terminal:
-        console = Console(file=io.StringIO(), width=_PIPE_WIDTH, no_color=True, **_VERBATIM)
-    yield console
-    if isinstance(console.file, io.StringIO):
-        # Tables pad every line to their width; a pipe should not carry that.
-        file.writelines(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
-
-
 def _print(
-    console: Console,
+    screen: Console,
     plan: ServicePlan,
     capacity: Sequence[Capacity],
     objects: Sequence[Mapping[str, Any]],
@@ -130,47 +115,40 @@ def _print(
     *,
     alone: bool,
 ) -> None:
-    console.print(_title(plan))
-    console.print()
-    console.print(_roles(plan))
-    console.print()
-    console.print(_facts(plan, objects))
+    screen.print(_title(plan))
+    screen.print()
+    screen.print(_roles(plan))
+    screen.print()
+    screen.print(_facts(plan, objects))
     if plan.memory:
-        console.print()
-        console.print(_memory(plan))
+        screen.print()
+        screen.print(_memory(plan))
     if capacity:
-        console.print()
-        console.print(_capacity(plan, capacity))
+        screen.print()
+        screen.print(_capacity(plan, capacity))
         if not alone:
-            console.print(
+            screen.print(
                 "for this service alone: use --inventory to place all of them", style="dim"
             )
     if placed:
-        console.print()
-        for table in placed:
-            console.print(table)
+        screen.print()
+        for part in placed:
+            screen.print(part)
     if plan.findings:
-        console.print()
-        console.print(_findings(plan))
+        screen.print()
+        screen.print(_findings(plan))
 
 
 def _title(plan: ServicePlan) -> Text:
     return Text.assemble((plan.service, "bold"), f"  namespace {plain(plan.namespace)}")
 
 
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for title, justify in columns:
-        table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
-    return table
-
-
 def _roles(plan: ServicePlan) -> Table:
     numbers = ("REPLICAS", "NODES", "PODS", "GPUS/POD", "GPUS")
-    table = _table(("ROLE", "left"), ("TYPE", "left"), *((title, "right") for title in numbers))
+    roles = table(("ROLE", "TYPE", *numbers), numbers=numbers)
     for role in plan.roles:
         parked = "" if role.replicas else " (parked)"
-        table.add_row(
+        roles.add_row(
             role.name,
             f"{role.component_type.value}{parked}",
             str(len(role.replicas)),
@@ -180,28 +158,26 @@ def _roles(plan: ServicePlan) -> Table:
             str(role.total_accelerators),
         )
     for router in plan.routers:
-        table.add_row(router.name, router.component_type.value)
-    table.add_row(
+        roles.add_row(router.name, router.component_type.value)
+    roles.add_row(
         "total", "", "", "", str(plan.total_pods), "", str(plan.total_accelerators), style="bold"
     )
-    return table
+    return roles
 
 
 def _memory(plan: ServicePlan) -> Table:
     """Memory of one accelerator of each role in GiB, and what the cache of a replica holds."""
-    heads = ("ROLE", *next(iter(plan.memory.values())).columns)
+    titles = ("ROLE", *next(iter(plan.memory.values())).columns)
     rows = [(name, *memory.row()) for name, memory in plan.memory.items()]
-    columns = zip(heads, zip(*rows, strict=True), strict=True)
-    # Numbers to the right, words to the left, as in the other tables.
-    table = _table(
-        *(
-            (head, "right" if any(cell[:1].isdigit() for cell in cells) else "left")
-            for head, cells in columns
-        )
-    )
+    numbers = [
+        title
+        for title, cells in zip(titles, zip(*rows, strict=True), strict=True)
+        if any(cell[:1].isdigit() for cell in cells)
+    ]
+    memory_table = table(titles, numbers=numbers)
     for row in rows:
-        table.add_row(*row)
-    return table
+        memory_table.add_row(*row)
+    return memory_table
 
 
 def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
@@ -213,6 +189,8 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Gang", _gang(plan))
     if plan.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
+    if plan.engines:
+        table.add_row("Engine", _engines(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
@@ -230,6 +208,30 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
     return table
+
+
+def _engines(plan: ServicePlan) -> str:
+    """The engines of containers that the library writes, and who chose their releases."""
+    texts: dict[str, list[str]] = {}
+    for engine in plan.engines:
+        chosen = "the library's default" if engine.default else "as stated"
+        texts.setdefault(f"{engine.title} {engine.release} ({chosen})", []).append(engine.role)
+    if len(texts) == 1:
+        return next(iter(texts))
+    return ", ".join(f"{', '.join(roles)}: {text}" for text, roles in texts.items())
+
+
+def print_presets(plan: ServicePlan, file: TextIO) -> None:
+    """Prints where each value of the containers that the library writes comes from."""
+    rows = table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
+    for value in plan.presets:
+        rows.add_row(value.role, value.field, value.value, value.origin, value.reason)
+    with console(file) as screen:
+        screen.print()
+        if plan.presets:
+            screen.print(rows)
+        else:
+            screen.print(f"{plan.service}: its templates state all of its containers")
 
 
 def _plural(kind: str) -> str:
@@ -281,14 +283,15 @@ def _gang(plan: ServicePlan) -> str:
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
     roles = {role.name: len(role.replicas) for role in plan.roles}
-    table = _table(("GPUS FREE", "right"), *((name, "right") for name in roles), ("STATUS", "left"))
+    numbers = ("GPUS FREE", *roles)
+    capacity = table((*numbers, "STATUS"), numbers=numbers)
     for row in rows:
         status = Text(row.status, style=_STATUS[row.status])
         if not row.exact:
             status.append("  at most: depends on the order of the pods", style="dim")
         running = [f"{row.running[name]}/{wanted}" for name, wanted in roles.items()]
-        table.add_row(str(row.gpus), *running, status)
-    return table
+        capacity.add_row(str(row.gpus), *running, status)
+    return capacity
 
 
 def _findings(plan: ServicePlan) -> Table:

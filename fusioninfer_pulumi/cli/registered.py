@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.cli.sources import PlannedDocument, Source
+    from fusioninfer_pulumi.cli.planned import PlannedDocument, Source
 
 Objects = Sequence[Mapping[str, Any]]
 

@@ -12,13 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusioninfer_pulumi.cli.lines import Lines
-from fusioninfer_pulumi.cli.output import (
-    has_colour,
-    print_json,
-    styled,
-    terminal_width,
-    wrapped,
-)
+from fusioninfer_pulumi.cli.output import print_json, wrapped
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, declared_rules, one_line
 
 _SCHEMA = (
@@ -59,22 +53,27 @@ def report(
 
 def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
     """Writes lines of findings to standard error."""
-    color, width = has_colour(sys.stderr), terminal_width(sys.stderr)
-    for origin, finding in findings:
-        sys.stderr.write(f"{finding_line(str(origin), finding, color=color, width=width)}\n")
+    if not sys.stderr.isatty():
+        sys.stderr.writelines(f"{finding_line(str(origin), found)}\n" for origin, found in findings)
+        return
+    # Imported here: a check in CI should not pay for a terminal.
+    from rich.text import Text
+
+    from fusioninfer_pulumi.cli.terminal import console
+
+    with console(sys.stderr) as screen:
+        for origin, finding in findings:
+            line = Text(finding_line(str(origin), finding, screen.width))
+            line.highlight_words([rule_mark(finding).strip()], "dim")
+            screen.print(line, soft_wrap=True)
 
 
-def finding_line(
-    origin: str, finding: Finding, *, color: bool = False, width: int | None = None
-) -> str:
+def finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
     # The name of a file is one word, with all its characters.
     place = one_line(origin).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
-    mark = rule_mark(finding)
-    first = wrapped(f"{first}{mark}", width, "    ").replace(_HARD_SPACE, " ")
-    if mark:
-        first = first.removesuffix(mark[1:]) + styled(mark[1:], "dim", color=color)
+    first = wrapped(f"{first}{rule_mark(finding)}", width, "    ").replace(_HARD_SPACE, " ")
     return "\n".join([first, *frames])
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from fusioninfer_pulumi.cli.output import styled, to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.terminal import console
 from fusioninfer_pulumi.findings import Rule
 from fusioninfer_pulumi.rules.catalog import all_rules, area_of, areas, bases, documents, example_of
 
@@ -52,36 +56,32 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     }
 
 
-def table(rules: Iterable[Rule], *, color: bool) -> str:
-    """One line for each rule: id, severity, what it checks."""
-    listed = list(rules)
-    wide = max((len(rule.id) for rule in listed), default=0)
-    return "".join(
-        f"{rule.id:<{wide}}  {_severity(rule, color=color)}  {rule.sentence}\n" for rule in listed
-    )
+def print_table(rules: Iterable[Rule], file: TextIO) -> None:
+    """Prints one line for each rule: id, severity, what it checks."""
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    for rule in rules:
+        usual = rule.severities[0].value
+        rows.add_row(rule.id, Text(usual, _STYLES[usual]), rule.sentence)
+    if rows.row_count:
+        with console(file) as screen:
+            screen.print(rows)
 
 
-def _severity(rule: Rule, *, color: bool) -> str:
-    usual = rule.severities[0].value
-    return styled(f"{usual:<7}", _STYLES[usual], color=color)
-
-
-def full(rule: Rule, *, color: bool) -> str:
-    """Everything about one rule, with an example that can be checked as it is."""
-    severities = " or ".join(each.value for each in rule.severities)
-    lines = [
-        f"{styled(rule.id, 'bold', color=color)} ({severities}, {area_of(rule)})",
-        f"  Checks:   {rule.sentence}",
-        f"  To do:    {rule.remedy}",
-    ]
-    if rule.source:
-        lines.append(f"  Source:   {rule.source}")
-    text = "\n".join(lines) + "\n"
+def print_full(rule: Rule, file: TextIO) -> None:
+    """Prints everything about one rule, with an example that can be checked as it is."""
+    severities = " or ".join(severity.value for severity in rule.severities)
+    texts = {"Checks:": rule.sentence, "To do:": rule.remedy, "Source:": rule.source}
+    rows = Table.grid(padding=(0, 3, 0, 0))
+    for title, text in texts.items():
+        if text:
+            rows.add_row(title, text)
+    with console(file) as screen:
+        screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {area_of(rule)})"))
+        screen.print(Padding.indent(rows, 2))
     example = example_of(rule)
-    if example is None:
-        return text
-    written = example.get("text") or to_yaml(documents(example))
-    return f"{text}\n# An input that violates it:\n{written}"
+    if example is not None:
+        violating = example.get("text") or to_yaml(documents(example))
+        file.write(f"\n# An input that violates it:\n{violating}")
 
 
 def page() -> str:

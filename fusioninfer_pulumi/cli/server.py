@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import Severity, error
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.cli.sources import Source
+    from fusioninfer_pulumi.cli.planned import Source
 
 #: How long all answers together may take.
 SECONDS = 60.0

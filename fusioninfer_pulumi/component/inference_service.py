@@ -14,9 +14,9 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
 from fusioninfer_pulumi.component.children import Children
+from fusioninfer_pulumi.component.clusters import neighbour_findings
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
-from fusioninfer_pulumi.component.name_collisions import name_collision_findings
 from fusioninfer_pulumi.component.outputs import (
     LiveObjects,
     before_update,
@@ -116,7 +116,7 @@ class InferenceService(pulumi.ComponentResource):
         """
         written, self.plan = _planned(name, args)
         manifests = render(self.plan)
-        collisions = name_collision_findings(self.plan, opts)
+        collisions = neighbour_findings(self.plan, opts)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
         raise_errors(layout_switch_findings(name, self.plan, stack_lws()), name)

@@ -7,25 +7,15 @@ and feature gates never are, because they differ between releases.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKeys
-from fusioninfer_pulumi.endpoint_pickers.rules import SCORERS_WITHOUT_LOAD
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import (
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-    RELEASE_WITHOUT_FEATURE,
-    UNKNOWN_VALUE,
-)
 
 Plugins = list[dict[str, Any]]
 
@@ -97,7 +87,7 @@ _AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
 #: What each strategy scores by: its own scorer first, then load. v1.2.1 crashes on a lone scorer
 #: without a weight.
-_STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
+STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
     Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
     Strategy.QUEUE_SIZE: {"queue": 100},
@@ -151,7 +141,7 @@ _LEAST_PRODUCER_BLOCK = 64
 
 
 def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
-    """The configuration as data, in written order, of a request that `check_strategy` accepts."""
+    """The configuration as data, in written order."""
     weights = _weights(request)
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
@@ -168,7 +158,7 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
         **header,
         "plugins": [
             *([{"type": _HEADERS}] if family.pd_needs_headers_handler else []),
-            *_pairing(request.groups),
+            *pairing_plugins(request.groups),
             *_filters(family),
             *scoring,
             {"type": _PICKER},
@@ -206,30 +196,13 @@ def epp_config_text(config: dict[str, Any]) -> str:
     return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
 
 
-def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
-    """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
-    found = list(_check_scorers(family, request))
-    if request.strategy is Strategy.PD_DISAGGREGATION:
-        found += _check_prefill_decode(family, request)
-    return found
-
-
-def without_load(scorers: str) -> str:
-    """What happens with these scorers alone, with the figures of docs/routing.md."""
-    return (
-        f"without kv-cache or queue beside {scorers} the picker does not see load: one of three "
-        "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
-        "37 % with load (docs/routing.md)"
-    )
-
-
 def strategy_summary(request: EppRequest) -> str:
-    """One sentence about where requests go, of a request that `check_strategy` accepts."""
+    """One sentence about where requests go."""
     scorers = _scorers(request)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
-        if len(scorers) == 1:
-            return _ALONE[next(iter(scorers))]
+        if len(scorers) == 1 and (lone := next(iter(scorers))) in _ALONE:
+            return _ALONE[lone]
         return f"each request goes to the pod with the highest score: {total}"
     when = "every prompt is computed by"
     if request.threshold:
@@ -248,14 +221,14 @@ def strategy_summary(request: EppRequest) -> str:
 
 def _scorers(request: EppRequest) -> dict[str, float]:
     """Weights by scorer name, in the order of `SCORERS`."""
-    weights = _STRATEGIES[request.strategy] if request.scorers is None else request.scorers
+    weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
     return {name: weights[name] for name in SCORERS if name in weights}
 
 
 def _weights(request: EppRequest) -> dict[str, int | float]:
     """Weights by plugin type, in the order of `SCORERS`."""
     return {
-        SCORERS[name].plugin: int(weight) if weight == int(weight) else weight
+        SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
         for name, weight in _scorers(request).items()
     }
 
@@ -278,7 +251,8 @@ def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
     return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
 
 
-def _pairing(groups: GroupAffinity | None) -> Plugins:
+def pairing_plugins(groups: GroupAffinity | None) -> Plugins:
+    """The plugins that keep the two pods of a request in one group."""
     if groups is None:
         return []
     if not groups.strict:
@@ -333,64 +307,3 @@ def _disaggregation(threshold: int) -> Plugins:
     # The decider stands first: up to v0.9 the handler looks it up while it is made.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
-
-
-def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    if request.scorers is None:
-        return
-    able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
-    for name, weight in request.scorers.items():
-        at = ("scorers", name)
-        if name not in SCORERS:
-            message = f"no such scorer; {family.name} has {', '.join(able)}"
-            yield error(UNKNOWN_VALUE, at, message)
-        elif name not in able:
-            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
-            if name == "load":
-                message += " (queue reads the same metric, the requests that wait)"
-            yield error(RELEASE_WITHOUT_FEATURE, at, message)
-        elif not (math.isfinite(weight) and weight > 0):
-            yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
-        elif family.integer_weights and weight != int(weight):
-            message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
-            yield error(OUT_OF_RANGE, at, message)
-    scorer = next(iter(_STRATEGIES[request.strategy]))
-    if scorer not in request.scorers:
-        message = (
-            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
-            f"{shown(list(request.scorers))}: add it, or choose another strategy"
-        )
-        yield error(FIELD_REQUIRED, ("scorers",), message)
-    if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
-        yield warning(SCORERS_WITHOUT_LOAD, ("scorers",), without_load(", ".join(request.scorers)))
-
-
-def _check_prefill_decode(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    def images(able: Callable[[EppFamily], bool]) -> str:
-        return ", ".join(each.image for each in FAMILIES.values() if able(each))
-
-    def pairs(each: EppFamily) -> bool:
-        return all(each.registers(plugin["type"]) for plugin in _pairing(request.groups))
-
-    if not family.supports_pd:
-        message = (
-            f"{request.strategy.value} needs plugins that no {family.name} image has; "
-            f"images that have them: {images(lambda each: each.supports_pd)}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
-        return
-    if not pairs(family):
-        message = (
-            f"{family.name} cannot keep prefill and decode of a request in one group; images that "
-            f"can: {images(pairs)}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
-    if request.threshold and not family.pd_threshold:
-        # Its decider reads what only the prepareDataPlugins feature gate prepares, and without
-        # the gate never disaggregates (llm-d-inference-scheduler v0.7.1
-        # pkg/plugins/profile/prefix_based_pd_decider.go).
-        message = (
-            f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
-            f"prompt; images that can decide by length: {images(lambda each: each.pd_threshold)}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "threshold"), message)

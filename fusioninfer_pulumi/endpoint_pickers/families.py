@@ -1,8 +1,8 @@
 """The families in one table: every difference between two endpoint pickers is one between rows.
 
-Verified in the source of each release (`_releases` names the files), and by loading what
-`config` writes with the endpoint picker of each family (those of llm-d v0.7 and v0.8 without the
-plugins that need llm-d-kv-cache).
+Read in the source of each release (`tools/picker_plugins.go` has the places), and checked by
+loading what `config` writes with the endpoint picker of each family (those of llm-d v0.7 and v0.8
+without the plugins that need llm-d-kv-cache).
 
 Not here: llm-d v0.4 and v0.5, which need cgo and were not run; v0.6, which was built from an
 unreleased commit of the inference extension; v1.0 and v1.1 of the inference extension, which read

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.endpoint_pickers._releases import names
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
-from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
 from fusioninfer_pulumi.kube.names import POOL_GROUP
-from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
@@ -41,7 +37,7 @@ REFUSED = _refused()
 _KV_METRIC = "vllm:kv_cache_usage_perc"
 
 # Another value would part the endpoint picker from the pool, the probes or its configuration.
-_OWNED = frozenset(
+OWNED_FLAGS = frozenset(
     {
         "config-file",
         "config-text",
@@ -113,23 +109,6 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
         # Only the leader is Ready then; with one replica it would need leases for nothing.
         arguments.append("--ha-enable-leader-election")
     return arguments
-
-
-def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
-    """Findings about a user's own arguments, located in the list; values may be separate words."""
-    for index, argument in enumerate(args):
-        if not argument.startswith("-") or argument in {"-", "--"}:
-            continue
-        name = argument.lstrip("-").partition("=")[0]
-        reason = family.refused_flags.get(name)
-        if name in _OWNED:
-            message = f"--{name} is set by the library, leave it out"
-            yield error(SET_BY_LIBRARY, (index,), message)
-        elif reason is not None:
-            yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
-        elif name not in family.flags:
-            message = f"{family.name} has no flag {shown(argument)} and exits on an unknown one"
-            yield warning(FLAG_UNKNOWN, (index,), message)
 
 
 def _text(*, value: bool) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.topology import is_prefill_decode
-from fusioninfer_pulumi.endpoint_pickers._config_text import UnreadableError, read_config
-from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS, GroupAffinity
+from fusioninfer_pulumi.endpoint_pickers.config import GroupAffinity
+from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.images import (
@@ -20,18 +20,10 @@ from fusioninfer_pulumi.endpoint_pickers.images import (
     family_of,
     unknown_image,
 )
-from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_CONFIG_DOUBTFUL, PICKER_FAMILY_UNKNOWN
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
-
-GROUP_PAIRING_STRICT = Rule(
-    "group-pairing-strict",
-    "info",
-    "Strict pairing looks for a shared prefix in one group only.",
-    remedy="Use `Preferred` to look in all groups.",
-)
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     """
     rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:
-        profiles = _config_list(args.endpoint_picker_config, "schedulingProfiles")
+        profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
         return EppIntent(None, len(profiles) > 1, rewrites)
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
@@ -93,9 +85,6 @@ def epp_image(
     if known is None and explicit is None:
         message = unknown_image(image)
         return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
-    if known is not None and explicit is not None and known is not explicit:
-        message = f"is {explicit.name}, but {image} looks like {known.name}; remove one of them"
-        return image, explicit, [warning(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     return image, explicit or known, []
 
 
@@ -116,46 +105,7 @@ def group_affinity(
     )
 
 
-def group_pairing_findings(
-    at: Location, args: RoleArgs, intent: EppIntent, groups: int | None
-) -> Iterator[Finding]:
-    """Checks `groupPairing`, and a user's own configuration of a service with serving groups."""
-    pairing = (args.endpoint_picker or EndpointPickerArgs()).group_pairing
-    field = (*at, "endpointPicker", "groupPairing")
-    generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
-    if pairing is not None and not generated:
-        why = (
-            "the service has no groups"
-            if groups is None
-            else "the configuration is your own"
-            if intent.strategy is None
-            else f"the strategy is {intent.strategy.value}, which pairs nothing"
-        )
-        yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
-    if generated and pairing is not GroupPairing.PREFERRED:
-        yield info(
-            GROUP_PAIRING_STRICT,
-            field,
-            "each request is drawn a group, and its pods are of that group: a shared prefix is "
-            "looked for there only; Preferred looks in all groups",
-        )
-    if groups is not None and intent.strategy is None and intent.pairs:
-        types = {
-            plugin.get("type")
-            for plugin in _config_list(args.endpoint_picker_config or "", "plugins")
-            if isinstance(plugin, dict)
-        }
-        if not types & set(PAIRING_PLUGINS):
-            yield warning(
-                PICKER_CONFIG_DOUBTFUL,
-                (*at, "endpointPickerConfig"),
-                "pairs prefill with decode pods of any group; "
-                f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "
-                "them in one",
-            )
-
-
-def _config_list(text: str, key: str) -> list[Any]:
+def config_list(text: str, key: str) -> list[Any]:
     """A list at the top of a user's own configuration, empty where it has none."""
     try:
         config, _ = read_config(text)
@@ -167,7 +117,7 @@ def _config_list(text: str, key: str) -> list[Any]:
 
 def event_port(text: str) -> int | None:
     """The port on which a configuration waits for engines' KV events, None where it does not."""
-    for plugin in _config_list(text, "plugins"):
+    for plugin in config_list(text, "plugins"):
         parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
         events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None
         endpoint = events.get("zmqEndpoint") if isinstance(events, dict) else None

@@ -9,17 +9,21 @@ from fusioninfer_pulumi.endpoint_pickers.family import Family, PluginKind, Plugi
 #: (`pkg/epp/framework/interface/plugin/registry.go`, StrictDecoder.)
 _STRICT = Family.LLM_D_0_9.later
 
-#: Families in which these removals were announced.
-_ANNOUNCING = Family.LLM_D_0_9.later
-_IN_0_11 = "was announced to be removed in v0.11.0; write"
-_REMOVALS = {
-    "by-label": f"{_IN_0_11} label-selector-filter",
-    "by-label-selector": f"{_IN_0_11} label-selector-filter",
-    "disagg-headers-handler": f"{_IN_0_11} disagg-profile-handler, which does it",
-    "prefill-header-handler": f"{_IN_0_11} disagg-profile-handler, which does it",
-    "tokenizer": f"{_IN_0_11} token-producer",
-    "pd-profile-handler": "was to be removed in v0.9.0; write disagg-profile-handler",
-}
+#: llm-d v0.9.0 announced the removals that the sources of v0.10.0 list.
+_ANNOUNCING, _LISTING = Family.LLM_D_0_9.later, Family.LLM_D_0_10
+
+
+def _removals() -> dict[str, str]:
+    """The announced removals, by plugin."""
+    plugins = release(_LISTING)["plugins"]
+    removals = {name: plugin["removal"] for name, plugin in plugins.items() if "removal" in plugin}
+    return {
+        name: f"was announced to be removed in {removed}; write {instead}"
+        for name, (_, removed, instead) in removals.items()
+    }
+
+
+_REMOVALS = _removals()
 
 
 def _plugins(family: Family) -> dict[str, PluginType]:

@@ -17,7 +17,7 @@ PICKER_CONFIG_INVALID = Rule(
 PICKER_FEATURE_UNSTABLE = Rule(
     "picker-feature-unstable",
     ("info", "warning"),
-    "An endpoint picker's plugins and gates are neither experimental nor about to go.",
+    "What an endpoint picker's configuration uses is neither alpha nor about to go.",
     remedy="Use what the message names.",
 )
 

@@ -8,7 +8,7 @@ with status 0 and a line in its log, so neither may get there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,9 @@ from fusioninfer_pulumi.endpoint_pickers._releases import names, release
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
 from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
-from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN, PICKER_FAMILY_UNKNOWN
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
+from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
 #: Names of containers and repositories by which a sidecar of the user's own is known, also of
 #: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
@@ -54,7 +53,7 @@ _PROTOCOLS = {
 }
 
 # Set from fields of `kvTransfer`, or from what is generated beside the sidecar.
-_OURS = {
+OWNED_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "stands in kvTransfer.enginePort; remove it here",
     "model-server-port": "stands in kvTransfer.enginePort; remove it here",
@@ -121,26 +120,6 @@ def is_unknown(image: Any) -> bool:
 def protocol(names: Sequence[str]) -> str | None:
     """The protocol for an engine's connectors, the outermost first; None when there is none."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
-
-
-def check_sidecar_args(
-    args: Sequence[str], family: EppFamily, *, own_image: bool
-) -> Iterator[Finding]:
-    """Findings about a user's own flags, located in the list.
-
-    An `own_image` may know more flags than the family's releases.
-    """
-    for index, argument in enumerate(args):
-        name = argument.partition("=")[0].lstrip("-")
-        if not argument.startswith("-"):
-            message = f"must be a flag such as --name=value, got {shown(argument)}"
-            yield error(FLAG_UNKNOWN, (index,), message)
-        elif name in _OURS:
-            yield error(SET_BY_LIBRARY, (index,), f"--{name} {_OURS[name]}")
-        elif name not in _RELEASES[family.family].flags:
-            say = warning if own_image else error
-            message = f"the sidecar of {family.name} has no flag --{name} and would not start"
-            yield say(FLAG_UNKNOWN, (index,), message)
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:

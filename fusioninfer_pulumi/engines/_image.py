@@ -18,7 +18,11 @@ _RELEASE = re.compile(
 )
 
 # The engines' own images, by the end of the repository's path, so that mirrors count as well.
-_STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
+_STOCK = {
+    "vllm/vllm-openai": "vllm",
+    "vllm/vllm-openai-cpu": "vllm",
+    "lmsysorg/sglang": "sglang",
+}
 
 
 @dataclass(frozen=True)

@@ -362,6 +362,10 @@ class Engine(Protocol):
         """Whether even one rank needs shared memory, and stops at its start without."""
         return False
 
+    def drain_seconds(self, command: EngineCommand) -> int:
+        """How long running requests may take after SIGTERM, where an argument says it; else 0."""
+        return 0
+
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         """Whether the program may start something that takes other arguments."""
         return False

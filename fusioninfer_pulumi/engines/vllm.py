@@ -226,6 +226,7 @@ _RPC_PORT = 29550
 _TRANSFER = "--kv-transfer-config"
 _TRACING = "--otlp-traces-endpoint"
 _EXECUTOR = "--distributed-executor-backend"
+_SHUTDOWN = "--shutdown-timeout"
 _DATA = ("--data-parallel-size", "-dp")
 _LOCAL = ("--data-parallel-size-local", "-dpl")
 _ADDRESS = ("--data-parallel-address", "-dpa")
@@ -401,6 +402,10 @@ class Vllm(Engine):
         processors = command.value("--device") == "cpu" or "cpu" in name
         apart = command.value("--distributed-executor-backend") == "mp"
         return version is not None and version >= (0, 32) and (processors or apart)
+
+    def drain_seconds(self, command: EngineCommand) -> int:
+        # 0, the default, aborts running requests at SIGTERM (`handle_shutdown`, from v0.18.0 on).
+        return max(0, integer(command.value(_SHUTDOWN)) or 0)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.

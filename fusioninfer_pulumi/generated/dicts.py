@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         DisruptionBudgetArgs,
         EmptyDirTierArgs,
         EndpointPickerArgs,
+        EngineArgs,
+        EngineName,
         EvictionPolicy,
         FailureMode,
         Fetch,
@@ -292,6 +294,20 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """TLS between the gateway and the picker."""
 
 
+class EngineArgsDict(TypedDict, total=False):
+    """Which engine a role runs, and in which release, where its template names no image.
+
+    Beside a template with an image it asks for the rest of the container, which the template's own
+    values replace."""
+
+    name: EngineName | Literal["vllm", "sglang"]
+    """`vllm` (default) or `sglang`."""
+
+    version: str | None
+    """Its release, such as `0.32.0`; by default the one that this version of the library names,
+    which `plan` shows."""
+
+
 class FetcherArgsDict(TypedDict, total=False):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
@@ -469,6 +485,14 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     model: ModelArgs | ModelArgsDict | None
     """The model that all roles serve: where its files come from, its name, adapters and cache; by
     default the pod templates say it."""
+
+    engine: EngineArgs | EngineArgsDict | None
+    """The engine of roles whose container the library writes: those without a template, or with
+    one that names no image. By default vLLM, in the release that `plan` shows."""
+
+    image_registry: str | None
+    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
+    such as `registry.example.com/mirror`; by default Docker Hub."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""
@@ -952,7 +976,8 @@ class RoleArgsDict(TypedDict, total=False):
     """Independent instances of the model; 0 parks the role: no objects, no share of the gang."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template of every pod of the role."""
+    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
+    only what differs: the library writes the container, and what stands here wins."""
 
     leader_template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
     """Pod template of the leaders, together with `workerTemplate` in place of `template`."""
@@ -980,9 +1005,18 @@ class RoleArgsDict(TypedDict, total=False):
     """Node pools that the role may be placed on, and what their accelerators have to be; read by
     `place` and `--inventory` only. By default any pool that its pod templates allow."""
 
+    engine: EngineArgs | EngineArgsDict | None
+    """The engine, in place of the service's, for a container that the library writes."""
+
     accelerator: str | None
     """What each accelerator is, such as `H100`, or its memory, such as `80Gi`: for checks of the
-    memory, it selects no nodes. By default what claims and node selectors say."""
+    memory, it selects no nodes. By default what claims and node selectors say. `cpu` is for a
+    container that the library writes: the engine's build for processors."""
+
+    gpus: int | None
+    """GPUs of each pod, for a container that the library writes; by default the product of
+    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    `accelerator`."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
     """Devices that the serving container of every pod claims (DRA), in place of accelerators in
@@ -1379,3 +1413,104 @@ class WarmUpJobArgsDict(TypedDict, total=False):
 
     service_account_name: Input[str] | None
     """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
+
+
+class ModelServiceDict(TypedDict, total=False):
+    """Further fields of `model_service`, of the service and its roles."""
+
+    autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
+    """Scales the replicas between bounds, starting with `replicas`; needs `layout: PerRole`. By
+    default nothing but an update changes them."""
+
+    gpus: int | None
+    """GPUs of each pod, for a container that the library writes; by default the product of
+    `parallelism`, else as many as the package fusioninfer-capacity finds for the model on
+    `accelerator`."""
+
+    kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
+    """Where the engine keeps KV cache beyond its accelerators' memory: host memory, then disks;
+    by default nowhere."""
+
+    kv_events: KvEventsArgs | KvEventsArgsDict | None
+    """What the engine publishes to the endpoint picker about its KV cache; by default nothing."""
+
+    kv_transfer: KvTransferArgs | KvTransferArgsDict | None
+    """Prefillers and decoders only: how the KV cache goes from one to the other, with the
+    arguments and environment that the engine needs for it."""
+
+    multinode: MultinodeArgs | MultinodeArgsDict | None
+    """Spreads each replica over several nodes; by default a replica is one pod."""
+
+    parallelism: ParallelismArgs | ParallelismArgsDict | None
+    """How the engine splits and copies the model: sets its arguments, and the pods of a replica;
+    by default the arguments say it."""
+
+    port: int | None
+    """Port that it serves on; by default the engine's `--port`, else the container port named
+    http, else the first container port, else 8000. One that the engine does not listen on is
+    refused, unless another container of the pod does."""
+
+    resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
+    """Devices that the serving container of every pod claims (DRA), in place of accelerators in
+    its resources; by default none."""
+
+    startup: StartupArgs | StartupArgsDict | None
+    """How long the engine may take to load its model; by default no startup probe."""
+
+    template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
+    """Pod template of every pod of the role. With the service's `model` it may be left out, or name
+    only what differs: the library writes the container, and what stands here wins."""
+
+    topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
+    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
+
+    name: str | None
+    """Kubernetes name of the service; by default the component's logical name."""
+
+    namespace: Input[str]
+    """Namespace of every object; may be an Output."""
+
+    labels: Mapping[str, Input[str]]
+    """Labels of every object; values may be Outputs."""
+
+    annotations: Mapping[str, Input[str]]
+    """Annotations of every object; values may be Outputs."""
+
+    groups: int | None
+    """Copies of the whole topology (serving groups), each with its own gang and its own pairing of
+    prefill with decode; names then carry the group, also of a single one. 0 parks the service. By
+    default there are no groups, and a role's `replicas` are those of the service."""
+
+    image_registry: str | None
+    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
+    such as `registry.example.com/mirror`; by default Docker Hub."""
+
+    scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
+    """Scheduler, queue, priority and gang."""
+
+    layout: Layout | Literal["PerReplica", "PerRole"]
+    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
+    with its own rolling update and a scale subresource; a live service cannot change it."""
+
+    placement: ServicePlacementArgs | ServicePlacementArgsDict
+    """How the roles are placed on node pools in relation to each other; read by `place` and
+    `--inventory` only."""
+
+    rollout: RolloutArgs | RolloutArgsDict
+    """How pod templates change: pace, order, halt."""
+
+    wait: WaitArgs | WaitArgsDict
+    """What an update waits for before it returns."""
+
+    disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
+    """A PodDisruptionBudget for each serving role that has none of its own; none by default."""
+
+    monitoring: MonitoringArgs | MonitoringArgsDict | None
+    """Monitors of the Prometheus operator for engines and picker; none by default."""
+
+    prefill_decode_ratio: PrefillDecodeRatioArgs | PrefillDecodeRatioArgsDict | None
+    """Bounds for the replicas of prefill for each replica of decode; none by default. Replicas
+    beyond them are refused."""
+
+    tracing: TracingArgs | TracingArgsDict | None
+    """OpenTelemetry traces of picker and engines; none by default."""

@@ -18,15 +18,15 @@ from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, Inve
 from fusioninfer_pulumi.api.messages import field_of, findings_of
 from fusioninfer_pulumi.api.model import ModelArgs, model_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
-from fusioninfer_pulumi.api.role import RoleArgs, role_findings
+from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
     KIND,
     InferenceServiceArgs,
     InferenceServiceManifest,
-    ServiceMetadata,
-    service_findings,
 )
+from fusioninfer_pulumi.api.spec import ServiceMetadata
+from fusioninfer_pulumi.api.written import role_findings, service_findings
 from fusioninfer_pulumi.findings import Finding, error, errors, shown
 from fusioninfer_pulumi.loading.rules import WRONG_KIND
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
@@ -59,7 +59,7 @@ def examine(raw: Any) -> Document:
     except ValidationError as problem:
         findings = findings_of(problem, InferenceServiceManifest)
         return _refused([*findings, *_findings_beside(raw, problem)])
-    findings = list(service_findings(args))
+    findings = list(service_findings(args, args))
     return _refused(findings) if errors(findings) else Document(args)
 
 
@@ -83,7 +83,8 @@ def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterat
             continue
         at = ("roles", index)
         if not any(place[:2] == at for place in wrong):
-            yield from role_findings(at, RoleArgs.model_validate(role))
+            modelled = spec.get("model") is not None
+            yield from role_findings(at, RoleArgs.model_validate(role), modelled=modelled)
             continue
         for key, template in role.items():
             field = to_camel(str(key))

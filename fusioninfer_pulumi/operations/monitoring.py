@@ -9,40 +9,12 @@ from typing import Any
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
-
-MONITORED_TARGET_MISSING = Rule(
-    "monitored-target-missing",
-    ("error", "warning"),
-    "What is monitored exists, and serves metrics on a declared port.",
-    remedy="Correct it as the message says.",
-)
-MONITORING_ENGINE_WITHOUT_METRICS = Rule(
-    "monitoring-engine-without-metrics",
-    ("warning", "info"),
-    "Engines that are scraped are known, and serve metrics.",
-    remedy="Turn the engine's metrics on.",
-)
-
-MONITORING_CERTIFICATE_UNCHECKED = Rule(
-    "monitoring-certificate-unchecked",
-    "info",
-    "The certificate of an engine is checked when it is scraped.",
-    remedy="Nothing, if you accept it.",
-)
-MONITORING_PICKER_TOKEN_DEFAULT = Rule(
-    "monitoring-picker-token-default",
-    "info",
-    "Prometheus may read the picker's metrics.",
-    remedy="Set `pickerToken`, or give its ServiceAccount the right.",
-)
 
 Manifest = dict[str, Any]
 
@@ -59,7 +31,7 @@ class EngineMonitor:
 
     Attributes:
         port_name: Name of the serving port in the pods, None without a name.
-        rank_ports: Ports of further ranks that have their own.
+        rank_ports: Declared ports of further ranks that have their own.
     """
 
     role: str
@@ -88,97 +60,39 @@ def monitoring_plan(
     args: MonitoringArgs | None,
     roles: Sequence[RolePlan],
     router: RouterPlan | None,
-) -> tuple[MonitoringPlan | None, list[Finding]]:
-    """Returns the monitors of a service, None without `monitoring`, and the findings."""
+) -> MonitoringPlan | None:
+    """Returns the monitors of a service, None without `monitoring`."""
     if args is None:
-        return None, []
-    found = list(_label_findings(args))
-    monitors: list[EngineMonitor] = []
-    for role in roles if args.engines else ():
-        if not role.replicas:
-            continue
-        monitor, more = _engine(service, role)
-        monitors.append(monitor)
-        found += more
+        return None
     metrics = router.epp.metrics if router is not None else MetricsMode.OFF
-    found += _picker(args, router, metrics)
-    picker = metrics is not MetricsMode.OFF and args.picker is not False
-    if not found and not args.engines and not picker:
-        found.append(
-            warning(
-                MONITORING_ENGINE_WITHOUT_METRICS,
-                ("monitoring",),
-                "scrapes nothing: neither engines nor a picker",
-            )
-        )
-    return MonitoringPlan(args, tuple(monitors), picker), found
+    return MonitoringPlan(
+        args=args,
+        engines=tuple(_engine(service, role) for role in roles if args.engines and role.replicas),
+        picker=metrics is not MetricsMode.OFF and args.picker is not False,
+    )
 
 
-def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
-    for key in args.labels:
-        if key.startswith(labels.PREFIX):
-            yield error(
-                SET_BY_LIBRARY,
-                ("monitoring", "labels", key),
-                "is set by fusioninfer-pulumi; remove it",
-            )
-
-
-def _engine(service: str, role: RolePlan) -> tuple[EngineMonitor, list[Finding]]:
+def _engine(service: str, role: RolePlan) -> EngineMonitor:
     port = role.serving.port
-    at = ("roles", role.position)
-    declared = _declared(role, port)
-    found = list(_without_metrics(role, at))
-    https = _https(role)
-    if declared is None:
-        found.append(
-            error(
-                MONITORED_TARGET_MISSING,
-                (*at, "template" if role.args.template else "leaderTemplate"),
-                f"monitoring finds pods by the ports that containers declare, and {port}, on which "
-                f"{role.name} serves, is not declared; add it to the container's ports "
-                f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
-            )
-        )
-    if https:
-        found.append(
-            info(
-                MONITORING_CERTIFICATE_UNCHECKED,
-                ("monitoring", "engines"),
-                f"the certificate of {role.name} is not checked: pods are scraped by address",
-            )
-        )
-    ranks = [port for port in role.serving.ports[1:] if _declared(role, port) is not None]
-    if declared is not None and len(ranks) < len(role.serving.ports) - 1:
-        undeclared = [port for port in role.serving.ports[1:] if port not in ranks]
-        found.append(
-            warning(
-                MONITORED_TARGET_MISSING,
-                (*at, "template" if role.args.template else "leaderTemplate"),
-                f"monitoring finds pods by the ports that containers declare: the ranks on "
-                f"{', '.join(map(str, undeclared))} are not scraped; set parallelism.portPerRank",
-            )
-        )
-    name = declared.get("name") if declared else None
-    monitor = EngineMonitor(
+    name = (declared_port(role, port) or {}).get("name")
+    return EngineMonitor(
         role=role.name,
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
-        rank_ports=tuple(ranks),
-        https=https,
+        rank_ports=tuple(rank for rank in role.serving.ports[1:] if declared_port(role, rank)),
+        https=_https(role),
     )
-    return monitor, found
 
 
-def _declared(role: RolePlan, port: int) -> Mapping[str, Any] | None:
+def declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     """Returns the leader's container port of that number, None if no container declares it."""
     leader = role.pods.leader
     others = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
     for container in (leader.container, *others):
-        for given in container.get("ports") or ():
-            if isinstance(given, Mapping) and given.get("containerPort") == port:
-                return given
+        for entry in container.get("ports") or ():
+            if isinstance(entry, Mapping) and entry.get("containerPort") == port:
+                return entry
     return None
 
 
@@ -187,56 +101,6 @@ def _https(role: RolePlan) -> bool:
     if sidecar is not None and sidecar.port == role.serving.port:
         return sidecar.https
     return role.serving.command.serves_https
-
-
-def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
-    """Yields findings about engines that serve no metrics, or may not."""
-    engine = role.serving.command.engine
-    reason = engine.metrics_off(role.serving.command) if engine is not None else None
-    if reason is not None:
-        yield warning(
-            MONITORING_ENGINE_WITHOUT_METRICS,
-            at,
-            f"monitoring gets no metrics from {role.name}: {reason}",
-        )
-    elif engine is None:
-        yield info(
-            MONITORING_ENGINE_WITHOUT_METRICS,
-            at,
-            f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
-        )
-
-
-def _picker(
-    args: MonitoringArgs, router: RouterPlan | None, metrics: MetricsMode
-) -> Iterator[Finding]:
-    if args.picker and router is None:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the service has no router; remove it",
-        )
-    elif args.picker and metrics is MetricsMode.OFF:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the picker serves no metrics; set endpointPicker.metrics of the router to "
-            f"{MetricsMode.AUTHENTICATED.value}",
-        )
-    if args.picker_token is None:
-        if metrics is MetricsMode.AUTHENTICATED and args.picker is not False:
-            yield info(
-                MONITORING_PICKER_TOKEN_DEFAULT,
-                ("monitoring", "pickerToken"),
-                "not set: Prometheus sends the token of its own ServiceAccount, which may need "
-                "`get` on the URL /metrics",
-            )
-    elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("monitoring", "pickerToken"),
-            "has no effect: only a picker whose metrics are Authenticated asks for a token",
-        )
 
 
 def monitors(

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.autoscaling import (
     AutoscalerPlan,
     autoscaler,
     autoscalers,
-    ratio_findings,
 )
 from fusioninfer_pulumi.operations.disruption_budget import (
     BudgetPlan,
@@ -20,9 +18,7 @@ from fusioninfer_pulumi.operations.disruption_budget import (
     disruption_budgets,
 )
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
-from fusioninfer_pulumi.pods.tracing import epp_findings
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -41,26 +37,13 @@ def operations_plan(
     args: InferenceServiceArgs,
     roles: Sequence[RolePlan],
     router: RouterPlan | None,
-    gang: GangPlan | None,
-) -> tuple[OperationsPlan, list[Finding]]:
-    """Returns the plan of disruption budgets, monitors and autoscalers, and its findings."""
-    minima = args.scheduling_strategy.gang_policy.min_role_replicas
-    needed = required_replicas(roles, minima if gang is not None else None)
-    budgets, found = disruption_budgets(
-        service,
-        roles,
-        args.disruption_budget,
-        [role.name for role in roles if needed[role.name] < role.group_replicas],
+) -> OperationsPlan:
+    """Returns the plan of disruption budgets, monitors and autoscalers."""
+    return OperationsPlan(
+        budgets=disruption_budgets(service, roles, args.disruption_budget),
+        monitoring=monitoring_plan(service, args.monitoring, roles, router),
+        autoscalers=autoscalers(roles),
     )
-    monitoring, more = monitoring_plan(service, args.monitoring, roles, router)
-    found += more
-    family = router.epp.family if router is not None else None
-    traced = any(role.pods.traced for role in roles)
-    found += epp_findings(args.tracing, family, has_roles=traced)
-    scaled, more = autoscalers(args, roles, gang_scheduled=gang is not None)
-    found += more
-    found += ratio_findings(args.prefill_decode_ratio, roles)
-    return OperationsPlan(budgets, monitoring, scaled), found
 
 
 def operations(

@@ -54,7 +54,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         annotations=args.annotations,
     )
     args = with_model_size(args)
-    model, findings = model_plan(service, args)
+    findings: list[Finding] = []
     routers = [
         position
         for position, role in enumerate(args.roles)
@@ -79,8 +79,6 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         )
         router, found = router_plan(parts, args.tracing)
         findings += found
-    operations, found = operations_plan(service, args, roles, router, gangs[0] if gangs else None)
-    findings += found
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
@@ -99,7 +97,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
-        operations=operations,
-        model=model,
+        operations=operations_plan(service, args, roles, router),
+        model=model_plan(service, args),
     )
     return BuiltService(args, plan, tuple(built), parts, tuple(findings))

@@ -35,6 +35,42 @@ class RoleMemory(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class PresetValue:
+    """A value of a container that the library writes, and where it comes from.
+
+    Attributes:
+        role: Name of the role.
+        field: Field of the role, or of its container.
+        value: The value, as people read it.
+        origin: `user`, `model table`, `engine release`, `capacity` or `library default`.
+        reason: Its rule or source.
+    """
+
+    role: str
+    field: str
+    value: str
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RoleEngine:
+    """The engine of a role whose container the library writes.
+
+    Attributes:
+        role: Name of the role.
+        title: The engine's name as its project writes it.
+        release: Its release.
+        default: Whether the library chose the release.
+    """
+
+    role: str
+    title: str
+    release: str
+    default: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServicePlan(Topology):
     """The plan of one service, from which its Kubernetes objects are built.
@@ -46,6 +82,8 @@ class ServicePlan(Topology):
         operations: Disruption budgets, autoscalers and monitors.
         model: Objects and pod settings of `model`, None without one.
         memory: Memory of one accelerator of each role of which enough is known, by its name.
+        presets: Values of containers that the library wrote, in the order of the roles.
+        engines: Engines of these containers.
     """
 
     routers: tuple[RoleArgs, ...]
@@ -54,3 +92,5 @@ class ServicePlan(Topology):
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
     memory: Mapping[str, RoleMemory] = field(default_factory=dict)
+    presets: tuple[PresetValue, ...] = ()
+    engines: tuple[RoleEngine, ...] = ()

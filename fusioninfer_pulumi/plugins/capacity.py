@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -50,6 +50,7 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
+from fusioninfer_pulumi.presets.expand import expand
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_REQUIRED,
@@ -106,6 +107,7 @@ __all__ = [
     "error",
     "errors",
     "examine_mapping",
+    "expand",
     "file_text",
     "info",
     "install_command",
@@ -122,6 +124,7 @@ __all__ = [
     "plan_service",
     "pod_requests",
     "print_service",
+    "print_text",
     "quantity",
     "read_command",
     "read_model_config",
@@ -145,6 +148,16 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
         print_objects([dict(manifest)], "yaml")
     else:
         sys.stdout.write(python_program(load(manifest)))
+
+
+def print_text(parts: Iterable[Any]) -> None:
+    """Prints lines and tables, as rich has them, to standard output."""
+    # Imported here, as above.
+    from fusioninfer_pulumi.cli.terminal import console  # noqa: PLC0415  # see above
+
+    with console(sys.stdout) as screen:
+        for part in parts:
+            screen.print(part)
 
 
 def working(text: str) -> AbstractContextManager[None]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, Offload
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.device_claims import device_claims
@@ -86,6 +86,7 @@ class RolePods:
     rank_ports: int
     kv: KvTransferPlan | None
     traced: bool
+    offload: Offload | None
     revision: str
 
     @property
@@ -119,6 +120,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
         rank_ports=pods.rank_ports,
         kv=pods.kv,
         traced=pods.traced,
+        offload=pods.offload,
         revision=revision,
     )
     return finished, findings

@@ -10,20 +10,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
-from fusioninfer_pulumi.kube.resources import is_accelerator
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
 from fusioninfer_pulumi.pods.scheduling import role_labels
-
-ACCELERATORS_BESIDE_CLAIMS = Rule(
-    "accelerators-beside-claims",
-    "error",
-    "Accelerators are asked for by claims or by resources, not both.",
-    remedy="Remove one of them.",
-)
 
 _REQUEST = "devices"
 _DIGEST_LENGTH = 8
@@ -127,15 +119,6 @@ def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
                 TAKEN_BY_TEMPLATE,
                 (*pod.path, "spec", "resourceClaims"),
                 f'"{claim.name}" is also the name of one of resourceClaims; rename one',
-            )
-    limits = (pod.container.get("resources") or {}).get("limits") or {}
-    for resource in limits:
-        if is_accelerator(str(resource)) and any(claim.made for claim in claims):
-            yield error(
-                ACCELERATORS_BESIDE_CLAIMS,
-                (*pod.container_path, "resources", "limits", str(resource)),
-                "asks for accelerators beside resourceClaims, so the pod would get both; remove "
-                "one",
             )
 
 

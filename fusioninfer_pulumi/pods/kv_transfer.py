@@ -8,11 +8,10 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.engines.command import ENGINES, serving_port
+from fusioninfer_pulumi.engines.command import serving_port
 from fusioninfer_pulumi.engines.editing import EditError, edit
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
-    NIXL,
     PORT_FLAG,
     Argument,
     EngineCommand,
@@ -21,12 +20,12 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
 )
 from fusioninfer_pulumi.engines.launch import RAY_PORT
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 
 KV_TRANSFER_UNREADABLE = Rule(
@@ -40,19 +39,6 @@ KV_TRANSFER_SET_TWICE = Rule(
     "error",
     "KV transfer is set by its field or by the arguments.",
     remedy="Remove one of them.",
-)
-KV_TRANSFER_DISABLED = Rule(
-    "kv-transfer-disabled",
-    "warning",
-    "KV transfer that is configured is enabled.",
-    remedy="Remove `enabled: false`, or the other fields.",
-)
-KV_TRANSFER_MISSING = Rule(
-    "kv-transfer-missing",
-    "error",
-    "Prefill and decode hand over the KV cache.",
-    remedy="Add the flag, or `kvTransfer: {}`.",
-    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
 )
 KV_EVENTS_SET_TWICE = Rule(
     "kv-events-set-twice",
@@ -77,30 +63,6 @@ ENGINE_NOT_MOVABLE = Rule(
     "error",
     "The engine's port can be changed, so that the sidecar gets the pool's.",
     remedy="Give the engine another `--port` yourself.",
-)
-ENGINE_MOVED = Rule(
-    "engine-moved",
-    "info",
-    "The engine listens on another port, because the sidecar has the pool's.",
-    remedy="Nothing.",
-)
-ENGINE_PORT_KEPT = Rule(
-    "engine-port-kept",
-    "info",
-    "The engine keeps its port beside the sidecar.",
-    remedy="Nothing.",
-)
-SIDECAR_LEFT_OUT = Rule(
-    "sidecar-left-out",
-    "info",
-    "Something sends prompts to the prefill pods.",
-    remedy="Enable the sidecar, unless the engine does it.",
-)
-SIDECAR_IN_TEMPLATE = Rule(
-    "sidecar-in-template",
-    "info",
-    "The template has a routing sidecar of its own.",
-    remedy="Nothing.",
 )
 ARGUMENT_SPLIT = Rule(
     "argument-split",
@@ -202,31 +164,12 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         way = Transfer()
         if engine is not None and offloading is not None:
             way = engine.transfer(command, None, offloading)
-        message = "no KV cache goes from prefill to decode: decode computes every prompt again"
-        return way, [warning(KV_TRANSFER_DISABLED, (*field, "enabled"), message)]
+        return way, []
     if args is not None:
         return _generated(ctx.role.component_type, args, command, field, offloading)
-    if ctx.pairing is None:
-        if engine is None or offloading is None:
-            return Transfer(), []
+    if ctx.pairing is None and engine is not None and offloading is not None:
         return engine.transfer(command, None, offloading), []
-    if engine is None or not command.readable:
-        flags = " or ".join(f"{each.transfer_flag} ({each.title})" for each in ENGINES.values())
-        return Transfer(), [
-            warning(
-                KV_TRANSFER_UNREADABLE,
-                at,
-                f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
-            )
-        ]
-    return Transfer(), [
-        error(
-            KV_TRANSFER_MISSING,
-            at,
-            f"{engine.transfer_flag} is missing, without which no KV cache goes from prefill to "
-            f"decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
-        )
-    ]
+    return Transfer(), []
 
 
 def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
@@ -276,29 +219,12 @@ def _events(
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
         return [], [error(KV_EVENTS_SET_TWICE, field, message)]
     topic = args.topic
-    said: list[Finding] = []
-    at = (*field, "topic")
     if topic is None:
-        served = command.served_names
-        if served is None:
+        if command.served_names is None:
             message = "is required: the model's name cannot be read here"
-            return [], [error(KV_EVENTS_TOPIC, at, message)]
-        topic = f"kv@$({POD_IP_ENV}):{port}@{served[0]}"
-        if len(set(served)) > 1:
-            # The endpoint picker looks events up by the name that a request asks for.
-            others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
-            said.append(
-                warning(
-                    KV_EVENTS_TOPIC,
-                    at,
-                    f"names one model, by default {served[0]}: pickers find no events for requests "
-                    f"that ask for {others}; state the topic, or serve one name",
-                )
-            )
-    if topic.count("@") != 2:
-        message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
-        said.append(info(KV_EVENTS_TOPIC, at, message))
-    return [command.engine.events_argument(args.endpoint, topic)], said
+            return [], [error(KV_EVENTS_TOPIC, (*field, "topic"), message)]
+        topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
+    return [command.engine.events_argument(args.endpoint, topic)], []
 
 
 def _decode_side(
@@ -310,8 +236,7 @@ def _decode_side(
     pool, own = plan.pool_port, serving_port(leader.container, command, None)
     brought = own_sidecar(leader.template, leader.name, pool)
     if brought is not None or not args.sidecar.enabled:
-        engine = args.engine_port or own
-        return replace(plan, engine_port=engine), [], list(_kept(brought, pool, engine, ctx))
+        return replace(plan, engine_port=args.engine_port or own, brought=brought), [], []
     engine = args.engine_port or (
         own if own != pool else _free_port(leader.spec, pool, args, command)
     )
@@ -326,34 +251,9 @@ def _decode_side(
         moves = []
         if args.engine_port is None and own == pool:
             found.append(error(ENGINE_NOT_MOVABLE, at, _immovable(pool, why_unknown(command))))
-    if own == pool and moves:
-        message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
-        found.append(info(ENGINE_MOVED, at, message))
-    elif own == engine:
-        message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
-        found.append(info(ENGINE_PORT_KEPT, at, message))
     moved_from = frozenset({own, pool} - {engine})
     plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
     return plan, moves, found
-
-
-def _kept(brought: str | None, pool: int, engine: int, ctx: Context) -> Iterator[Finding]:
-    if brought is None:
-        yield info(
-            SIDECAR_LEFT_OUT,
-            ctx.at("kvTransfer", "sidecar", "enabled"),
-            "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
-        )
-        return
-    message = f"container {brought} is the sidecar: none is added, the engine stays"
-    yield info(SIDECAR_IN_TEMPLATE, ctx.at(), message)
-    if engine == pool:
-        yield warning(
-            TAKEN_BY_TEMPLATE,
-            ctx.at(),
-            f"container {brought} listens on port {pool}, and so does the engine, as far as its "
-            "arguments say; give it another --port",
-        )
 
 
 def _immovable(pool: int, why: str) -> str:

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
 from fusioninfer_pulumi.engines.command import serving_port
 from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
-from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error, info
+from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
@@ -24,12 +24,6 @@ NOT_LAUNCHABLE = Rule(
     "error",
     "The container's command line is known, so that it can be started on several nodes.",
     remedy="Write `command`, or set `launcher: none`.",
-)
-WORKERS_DO_NOT_SERVE = Rule(
-    "workers-do-not-serve",
-    "info",
-    "Workers of a replica have no probes, hooks and ports of the leader.",
-    remedy="Nothing: they serve no requests.",
 )
 OUTPUT_IN_COMMAND = Rule(
     "output-in-command",
@@ -117,15 +111,10 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     worker = pods.worker
     if worker is None or worker.path != pods.leader.path:
         return pods, []
-    findings = []
-    lost = [key for key in LEADER_ONLY if worker.own.get(key)]
-    if lost:
-        message = f"worker pods do not get {', '.join(lost)}: only the leader of a replica serves"
-        findings = [info(WORKERS_DO_NOT_SERVE, worker.container_path, message)]
     trimmed = worker.with_container(
         lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
     )
-    return pods.put(trimmed), findings
+    return pods.put(trimmed), []
 
 
 def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:

@@ -162,7 +162,7 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
     """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
     # A folder for each source and revision: another one is fetched beside the one in use. One that
-    # is mounted by itself is filled in another way (`plan/model.py`), so it is another folder, too.
+    # is mounted by itself is filled in another way (`pods/model_cache.py`), so its folder differs.
     form = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"

@@ -6,54 +6,22 @@ import hashlib
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.model import (
     FETCHER_USER,
-    AccessMode,
     CacheArgs,
     ModelArgs,
     StorageArgs,
 )
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import serving
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
-from fusioninfer_pulumi.kube import durations, labels, names, quantity
+from fusioninfer_pulumi.kube import durations, labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
-from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.model import cache_claim, fetch_container, model_files
 from fusioninfer_pulumi.pods.parts import ModelFiles
-from fusioninfer_pulumi.rules.common import NAME_TOO_LONG
-
-IMAGE_VOLUME_FEATURE_GATE = Rule(
-    "image-volume-feature-gate",
-    "info",
-    "The cluster has image volumes.",
-    remedy="Use Kubernetes 1.35, or the feature gate ImageVolume.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#image",
-)
-MODEL_FETCHED_BY_EACH_POD = Rule(
-    "model-fetched-by-each-pod",
-    "info",
-    "The model is kept in a cache.",
-    remedy="Set `model.cache` to download it once.",
-)
-CACHE_BELOW_MODEL_SIZE = Rule(
-    "cache-below-model-size",
-    "error",
-    "The claim of the cache is not smaller than the model.",
-    remedy="Raise `model.cache.storage.size`.",
-)
-ACCESS_MODE_TOO_NARROW = Rule(
-    "access-mode-too-narrow",
-    ("error", "warning"),
-    "The access mode of a cache lets all its pods mount it.",
-    remedy="Use ReadWriteMany, or one node.",
-)
 
 Manifest = dict[str, Any]
 
@@ -112,21 +80,20 @@ class ModelPlan:
     warm_up: WarmUpPlan | None = None
 
 
-def model_plan(service: str, args: InferenceServiceArgs) -> tuple[ModelPlan | None, list[Finding]]:
+def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
     """Plans the claim and the Job of a service's model; None without one."""
     model = args.model
     files = model_files(service, model) if model is not None else None
     if model is None or files is None:
-        return None, []
-    findings = list(_findings(service, model, files, args))
+        return None
     cache = model.cache
     if cache is None:
-        return ModelPlan(), findings
+        return ModelPlan()
     claim = cache_claim(service, cache)
     warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
     if cache.storage is None:
-        return ModelPlan(warm_up=warm_up), findings
-    return ModelPlan(claim, cache.storage, warm_up), findings
+        return ModelPlan(warm_up=warm_up)
+    return ModelPlan(claim, cache.storage, warm_up)
 
 
 def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
@@ -148,69 +115,6 @@ def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) 
         cache=cache,
         pull_secrets=tuple(model.image_pull_secrets),
     )
-
-
-def _findings(
-    service: str, model: ModelArgs, files: ModelFiles, args: InferenceServiceArgs
-) -> Iterator[Finding]:
-    roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
-    if files.images:
-        yield info(
-            IMAGE_VOLUME_FEATURE_GATE,
-            ("model", "uri"),
-            "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
-            "feature gate ImageVolume, and by default from 1.35 on",
-        )
-    pods = groups * sum(role.replicas * role.nodes for role in roles)
-    if files.fetched and pods > 1:
-        message = f"each of {pods} pods fetches the files for itself; a cache keeps them"
-        yield info(MODEL_FETCHED_BY_EACH_POD, ("model",), message)
-    cache = model.cache
-    if cache is None:
-        return
-    job = names.model_warm_up(service, "0" * DIGEST_LENGTH)
-    if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
-        yield error(
-            NAME_TOO_LONG,
-            ("model", "cache", "warmUp"),
-            f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
-            f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
-        )
-    if cache.storage is not None:
-        yield from _access(cache.storage.access_modes, roles, pods)
-        if model.size is not None:
-            yield from _room(cache.storage.size, model.size)
-
-
-def _room(claim: Any, model: Any) -> Iterator[Finding]:
-    """Refuses a claim that does not hold the model, whose files it holds once."""
-    if quantity.parse(claim) < quantity.parse(model):
-        yield error(
-            CACHE_BELOW_MODEL_SIZE,
-            ("model", "cache", "storage", "size"),
-            f"{claim} is less than the model, which has {model} (model.size); raise it",
-        )
-
-
-def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
-    at = ("model", "cache", "storage", "accessModes")
-    given = set(modes)
-    if AccessMode.READ_WRITE_MANY in given or pods < 2:
-        return
-    if AccessMode.READ_WRITE_ONCE_POD in given:
-        message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
-        yield error(ACCESS_MODE_TOO_NARROW, at, message)
-    elif AccessMode.READ_ONLY_MANY in given:
-        return
-    elif any(role.nodes > 1 for role in roles):
-        message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
-        yield error(ACCESS_MODE_TOO_NARROW, at, message)
-    else:
-        yield warning(
-            ACCESS_MODE_TOO_NARROW,
-            at,
-            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
-        )
 
 
 def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:

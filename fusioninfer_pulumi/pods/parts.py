@@ -34,6 +34,7 @@ class SidecarPlan:
         port: Port that it listens on, which is the pool's.
         account: ServiceAccount whose rights it uses, None when it uses none.
         own_account: Whether that account is the template's own, so that it is not created.
+        family: Family whose flags it reads.
     """
 
     image: Any
@@ -44,6 +45,7 @@ class SidecarPlan:
     resources: Mapping[str, Any]
     account: str | None
     own_account: bool
+    family: EppFamily
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -60,6 +62,7 @@ class KvTransferPlan:
         engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
         moved_from: Ports that the template means the engine by, and that became `engine_port`.
         connector: How the engine hands its KV cache over, None where that is not known.
+        brought: Name of the template's own sidecar, None without one.
     """
 
     pool_port: int
@@ -67,6 +70,7 @@ class KvTransferPlan:
     moved_from: frozenset[int] = frozenset()
     connector: KvConnector | None = None
     sidecar: SidecarPlan | None = None
+    brought: str | None = None
 
 
 @dataclass

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import edit, with_command
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand, Offload
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import memory, shared_memory, with_mounts, with_volumes
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -167,6 +167,7 @@ class Pods:
         port: Port on which the pods serve, likewise.
         kv: How the KV cache is handed over, None where nothing asks for it.
         traced: Whether the engine traces.
+        offload: What the offloading of its KV cache takes, None where nothing is offloaded.
     """
 
     leader: Pod
@@ -175,6 +176,7 @@ class Pods:
     port: int = 0
     kv: KvTransferPlan | None = None
     traced: bool = False
+    offload: Offload | None = None
 
     @property
     def engine_command(self) -> EngineCommand:

@@ -11,16 +11,14 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     HEALTH_PATH,
     USER,
     SidecarRelease,
-    check_sidecar_args,
     is_sidecar,
-    is_unknown,
     protocol,
     sidecar_family,
     sidecar_release,
 )
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import free_name
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
@@ -33,19 +31,6 @@ SIDECAR_PROTOCOL = Rule(
     "The sidecar speaks a protocol that it and the engine know.",
     remedy="Use one of those in the message.",
 )
-SIDECAR_SERVES_HTTPS = Rule(
-    "sidecar-serves-https",
-    "warning",
-    "The sidecar serves plain HTTP on the pool's port.",
-    remedy="Remove `--secure-proxy`.",
-)
-PREFILL_CERTIFICATES = Rule(
-    "prefill-certificates",
-    "info",
-    "The certificates of prefill pods hold for their addresses.",
-    remedy="Check them, or skip the verification.",
-)
-
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
 #: A proxy of streams: little of anything, whatever the model is.
@@ -97,11 +82,6 @@ def sidecar_plan(
         family = pairing.family
     release = sidecar_release(family)
     assert release is not None, "only families with a sidecar are wired"
-    own_image = given.image is not None and is_unknown(given.image)
-    found += [
-        each.under(*at, "args")
-        for each in check_sidecar_args(given.args or (), family, own_image=own_image)
-    ]
     chosen, said = _protocol(given, family, release, command, setup, (*at, "connector"))
     found += said
     own = tuple(given.args or ())
@@ -129,7 +109,6 @@ def sidecar_plan(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
-    found += _advice((*at, "args"), own, secure=secure, prefill_https=pairing.prefill_https)
     plan = SidecarPlan(
         image=given.image or family.sidecar_image,
         arguments=(*arguments, *own),
@@ -139,6 +118,7 @@ def sidecar_plan(
         resources=given.resources if given.resources is not None else REQUESTS,
         account=account,
         own_account=bool(explicit),
+        family=family,
     )
     return plan, found
 
@@ -178,25 +158,6 @@ def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
     flags = [f"--enable-tls={','.join(stages)}"] if stages else []
     # On the pod's own loopback no other host can be impersonated.
     return [*flags, "--tls-insecure-skip-verify=decoder"] if decode else flags
-
-
-def _advice(
-    at: Location, own: tuple[str, ...], *, secure: bool, prefill_https: bool
-) -> Iterator[Finding]:
-    if secure:
-        yield warning(
-            SIDECAR_SERVES_HTTPS,
-            at,
-            "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
-            "HTTP to the pods of a pool",
-        )
-    if prefill_https and not has_flag(own, "--tls-insecure-skip-verify"):
-        yield info(
-            PREFILL_CERTIFICATES,
-            at,
-            "prefill pods serve HTTPS: their certificates must hold for their addresses, or add "
-            "--tls-insecure-skip-verify=prefiller",
-        )
 
 
 Manifest = dict[str, Any]

@@ -6,17 +6,15 @@ spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 ENGINE_NOT_TRACED = Rule(
     "engine-not-traced",
@@ -24,13 +22,6 @@ ENGINE_NOT_TRACED = Rule(
     "The engine is told to trace.",
     remedy="Write the flags into the arguments, or set `tracing.engines: false`.",
 )
-PICKER_TRACES_WITHOUT_TLS = Rule(
-    "picker-traces-without-tls",
-    "error",
-    "The picker sends traces as its endpoint says.",
-    remedy="Use `http`, or set `tracing.picker: false`.",
-)
-
 Variable = Mapping[str, str]
 
 _SAMPLER = "parentbased_traceidratio"
@@ -81,25 +72,4 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
                 return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
             # A worker may run nothing but ray.
         pods = pods.put(traced.with_container(lambda each: with_env(each, variables)))
-    findings = [each.at(*leader.command_path) for each in engine.check_tracing(command)]
-    return replace(pods, traced=True), findings
-
-
-def epp_findings(
-    args: TracingArgs | None, family: EppFamily | None, *, has_roles: bool
-) -> Iterator[Finding]:
-    """Checks tracing of the endpoint picker, whose family is None without one."""
-    if args is None:
-        return
-    picked = args.picker and family is not None
-    secured = args.endpoint.startswith("https://")
-    if picked and family is not None and secured and not family.traces_tls:
-        yield error(
-            PICKER_TRACES_WITHOUT_TLS,
-            ("tracing", "endpoint"),
-            f"{family.name} sends traces without TLS, whatever the endpoint says; use http, or "
-            "set tracing.picker to false",
-        )
-    if not picked and not has_roles:
-        message = "has no effect: neither a picker nor an engine traces"
-        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
+    return replace(pods, traced=True), []

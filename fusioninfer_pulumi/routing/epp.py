@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
-from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.config import (
     EppRequest,
     GroupAffinity,
-    check_strategy,
     epp_config,
     epp_config_text,
     strategy_summary,
@@ -33,7 +31,7 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
     event_port,
     group_affinity,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, errors
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
@@ -51,6 +49,16 @@ OWN_NAMESPACE = "$(NAMESPACE)"
 
 #: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
 _GRACE_SECONDS = 130
+#: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
+#: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
+#: image has no shell to sleep with, hence the action of Kubernetes 1.30.
+_PAUSE_SECONDS = 60
+#: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
+#: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
+_HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+#: Several replicas elect a leader, and only the leader becomes Ready. So new ones would wait for
+#: the old leader to go.
+_RECREATE = {"type": "Recreate"}
 #: Its indexes grow with the traffic, so there is no limit that would end the pod.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
@@ -62,6 +70,7 @@ class EppPlan:
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
+        request: What it shall do, None where the user wrote its configuration.
         summary: Its strategy, in one sentence.
         env: Variables that it gets beside its own.
     """
@@ -70,6 +79,7 @@ class EppPlan:
     config_name: str
     image: Any
     family: EppFamily
+    request: EppRequest | None
     config: str
     arguments: tuple[str, ...]
     summary: str
@@ -85,6 +95,21 @@ class EppPlan:
     def metrics(self) -> MetricsMode:
         """Who may read its metrics."""
         return self.args.metrics
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the picker serves on for a while when its pod is deleted.
+
+        Not where the user says how it ends. Of several replicas none could take over meanwhile.
+        """
+        written: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
+        grace = written.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        is_explicit = any(
+            container.get("name") == PICKER_CONTAINER and "lifecycle" in container
+            for container in written.get("containers") or ()
+        )
+        lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
+        return self.replicas == 1 and lasts and not is_explicit
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -106,18 +131,20 @@ def epp_plan(
     groups: int | None,
     tracing: TracingArgs | None,
 ) -> tuple[EppPlan | None, list[Finding]]:
-    """Plans the endpoint picker of a router role, with findings.
+    """Plans the endpoint picker of a router role; None, and why, if its image's family is unknown.
 
-    `served` are the roles whose pods it chooses from. The plan is None when the image's family is
-    not known.
+    `served` are the roles whose pods it chooses from.
     """
     epp_args = args.endpoint_picker or EndpointPickerArgs()
     image, family, findings = epp_image((*at, "endpointPicker"), epp_args, intent)
     if family is None:
         return None, findings
     affinity = group_affinity(service, epp_args, intent, groups)
-    config, summary, found = _config(at, args, epp_args, intent, family, served, affinity)
-    findings += found
+    request = _request(args, epp_args, intent, served, affinity)
+    config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
+    if request is not None:
+        config = epp_config_text(epp_config(family, request))
+        summary = strategy_summary(request)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -134,6 +161,7 @@ def epp_plan(
         config_name=names.endpoint_picker_config(service),
         image=image,
         family=family,
+        request=request,
         config=config,
         arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
@@ -145,40 +173,23 @@ def epp_plan(
     return plan, findings
 
 
-def _config(
-    at: Location,
+def _request(
     args: RoleArgs,
     epp_args: EndpointPickerArgs,
     intent: EppIntent,
-    family: EppFamily,
     served: Sequence[RolePlan],
     affinity: GroupAffinity | None,
-) -> tuple[str, str, list[Finding]]:
-    """The text of the configuration, a description of its strategy, and findings."""
+) -> EppRequest | None:
+    """What the picker shall do, None where the user wrote its configuration."""
     if intent.strategy is None:
-        return args.endpoint_picker_config or "", "as its endpointPickerConfig says", []
-    request = EppRequest(
+        return None
+    return EppRequest(
         strategy=intent.strategy,
         scorers=args.scorers,
         block_size=_block_size(served),
         threshold=epp_args.threshold or 0,
         groups=affinity,
     )
-    # Which roles there are is checked with the pool.
-    found = [each.under(*at) for each in check_strategy(family, request)]
-    if epp_args.threshold is not None and not intent.pairs:
-        found.append(
-            error(
-                THRESHOLD_WITHOUT_DISAGGREGATION,
-                (*at, "endpointPicker", "threshold"),
-                f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
-                f"{intent.strategy.value}; remove it",
-            )
-        )
-    if errors(found):
-        return "", "", found
-    text = epp_config_text(epp_config(family, request))
-    return text, strategy_summary(request), found
 
 
 def _block_size(served: Sequence[RolePlan]) -> int | None:
@@ -200,7 +211,6 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Builds the Deployment.
 
-    Two endpoint pickers at a time would each know half of what they balance by, hence `Recreate`.
     Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
     built = metadata(meta, epp.name)
@@ -212,7 +222,7 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
         "metadata": built,
         "spec": {
             "replicas": epp.replicas,
-            "strategy": {"type": "Recreate"},
+            "strategy": _HANDOVER if epp.replicas == 1 else _RECREATE,
             "selector": {"matchLabels": epp.pod_labels},
             "template": overlaid(pod_template(epp), epp.args.template or {}),
         },
@@ -256,11 +266,13 @@ def _container(epp: EppPlan) -> Manifest:
     mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
     if epp.args.tls.secret_name is not None:
         mounts.append({"name": CERTIFICATE_VOLUME, "mountPath": CERTIFICATE_PATH, "readOnly": True})
+    pause = {"preStop": {"sleep": {"seconds": _PAUSE_SECONDS}}}
     return {
         "name": PICKER_CONTAINER,
         "image": epp.image,
         "args": list(epp.arguments),
         "ports": ports,
+        **({"lifecycle": pause} if epp.pauses else {}),
         # Of all service names only these two are known with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},

@@ -61,51 +61,6 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class RouterPlan:
-    """A router role.
-
-    Attributes:
-        gateway: The Gateway that belongs to the service, None where there is none.
-        parents: Gateways that the route attaches to.
-        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
-        rewrites: The InferenceModelRewrite, None where no name is rewritten.
-        grants: ReferenceGrants that are created.
-    """
-
-    position: int
-    args: RoleArgs
-    epp: EppPlan
-    pool: PoolPlan
-    rewrites: RewritePlan | None
-    gateway: GatewayPlan | None
-    parents: tuple[ParentPlan, ...]
-    route: RoutePlan | None
-    implementation: Implementation
-    grants: tuple[GrantPlan, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the role."""
-        return self.args.name
-
-    @property
-    def routed_by(self) -> str | None:
-        """The service whose route leads to the pool, None where it is not another one's."""
-        return None if self.args.httproute is None else self.args.httproute.routed_by
-
-    @property
-    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
-        """HTTPRoutes that lead to the pool and belong to no service."""
-        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
-
-    @property
-    def is_routed(self) -> bool:
-        """Whether some route leads to the pool, as far as the spec says."""
-        route = self.args.httproute
-        return self.route is not None or (route is not None and route.external_field is not None)
-
-
-@dataclass(frozen=True)
 class RouterParts:
     """What a router role is made of, also where no plan can be made of it.
 
@@ -137,9 +92,48 @@ class RouterParts:
         return self.declared[self.position]
 
     @property
+    def name(self) -> str:
+        """Name of the role."""
+        return self.args.name
+
+    @property
     def at(self) -> Location:
         """Location of the router role."""
         return ("roles", self.position)
+
+
+@dataclass(frozen=True)
+class RouterPlan(RouterParts):
+    """A router role whose endpoint picker and pool are planned."""
+
+    epp: EppPlan
+    pool: PoolPlan
+
+    @property
+    def rewrites(self) -> RewritePlan | None:
+        """The InferenceModelRewrite, None where no name is rewritten."""
+        return rewrite_plan(self.service, self.args, self.epp.family)
+
+    @property
+    def created_grants(self) -> tuple[GrantPlan, ...]:
+        """The ReferenceGrants that belong to the service."""
+        return self.grants if self.args.reference_grants else ()
+
+    @property
+    def routed_by(self) -> str | None:
+        """The service whose route leads to the pool, None where it is not another one's."""
+        return None if self.args.httproute is None else self.args.httproute.routed_by
+
+    @property
+    def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
+        """HTTPRoutes that lead to the pool and belong to no service."""
+        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether some route leads to the pool, as far as the spec says."""
+        route = self.args.httproute
+        return self.route is not None or (route is not None and route.external_field is not None)
 
 
 def router_parts(
@@ -191,19 +185,8 @@ def router_plan(
     if epp is None or not served:
         return None, findings
     ports = served[0].serving.ports
-    plan = RouterPlan(
-        position=parts.position,
-        args=args,
-        epp=epp,
-        pool=pool_plan(parts.service, args, parts.declared, parts.intent, ports),
-        rewrites=rewrite_plan(parts.service, args, epp.family),
-        gateway=parts.gateway,
-        parents=parts.parents,
-        route=parts.route,
-        implementation=parts.implementation,
-        grants=parts.grants if args.reference_grants else (),
-    )
-    return plan, findings
+    pool = pool_plan(parts.service, args, parts.declared, parts.intent, ports)
+    return RouterPlan(**vars(parts), epp=epp, pool=pool), findings
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
@@ -244,7 +227,7 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
     if router.route is not None:
         yield http_route(meta, router.route, router.pool.name)
     yield from gateway_extras(topology, router)
-    yield from reference_grants(meta, router.grants)
+    yield from reference_grants(meta, router.created_grants)
     if router.args.network_policy is not None:
         yield from network_policies(
             meta, router.args.network_policy, epp, router.pool, topology.roles

@@ -51,7 +51,7 @@ DUPLICATE_KEY = Rule(
 DUPLICATE_NAME = Rule(
     "duplicate-name",
     "error",
-    "What is told apart by a name, or by another key, differs in it.",
+    "Items of a list that have a name or another key have different ones.",
     remedy="Rename or remove one of the two.",
 )
 FIELD_OUT_OF_PLACE = Rule(

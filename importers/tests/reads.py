@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.sources import Source, plan_all
+from fusioninfer_pulumi.cli.planned import Source
+from fusioninfer_pulumi.cli.sources import plan_all
 from fusioninfer_pulumi.findings import Origin, Severity
 from fusioninfer_pulumi.loading.documents import read_all
 

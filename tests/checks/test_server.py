@@ -66,8 +66,12 @@ def said(
     return [each for each in found if each.rule != "kind-not-installed"]
 
 
+def of_kind(kind: str, status: Manifest) -> Callable[[Manifest], Reply | None]:
+    return lambda manifest: (status["code"], status) if manifest["kind"] == kind else None
+
+
 def of_pods(status: Manifest) -> Callable[[Manifest], Reply | None]:
-    return lambda manifest: (status["code"], status) if manifest["kind"] == "Pod" else None
+    return of_kind("Pod", status)
 
 
 def of_all(status: Manifest) -> Callable[[Manifest], Reply | None]:
@@ -150,10 +154,10 @@ def test_a_cause_stands_at_the_users_field() -> None:
 
 
 def test_a_cause_in_a_worker_stands_at_its_template() -> None:
-    status = RECORDED["unsupported"]
-    worker = lambda manifest: (  # noqa: E731  # the worker's pod alone
-        (422, status) if manifest["metadata"]["name"] == "svc-inference-0-0-3" else None
-    )
+    def worker(manifest: Manifest) -> Reply | None:
+        its = manifest["metadata"]["name"] == "svc-inference-0-0-3"
+        return (422, RECORDED["unsupported"]) if its else None
+
     found = said(LEADING, worker)
     assert [each.path for each in found] == ["roles[0].workerTemplate.spec.containers[0]"]
 
@@ -191,10 +195,7 @@ def test_what_the_library_added_stands_at_the_next_field_of_the_user() -> None:
 def test_a_message_without_causes_names_its_field() -> None:
     manifest = pod(container(ports=[{"containerPort": 8000}]))
     status = RECORDED["twice"]
-    refuse = lambda manifest: (  # noqa: E731
-        (status["code"], status) if manifest["kind"] == "StatefulSet" else None
-    )
-    (found,) = said(manifest, refuse)
+    (found,) = said(manifest, of_kind("StatefulSet", status))
     assert found.severity is Severity.ERROR
     assert found.path == "roles[0].template.spec.containers[0].ports"
     words = '.spec.template.spec.containers[name="vllm"].ports: duplicate entries for key'
@@ -295,18 +296,14 @@ def test_a_policy_that_may_know_controllers_is_a_warning() -> None:
     status = {"code": 403, "message": message}
     (found,) = said(service(), of_pods(status))
     assert (found.rule, found.severity) == ("api-server-refuses", Severity.WARNING)
-    on_objects = lambda manifest: (  # noqa: E731
-        (403, status) if manifest["kind"] == "LeaderWorkerSet" else None
-    )
-    (found,) = said(service(), on_objects)
+    (found,) = said(service(), of_kind("LeaderWorkerSet", status))
     assert found.severity is Severity.ERROR
 
 
 def test_what_is_replaced_is_a_warning() -> None:
     cause = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
-    refuse = lambda manifest: (422, status) if manifest["kind"] == "Service" else None  # noqa: E731
-    (found,) = said(service(), refuse)
+    (found,) = said(service(), of_kind("Service", status))
     assert found.severity is Severity.WARNING
 
 

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 
-from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare, to_text
+from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare
 
 Manifest = dict[str, Any]
 
@@ -174,7 +175,7 @@ def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
     )
     absurd = compare([role(3)], [role(10**12)])
     assert effect(absurd).role_change == f"replicas 3 -> {10**12}"
-    assert "decode-3..decode-9999" in to_text(absurd, color=False)
+    assert "decode-3..decode-9999" in to_text(absurd)
 
 
 def test_a_replica_under_another_number_is_another_one() -> None:
@@ -287,7 +288,7 @@ def hidden(where: str, text: str) -> Manifest:
 
 
 def said(difference: Difference) -> str:
-    return to_text(difference, color=False)
+    return to_text(difference)
 
 
 @pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])

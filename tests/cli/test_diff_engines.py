@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 from samples import container, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.objects import render
 
@@ -43,7 +44,7 @@ def test_removed_and_renamed_arguments_are_said_once_for_a_role() -> None:
 
 def test_all_forms_have_them() -> None:
     found = compare(objects("0.11.0", OLD), objects("0.33.0", NEW))
-    assert "no longer takes --task" in to_text(found, color=False)
+    assert "no longer takes --task" in to_text(found)
     assert "no longer takes --task" in to_markdown(found)
     (change,) = to_json(found)["engines"]
     assert {key: change[key] for key in ("service", "namespace", "role", "engine")} == {

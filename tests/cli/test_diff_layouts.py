@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 from samples import Manifest, container, plan_of, rendered, role, service, template
 
-from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_text
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json
 from fusioninfer_pulumi.plan.objects import render
 
 PER_ROLE = "PerRole"
@@ -64,7 +65,7 @@ def test_the_cluster_may_take_fewer_replicas_of_one_set(rollout: Any, order: str
         for image in ("a:1", "a:2")
     )
     difference = compare(render(old), render(new), plans=([old], [new]))
-    assert f"  decode-3..decode-0{order}  " in to_text(difference, color=False)
+    assert f"  decode-3..decode-0{order}  " in to_text(difference)
     (stage,) = to_json(difference)["effects"][0]["order"]
     assert stage["atMost"] is ("up to" in order)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 from samples import plan_of, role, service, template
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown
 
 Manifest = dict[str, Any]
 
@@ -63,7 +64,7 @@ def test_one_role(rollout: Manifest, at_a_time: int, told: str, layout: str) -> 
         told = f"decode-2..decode-0, up to {at_a_time} at a time"
     stages = [stage(DOWN, at_a_time, atMost=at_most)]
     assert order(found) == [{"role": "decode", "order": stages, "after": [], "held": []}]
-    assert told in to_text(found, color=False)
+    assert told in to_text(found)
     assert f"| {told} |" in to_markdown(found)
 
 
@@ -97,7 +98,7 @@ def test_a_partition_that_is_lowered_is_a_difference(layout: str) -> None:
     found = between(held, free)
     assert found
     assert found.notes[-1].startswith("no longer below the partition: ")
-    for told in (to_text(found, color=False), to_markdown(found)):
+    for told in (to_text(found), to_markdown(found)):
         assert "no longer below the partition" in told
         assert ("objects: none changed" in told) is (layout == "PerReplica")
         assert "no difference" not in told

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 
-from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff import compare, to_json, to_markdown
 
 Manifest = dict[str, Any]
 
@@ -158,7 +159,7 @@ def as_json(case: Case) -> str:
 
 
 FORMS: dict[str, Callable[[Case], str]] = {
-    "txt": lambda case: to_text(compare(*case), color=False),
+    "txt": lambda case: to_text(compare(*case)),
     "md": lambda case: to_markdown(compare(*case)),
     "json": as_json,
 }

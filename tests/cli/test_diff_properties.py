@@ -6,11 +6,12 @@ import copy
 import json
 from typing import Any
 
+from cli.printed import to_text
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown, to_text
+from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown
 from fusioninfer_pulumi.cli.diff.manifests import plain, same
 
 SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}

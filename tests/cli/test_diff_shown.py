@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cli.printed import to_text
 
-from fusioninfer_pulumi.cli.diff import compare, to_markdown, to_text
-from fusioninfer_pulumi.cli.diff.text import compressed
+from fusioninfer_pulumi.cli.diff import compare, to_markdown
+from fusioninfer_pulumi.cli.diff._cells import compressed
 
 Manifest = dict[str, Any]
 
@@ -18,7 +19,7 @@ def config(name: str = "c", **data: Any) -> Manifest:
 
 def text(old: Manifest, new: Manifest) -> list[str]:
     """The lines below the title of the only object."""
-    shown = to_text(compare([old], [new]), color=False).splitlines()
+    shown = to_text(compare([old], [new])).splitlines()
     return shown[shown.index("~ ConfigMap c") + 1 :]
 
 
@@ -73,7 +74,7 @@ def test_an_object_with_many_changes_does_not_fill_screens() -> None:
 def test_colour_is_the_callers_choice() -> None:
     difference = compare([config(k="a")], [config(k="b")])
     assert "\x1b[33mConfigMap c\x1b[0m" in to_text(difference, color=True)
-    assert "\x1b" not in to_text(difference, color=False)
+    assert "\x1b" not in to_text(difference)
 
 
 def test_markdown_shows_names_as_they_are() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import yaml
+from cli.printed import Terminal
 
 from fusioninfer_pulumi.cli.output import to_yaml
-from fusioninfer_pulumi.cli.report import finding_line
-from fusioninfer_pulumi.findings import Finding, Severity
+from fusioninfer_pulumi.cli.report import finding_line, print_findings
+from fusioninfer_pulumi.findings import Finding, Origin, Severity
 
 
 @pytest.mark.parametrize(
@@ -35,5 +38,14 @@ def test_the_rule_stands_after_the_message_and_before_the_frames() -> None:
     found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "is odd", ("__main__.py:1",))
     line = "F: warning: roles[1].port: is odd"
     assert finding_line("F", found) == f"{line} [a-rule]\n  __main__.py:1"
-    assert finding_line("F", found, color=True) == f"{line} \x1b[2m[a-rule]\x1b[0m\n  __main__.py:1"
     assert finding_line("F", Finding("", found.severity, found.location, "is odd")) == line
+
+
+def test_a_terminal_dims_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    found = Finding("a-rule", Severity.WARNING, ("roles", 1, "port"), "[x] is odd", ("a.py:1",))
+    print_findings([(Origin("F"), found)])
+    line = "F: warning: roles[1].port: [x] is odd \x1b[2m[a-rule]\x1b[0m"
+    assert screen.getvalue() == f"{line}\n  a.py:1\n"

@@ -37,9 +37,13 @@ RAISING = {
         config.require_secret("token").apply(lambda token: json.loads(token))
         raise ValueError(config.require("token"))
         """,
-    "key": """
-        held = pulumi.Output.secret({"hunter2-long": 1})
-        held.apply(lambda held: held[next(iter(held)) + "x"])
+    "of an output": """
+        token = pulumi.Output.from_input("hunter2-long")
+        pulumi.Output.secret({"a": [token]}).apply(lambda held: {}[held["a"][0]])
+        """,
+    "of a Secret": """
+        k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "hunter2-long"})
+        raise ValueError("hunter2-long")
         """,
     "property": """
         pulumi.Output.secret("hunter2-long")
@@ -92,7 +96,7 @@ def test_no_message_and_no_stream_holds_a_secret(
     assert messages(recording) == ("warned <secret>", "error: failed <secret>")
 
 
-def test_keys_of_secret_mappings_are_masked_but_for_those_of_secrets(run: Run) -> None:
+def test_keys_of_secret_mappings_are_masked_in_objects_but_for_those_of_secrets(run: Run) -> None:
     recording = run(
         """
         held = {"hunter2-long": "x"}
@@ -109,7 +113,7 @@ def test_keys_of_secret_mappings_are_masked_but_for_those_of_secrets(run: Run) -
 
 
 def test_words_of_secrets_data_are_not_masked(run: Run) -> None:
-    # The keys of a Secret are no secret, nor are texts of one or two characters.
+    # Keys of a mapping are no secret in text, nor are texts of one or two characters.
     with pytest.raises(ProgramError, match="the token 7 is wrong"):
         run(
             """

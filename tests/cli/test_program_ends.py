@@ -14,6 +14,7 @@ from samples import role
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import ProgramError, Recording
+from fusioninfer_pulumi.cli.program import run as run_module
 
 Run = Callable[..., Recording]
 
@@ -186,3 +187,19 @@ def test_findings_of_each_service_name_its_line(
         "project/__main__.py:10",
         "project/__main__.py:11",
     }
+
+
+def test_a_program_that_prints_without_end_is_ended(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_module, "_MOST_PRINTED", 1 << 20)
+    folder.write("__main__.py", "while True:\n    print('again')\n")
+    assert folder.fails() == "the program prints more than 1 MiB"
+    assert capfd.readouterr().err.startswith("again\n")
+
+
+def test_a_secret_that_is_printed_first_is_masked(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run("print('hunter2-long')\npulumi.Output.secret('hunter2-long')\n")
+    assert capfd.readouterr().err == "<secret>\n"

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import Any
 import grpc
 import pulumi
 import pytest
-from cli.projects import Folder
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor
 
@@ -93,40 +90,3 @@ def test_functions_that_return_an_output_take_a_token_and_arguments(name: str) -
 def test_one_key_marks_what_is_no_mapping(value: object) -> None:
     assert _SIGNATURE in asyncio.run(rpc.serialize_property(value, [], None))
     assert _SIGNATURE in rpc.wrap_rpc_secret(1)
-
-
-def test_rare_parts_of_the_sdk_work_when_they_are_used(folder: Folder) -> None:
-    folder.write(
-        "__main__.py",
-        """
-        import sys
-        import pulumi
-        import pulumi_kubernetes as k8s
-        from pulumi.dynamic import Resource, ResourceProvider
-
-        class Made(Resource):
-            token: pulumi.Output[str]
-
-            def __init__(self):
-                super().__init__(ResourceProvider(), "made", {"size": 1, "token": None})
-
-        class Settings(pulumi.automation.StackSettings):
-            pass
-
-        loaded = str("pulumi.automation._stack" in sys.modules)
-        k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data={
-            "token": Made().token, "base": Settings.__mro__[1].__name__, "loaded": loaded})
-        """,
-    )
-    # In a process that has not imported the SDK yet.
-    script = (
-        "import sys, pathlib\n"
-        "from fusioninfer_pulumi.cli.program import run_program\n"
-        f"found = run_program(pathlib.Path({str(folder.root)!r}))\n"
-        "print(found.resources[0].manifest['data'])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    wanted = {"base": "StackSettings", "loaded": "True", "token": "<unknown>"}
-    assert done.stdout == f"{wanted}\n"

@@ -119,6 +119,16 @@ def test_sidecars_are_judged_by_the_release(release: Any, problems: int) -> None
     assert all("Sidecar containers: " in text for text in found)
 
 
+@pytest.mark.parametrize(
+    ("release", "problems"), [((1, 28, 0), 1), ((1, 29, 3), 1), ((1, 30, 0), 0)]
+)
+def test_a_picker_that_sleeps_is_judged_by_the_release(release: Any, problems: int) -> None:
+    roles = [{"name": "router", "componentType": "router"}, samples.role("serve", "worker")]
+    routed = plan_service(InferenceServiceArgs.model_validate({"roles": roles}), "qwen")
+    found = [text for text in told(routed, kubernetes=release) if "Sleeping hooks: " in text]
+    assert len(found) == problems
+
+
 def test_tolerances_of_autoscalers_are_judged_by_the_release() -> None:
     behavior = {"scaleUp": {"tolerance": "50m"}}
     given = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})

@@ -98,7 +98,25 @@ def _service(draw: Draw) -> Manifest:
         role = router(draw.of("router role"), service, strategy, pair=pair)
         roles.insert(draw.of("router").whole(0, len(roles)), role)
     spec["roles"] = roles
+    spec |= _left_out(draw.of("left out"), setting, roles)
     return service
+
+
+def _left_out(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
+    """Leaves the containers of some services to the library."""
+    workers = [role for role in roles if role["componentType"] == "worker" and "template" in role]
+    if setting.model is None or setting.engine == "other" or not workers or not draw.chance(0.2):
+        return {}
+    releases = {"vllm": ("0.25.1", "0.32.0"), "sglang": ("0.5.23",)}[setting.engine]
+    engine: Manifest = {"name": setting.engine, **draw.fields(0.5, version=releases)}
+    for role in workers:
+        for field in ("template", "container", "kvEvents", "resourceClaims"):
+            role.pop(field, None)
+        role.update(gpus=8, **draw.fields(0.3, engine=engine))
+    spec = draw.fields(0.5, imageRegistry="registry.example.com/mirror")
+    if setting.engine != "vllm" or draw.chance(0.5):
+        spec["engine"] = engine
+    return spec if len(workers) == len([r for r in roles if r["componentType"] != "router"]) else {}
 
 
 def _connector(draw: Draw, engine: str) -> str:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.endpoint_pickers.check import check_config
+from fusioninfer_pulumi.checks.picker_config.checks import check_config
+from fusioninfer_pulumi.checks.picker_strategy import check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     EppRequest,
-    check_strategy,
     epp_config,
     epp_config_text,
     strategy_summary,

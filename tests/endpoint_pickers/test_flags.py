@@ -2,9 +2,10 @@
 
 import pytest
 
+from fusioninfer_pulumi.checks.pickers import check_args
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, check_args, epp_flags
+from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags
 
 PORTABLE = [
     "--pool-name=s-pool",

@@ -151,6 +151,23 @@ def test_serving_pods_end_gracefully_unless_the_user_said_how(
 
 
 @pytest.mark.parametrize(
+    ("timeout", "worker", "grace"), [("0", 20, 80), ("30", 50, 80), ("300", 320, 340)]
+)
+def test_an_engine_that_waits_for_its_requests_is_not_killed_before(
+    timeout: str, worker: int, grace: int
+) -> None:
+    draining = container(args=[*container()["args"], "--shutdown-timeout", timeout])
+    built = body(loose(template=pod(draining), multinode=nodes(2)))
+    pauses = {"leaderTemplate": 20, "workerTemplate": worker}
+    for key, seconds in pauses.items():
+        spec = built[key]["spec"]
+        (found,) = spec["containers"]
+        hook = found["lifecycle"]["preStop"]["exec"]["command"]
+        assert hook == ["/bin/sh", "-c", f"sleep {seconds}"]
+        assert spec["terminationGracePeriodSeconds"] == grace
+
+
+@pytest.mark.parametrize(
     ("serving", "probed"),
     [
         (container(), True),

@@ -91,9 +91,30 @@ def test_several_replicas_may_elect_a_leader_and_are_not_awaited() -> None:
         },
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
     ]
+    assert only(one, "Deployment")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    # A new replica is Ready only once the old leader is gone.
+    assert only(two, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
     assert "annotations" not in only(one, "Deployment")["metadata"]
     assert only(two, "Deployment")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     assert only(two, "Deployment")["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("picker", "pauses"),
+    [
+        ({}, True),
+        ({"template": {"spec": {"terminationGracePeriodSeconds": 300}}}, True),
+        ({"template": {"spec": {"terminationGracePeriodSeconds": 60}}}, False),
+        ({"template": {"spec": {"containers": [{"name": "epp", "lifecycle": {}}]}}}, False),
+        ({"replicas": 2}, False),
+    ],
+)
+def test_a_picker_goes_on_until_gateways_know_of_the_next(
+    picker: dict[str, Any], pauses: bool
+) -> None:
+    container = picker_container(routed(endpointPicker=picker))
+    hook = (container.get("lifecycle") or {}).get("preStop")
+    assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
 def test_the_token_is_mounted_where_the_picker_runs_and_nowhere_else() -> None:

@@ -18,6 +18,7 @@ from fusioninfer_pulumi import (
     RoleArgsDict,
     SchedulingStrategyArgs,
     StorageArgs,
+    model_service,
 )
 
 # Words for enums, mappings for models, numbers for quantities.
@@ -93,3 +94,15 @@ template: kubernetes.core.v1.PodTemplateSpecArgsDict = {
 role: RoleArgsDict = {"name": "worker", "component_type": "worker", "template": template}
 args: InferenceServiceArgsDict = {"roles": [role], "labels": {"team": "search"}}
 mapped = InferenceServiceArgs(**args)
+
+# From a model's name, with fields of the service and of its roles.
+short = model_service(
+    "Qwen/Qwen3-32B",
+    accelerator="H100",
+    engine="0.33.0",
+    router={"gateway": {"implementation": "istio"}, "httproute": {}},
+    namespace=pulumi.Output.from_input("team"),
+    wait={"timeout": "1h"},
+    gpus=2,
+)
+left_out = RoleArgs(name="serve", component_type="worker", gpus=2, engine={"name": "vllm"})

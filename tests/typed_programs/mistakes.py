@@ -7,6 +7,7 @@ from fusioninfer_pulumi import (
     InferenceServiceArgsDict,
     RoleArgs,
     StorageArgs,
+    model_service,
 )
 
 template = {"spec": {"containers": [{"name": "vllm", "image": "vllm/vllm-openai:v0.11.0"}]}}
@@ -25,3 +26,6 @@ args: InferenceServiceArgsDict = {"roles": [role], "layot": "PerRole"}  # mistak
 InferenceService("q", {"rolez": []})  # mistake: misspelled key, and roles are required
 InferenceService("q", {"roles": [{"name": "a", "component_type": "work"}]})  # mistake: no such type
 replicas = role.replica  # mistake: misspelled attribute
+model_service("Qwen/Qwen3-8B")  # mistake: an accelerator is needed
+model_service("Qwen/Qwen3-8B", accelerator="H100", replica=2)  # mistake: misspelled field
+RoleArgs(name="a", component_type="worker", engine={"name": "tgi"})  # mistake: no such engine

@@ -38,6 +38,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     error,
     errors,
     examine_mapping,
+    expand,
     is_accelerator,
     load_inventory,
     plan_service,
@@ -122,6 +123,7 @@ def place_services(
     are made here by default; after `max_steps` combinations the search takes the best one at hand.
     """
     previous = previous or {}
+    services = [expand(args).args for args in services]  # pools are selected in their templates
     pools = Pools(inventory.pools)
     plans = [plan_service(each) for each in services] if plans is None else plans
     findings = _input_findings(services, plans, inventory)

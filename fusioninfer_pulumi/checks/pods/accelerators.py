@@ -51,6 +51,13 @@ ACCELERATOR_NAME_UNKNOWN = Rule(
     source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
 
+ACCELERATORS_BESIDE_CLAIMS = Rule(
+    "accelerators-beside-claims",
+    "error",
+    "Accelerators are asked for by claims or by resources, not both.",
+    remedy="Remove one of them.",
+)
+
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 #: Images of engines for processors alone, and of programs that stand in for an engine.
@@ -219,3 +226,19 @@ def _units(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
                             "accelerators are counted in whole numbers without a unit, got "
                             f"{shown(amount)} ({int(quantity.parse(amount))})",
                         )
+
+
+def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Refuses accelerators that a template asks for beside the role's claims."""
+    if not any(claim.made for claim in ctx.role.resource_claims or ()):
+        return
+    for pod in pods.written:
+        limits = (pod.container.get("resources") or {}).get("limits") or {}
+        for resource in limits:
+            if is_accelerator(str(resource)):
+                yield error(
+                    ACCELERATORS_BESIDE_CLAIMS,
+                    (*pod.container_path, "resources", "limits", str(resource)),
+                    "asks for accelerators beside resourceClaims, so the pod would get both; "
+                    "remove one",
+                )

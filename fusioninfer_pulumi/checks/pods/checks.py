@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fusioninfer_pulumi.checks.pods.accelerators import accelerator_findings, unit_findings
+from fusioninfer_pulumi.checks.pods.accelerators import (
+    accelerator_findings,
+    claim_and_limit_findings,
+    unit_findings,
+)
 from fusioninfer_pulumi.checks.pods.arguments import argument_findings
 from fusioninfer_pulumi.checks.pods.claims import claim_findings
 from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.credentials import role_credentials
-from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice
+from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice, worker_findings
 from fusioninfer_pulumi.checks.pods.images import image_findings
 from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
+from fusioninfer_pulumi.checks.pods.kv_transfer import (
+    event_findings,
+    sidecar_findings,
+    transfer_findings,
+)
 from fusioninfer_pulumi.checks.pods.memory import disk_findings, memory_findings
 from fusioninfer_pulumi.checks.pods.models import model_findings, served_findings
 from fusioninfer_pulumi.checks.pods.named_files import named_file_findings
+from fusioninfer_pulumi.checks.pods.offloading import offloading_findings
+from fusioninfer_pulumi.checks.pods.parallelism import parallelism_findings
 from fusioninfer_pulumi.checks.pods.ports import host_network_findings, port_findings
 from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.checks.pods.probes import probe_findings
+from fusioninfer_pulumi.checks.pods.startup import startup_findings
 from fusioninfer_pulumi.checks.pods.variables import reference_findings
 from fusioninfer_pulumi.checks.pods.written import pod_findings
 from fusioninfer_pulumi.findings import Finding
@@ -33,6 +45,13 @@ CHECKS: tuple[Check, ...] = (
     unit_findings,
     port_findings,
     accelerator_findings,
+    claim_and_limit_findings,
+    parallelism_findings,
+    offloading_findings,
+    transfer_findings,
+    event_findings,
+    sidecar_findings,
+    startup_findings,
     memory_findings,
     disk_findings,
     command_findings,
@@ -43,6 +62,7 @@ CHECKS: tuple[Check, ...] = (
     reference_findings,
     kubelet_findings,
     engine_findings,
+    worker_findings,
     role_advice,
     role_credentials,
     pod_findings,

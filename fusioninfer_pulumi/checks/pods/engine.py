@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.pods.launch import LEADER_ONLY
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
@@ -23,6 +24,13 @@ ROLE_PARKED = Rule(
     "info",
     "A role has replicas.",
     remedy="Raise `replicas` to start it.",
+)
+
+WORKERS_DO_NOT_SERVE = Rule(
+    "workers-do-not-serve",
+    "info",
+    "Workers of a replica have no probes, hooks and ports of the leader.",
+    remedy="Nothing: they serve no requests.",
 )
 
 
@@ -43,6 +51,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield each.at(*(at if each.location else ctx.at("multinode", "launcher")))
     if engine is not None:
         found += engine.check_connector(command)
+        found += engine.check_tracing(command) if pods.traced else []
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,
@@ -51,6 +60,18 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f'"{" ".join(command.program)}" to command',
         )
     yield from (each.at(*at) for each in found)
+
+
+def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Says what workers do not get of the template that they share with their leader."""
+    worker = pods.worker
+    if worker is None or worker.path != pods.leader.path:
+        return
+    trimmed = [key for key in LEADER_ONLY if worker.own.get(key)]
+    if trimmed:
+        keys = ", ".join(trimmed)
+        message = f"worker pods do not get {keys}: only the leader of a replica serves"
+        yield info(WORKERS_DO_NOT_SERVE, worker.container_path, message)
 
 
 def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.cli.diff._cells import service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, Manifest, at, role_of, service_of
 from fusioninfer_pulumi.cli.diff.restarts import Edit
-from fusioninfer_pulumi.cli.diff.text import service_name
 from fusioninfer_pulumi.engines.argument_changes import argument_changes
 from fusioninfer_pulumi.engines.command import read_command
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff._shares import share_notes
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -16,7 +17,6 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     role_of,
 )
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
-from fusioninfer_pulumi.cli.diff.text import compressed, count, counts, service_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._records import Action, Difference, EngineChange, RoleEffect
-from fusioninfer_pulumi.cli.diff.text import (
+from fusioninfer_pulumi.cli.diff._cells import (
     Group,
     before_after,
     counts,
@@ -18,6 +17,7 @@ from fusioninfer_pulumi.cli.diff.text import (
     service_name,
     summary,
 )
+from fusioninfer_pulumi.cli.diff._records import Action, Difference, EngineChange, RoleEffect
 
 # GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
 # words, such as the mark by which a job finds its comment again.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._records import Difference, RoleEffect
-from fusioninfer_pulumi.cli.diff.text import (
+from fusioninfer_pulumi.cli.diff._cells import (
     before_after,
     grouped,
     lines,
@@ -16,6 +15,7 @@ from fusioninfer_pulumi.cli.diff.text import (
     service_name,
     summary,
 )
+from fusioninfer_pulumi.cli.diff._records import Difference, RoleEffect
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.findings import Finding, Origin
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -31,6 +31,7 @@ class Request:
         secrets: What stands in place of secret values in objects.
         key: The key of the marks of secret values.
         limit: Seconds after which the program is ended.
+        printed: The file for what the program and its own child processes print.
     """
 
     project: Project
@@ -38,20 +39,21 @@ class Request:
     secrets: Secrets
     key: bytes
     limit: float
+    printed: str
 
 
-def main(connection: Connection, printed: Connection, request: Request) -> None:
+def main(connection: Connection, request: Request) -> None:
     """Runs the program and sends what it registers, or why it failed.
 
     Args:
         connection: Where messages go: see `_wire`.
-        printed: Where goes what the program and its own child processes print.
         request: What to run.
     """
     os.setsid()  # the processes that the program starts are ended with it
-    os.dup2(printed.fileno(), 1)
-    os.dup2(printed.fileno(), 2)
-    printed.close()
+    printed = os.open(request.printed, os.O_WRONLY | os.O_APPEND)
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    os.close(printed)
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )

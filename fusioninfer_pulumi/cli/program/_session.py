@@ -11,8 +11,9 @@ What this package takes from the SDK beyond its documented functions, all of it 
 - `MockMonitor` and the names of a monitor's methods (`RegisterResource`, `Invoke`); `set_mocks`
   offers only `Mocks`, which see neither parents nor whether a component is remote, and answer an
   unknown value with a known one. Messages are those of `pulumi.runtime.proto`.
-- `Output.apply`, `Output.secret`, `runtime.invoke_output` and `runtime.invoke_output_single` are
-  public, but replaced: see `_server_set`, `_secrets` and `Recorder.invoke_output`.
+- `Output.secret`, `runtime.invoke_output` and `runtime.invoke_output_single` are public, and how an
+  Output is read (`__getattr__`, `__getitem__`) is documented, but all are replaced: see `_secrets`,
+  `Recorder.invoke_output` and `_server_set`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ import pulumi.runtime
 from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program._failures import failing_exits, places_of, user_frames
-from fusioninfer_pulumi.cli.program._secrets import SecretWatch
-from fusioninfer_pulumi.cli.program._server_set import watched
+from fusioninfer_pulumi.cli.program._secrets import noted
+from fusioninfer_pulumi.cli.program._server_set import with_server_set
 from fusioninfer_pulumi.cli.program._wire import SpecWriter, findings_to_json
 from fusioninfer_pulumi.cli.program.project import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
@@ -57,12 +58,11 @@ def record(
     Returns:
         What it registered, as plain JSON values.
     """
-    watch = SecretWatch(send)
-    recorder = Recorder(secrets, watch)
+    recorder = Recorder(secrets)
     services: list[CollectedService] = []
     collect_services.set(services)  # InferenceService components hand over their plans
     _configure(project, config, recorder)
-    _replace(recorder, watch)
+    _replace(recorder, send)
     left = _run(project, recorder, loop)
     writer = SpecWriter()
     return {
@@ -120,11 +120,12 @@ def _configure(project: Project, config: StackConfig, recorder: Recorder) -> Non
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
 
 
-def _replace(recorder: Recorder, watch: SecretWatch) -> None:
+def _replace(recorder: Recorder, send: Callable[..., None]) -> None:
     """Replaces functions of the SDK."""
     replacements: tuple[tuple[Any, str, Any], ...] = (
-        (pulumi.Output, "apply", watched(pulumi.Output.apply, watch)),
-        (pulumi.Output, "secret", staticmethod(watch.secret)),
+        (pulumi.Output, "__getattr__", with_server_set(pulumi.Output.__getattr__)),
+        (pulumi.Output, "__getitem__", with_server_set(pulumi.Output.__getitem__)),
+        (pulumi.Output, "secret", staticmethod(noted(pulumi.Output.secret, send))),
         (pulumi.runtime, "invoke_output", recorder.invoke_output),
         (pulumi.runtime, "invoke_output_single", recorder.invoke_output),
     )

@@ -2,8 +2,7 @@ r"""Messages of the child process to its parent: plain JSON, in the order of the
 
 | Message | Meaning |
 |---|---|
-| `{"secret": TEXT}` | a secret value: masked in all text from now on |
-| `{"public": TEXT}` | no secret after all: a key in the data of a Secret |
+| `{"secret": TEXT}` | a secret value: masked in all text |
 | `{"recording": ...}` | what the program registered |
 | `{"findings": ...}` | why it failed |
 

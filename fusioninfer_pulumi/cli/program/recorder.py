@@ -28,7 +28,6 @@ from pulumi.runtime.settings import get_project, get_root_directory, get_stack
 
 from fusioninfer_pulumi.cli.program._marks import marked_as_before, revealed
 from fusioninfer_pulumi.cli.program._rules import PROGRAM_MESSAGE, UNKNOWN_WITHOUT_PULUMI
-from fusioninfer_pulumi.cli.program._secrets import SecretWatch
 from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, Rule, warning
@@ -43,7 +42,6 @@ _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:he
 #: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
-_SECRETS = frozenset({"kubernetes:core/v1:Secret", "kubernetes:core/v1:SecretPatch"})
 #: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
 _EXACT = 2**53
 
@@ -71,11 +69,10 @@ class Recorder(MockMonitor):
     It is the resource monitor, and keeps the functions that the engine would call back.
     """
 
-    def __init__(self, secrets: Secrets, watch: SecretWatch) -> None:
+    def __init__(self, secrets: Secrets) -> None:
         super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
         self._findings: list[tuple[int, Finding]] = []
         self._secrets = secrets
-        self._watch = watch
         self._recorded: list[tuple[int, Recorded]] = []
         self._constructed: defaultdict[tuple[str, str], deque[int]] = defaultdict(deque)
         self._constructions = 0
@@ -108,8 +105,6 @@ class Recorder(MockMonitor):
 
     def constructed(self, args: ResourceTransformationArgs) -> None:
         """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
-        if args.type_ in _SECRETS:
-            self._watch.show_keys(args.props.values())
         self._constructed[args.type_, args.name].append(self._constructions)
         self._constructions += 1
 

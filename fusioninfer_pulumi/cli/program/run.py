@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import importlib.machinery
-import importlib.util
 import json
 import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from multiprocessing.connection import Connection, wait
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED
-from fusioninfer_pulumi.cli.program._text import Mask, Relay, harmless
+from fusioninfer_pulumi.cli.program._text import harmless, masked
 from fusioninfer_pulumi.cli.program._wire import SpecReader, findings_from_json
 from fusioninfer_pulumi.cli.program.project import StackConfig, load_project, stack_config
 from fusioninfer_pulumi.cli.program.recording import (
@@ -45,12 +44,10 @@ LIMIT = 300.0
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
 #: Seconds for saying what a program was waiting for, before it is killed.
 _GRACE = 3.0
-#: Seconds between two looks at whether the process still runs: what it started may outlive it and
-#: hold its connections open.
+#: Seconds after which a process that sends nothing is looked at.
 _POLL = 0.05
-_CHUNK = 1 << 16
-#: Parts of the SDK that it imports itself and few programs use.
-_RARE = frozenset({"grpc.aio", "pulumi.automation", "pulumi.dynamic"})
+#: Bytes that a program may print: they are kept in a temporary file.
+_MOST_PRINTED = 64 << 20
 
 
 def run_program(
@@ -63,7 +60,7 @@ def run_program(
 
     The program has a process of its own, so programs can be run one after another, and one that
     ends its process or never returns is an error like any other. What it prints goes to standard
-    error, without escape sequences, commands of CI runners and secret values.
+    error once it has ended, without escape sequences, commands of CI runners and secret values.
 
     Args:
         folder: The folder that holds `Pulumi.yaml`.
@@ -83,16 +80,20 @@ def run_program(
     project = load_project(folder)
     config = stack_config(project, stack)
     # Here, so that several programs share what is loaded; and not before it is needed.
-    with _importing_the_sdk():
+    with _without_collecting():
         child = importlib.import_module("fusioninfer_pulumi.cli.program._child")
-    listener = _Listener(shown=secrets is Secrets.SHOWN)
+    with tempfile.NamedTemporaryFile(prefix="fusioninfer-pulumi-") as printed:
+        request = child.Request(project, config, secrets, key(), limit, printed.name)
+        messages = _Messages(shown=secrets is Secrets.SHOWN)
+        try:
+            with working(f"{folder}: running the program"):
+                status = _status(child, request, messages)
+        finally:
+            _print(messages.text(printed.read().decode("utf-8", "replace")))
     try:
-        request = child.Request(project, config, secrets, key(), limit)
-        with _started(child, request) as ends, working(f"{folder}: running the program"):
-            listener.listen(*ends, limit)
-        told = listener.result()
+        outcome = messages.recording(status, limit)
         with _in_folder(project.program.parent):  # paths in specs are relative to it
-            return _recording(told, config, listener)
+            return _recording(outcome, config, messages)
     except ProgramError as problem:
         raise ProgramError(*config.findings, *problem.findings) from None
 
@@ -108,25 +109,105 @@ def _in_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _started(child: Any, request: Any) -> Iterator[tuple[Any, Connection, Connection]]:
-    """The child process and our ends of its connections; it and what it started end afterwards."""
+def _without_collecting() -> Iterator[None]:
+    """Imports without collecting garbage among what is loaded, which takes a fifth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def _print(text: str) -> None:
+    if text:
+        sys.stderr.write(text.removesuffix("\n") + "\n")
+        sys.stderr.flush()
+
+
+@dataclass
+class _Messages:
+    """What the child process sent.
+
+    Attributes:
+        shown: Whether secret values are shown.
+        secrets: The secret values.
+        last: The last message with a recording, or with what is wrong.
+    """
+
+    shown: bool
+    secrets: set[str] = field(default_factory=set)
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, message: dict[str, Any]) -> None:
+        """Keeps a message."""
+        if "secret" not in message:
+            self.last = message
+        elif not self.shown:
+            self.secrets.add(message["secret"])
+
+    def text(self, text: str) -> str:
+        """A text without secrets, and without what a terminal or a CI job obeys."""
+        return harmless(masked(text, self.secrets))
+
+    def findings(self, values: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+        """Findings with such messages."""
+        return tuple(
+            replace(finding, message=self.text(finding.message))
+            for finding in findings_from_json(values)
+        )
+
+    def recording(self, status: int | None, limit: float) -> Mapping[str, Any]:
+        """The recording; raises ProgramError if there is none."""
+        if status is None:
+            text = f"the program did not end within {limit:g} s"
+            raise refused(PROGRAM_ENDED, text)
+        if not self.last:
+            raise refused(PROGRAM_ENDED, _how_it_ended(status))
+        if "findings" in self.last:
+            raise ProgramError(*self.findings(self.last["findings"]))
+        recording: dict[str, Any] = self.last["recording"]
+        return recording
+
+
+def _status(child: Any, request: Any, messages: _Messages) -> int | None:
+    """Runs the child process; its exit status, None where it did not end in time."""
     context: Any = multiprocessing.get_context(_METHOD)
-    messages, sender = context.Pipe(duplex=False)
-    printed, printer = context.Pipe(duplex=False)
-    process = context.Process(target=child.main, args=(sender, printer, request))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=child.main, args=(sender, request))
     with warnings.catch_warnings():
         # Python warns of threads, of which a test runner has some.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     sender.close()
-    printer.close()
     try:
-        yield process, messages, printed
+        _listen(process, receiver, request, messages)
+        status: int | None = process.exitcode
+        return status
     finally:
         _end(process)
         process.join()
-        messages.close()
-        printed.close()
+        receiver.close()
+
+
+def _listen(process: Any, receiver: Connection, request: Any, messages: _Messages) -> None:
+    """Reads messages until the process ends or its time is over."""
+    deadline = time.monotonic() + request.limit + _GRACE
+    while (left := deadline - time.monotonic()) > 0:
+        ended = process.exitcode is not None
+        if receiver.poll(_POLL):
+            try:
+                messages.add(json.loads(receiver.recv_bytes()))
+            except (EOFError, OSError):
+                process.join(left)
+                return
+        elif ended:
+            return  # what it started may hold the connection open
+        if Path(request.printed).stat().st_size > _MOST_PRINTED:
+            text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
+            raise refused(PROGRAM_ENDED, text)
 
 
 def _end(process: Any) -> None:
@@ -136,145 +217,30 @@ def _end(process: Any) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-class _Listener:
-    """Reads the messages and the output of a child process until it ends.
-
-    Args:
-        shown: Whether secret values are shown.
-    """
-
-    def __init__(self, *, shown: bool) -> None:
-        self._mask = Mask()
-        self._shown = shown
-        self._relay = Relay(self._mask)
-        self._told: dict[str, Any] = {}
-        self._problem: ProgramError | None = None
-
-    def listen(self, process: Any, messages: Connection, printed: Connection, limit: float) -> None:
-        """Reads until the process ends, or is ended because its time is over."""
-        deadline = time.monotonic() + limit + _GRACE
-        open_ends = {messages, printed}
-        while open_ends:
-            if process.exitcode is not None:
-                # What it started may go on to print, and holds both ends open.
-                _end(process)
-                deadline = min(deadline, time.monotonic() + _GRACE)
-            ready = wait(open_ends, timeout=_POLL)
-            # The message about a secret comes before its text: messages are read first.
-            while messages in open_ends and messages.poll():
-                if not self._message(messages):
-                    open_ends.discard(messages)
-            if printed in ready and not self._print(printed):
-                open_ends.discard(printed)
-            if process.exitcode is not None and not ready:
-                break
-            if time.monotonic() > deadline:
-                break
-        process.join(max(deadline - time.monotonic(), 0))
-        self._relay.end()
-        self._status = process.exitcode
-        if self._status is None:
-            text = f"the program did not end within {limit:g} s"
-            self._problem = refused(PROGRAM_ENDED, text)
-
-    def _message(self, messages: Connection) -> bool:
-        try:
-            message: dict[str, Any] = json.loads(messages.recv_bytes())
-        except (EOFError, ConnectionError):
-            return False
-        if self._shown:
-            pass
-        elif "secret" in message:
-            self._mask.add(message["secret"])
-        elif "public" in message:
-            self._mask.discard(message["public"])
-        if "recording" in message or "findings" in message:
-            self._told = message
-        return True
-
-    def _print(self, printed: Connection) -> bool:
-        data = os.read(printed.fileno(), _CHUNK)
-        self._relay.feed(data)
-        return bool(data)
-
-    def result(self) -> Mapping[str, Any]:
-        """The recording; raises ProgramError if there is none."""
-        if self._problem is not None:
-            raise self._problem
-        if not self._told:
-            raise refused(PROGRAM_ENDED, _how_it_ended(self._status))
-        if "findings" in self._told:
-            raise ProgramError(*self.findings(self._told["findings"]))
-        recording: dict[str, Any] = self._told["recording"]
-        return recording
-
-    def findings(self, values: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
-        """Findings whose messages hold no secret and nothing that a terminal or a CI job obeys."""
-        return tuple(
-            replace(finding, message=harmless(self._mask.hide(finding.message)))
-            for finding in findings_from_json(values)
-        )
-
-
-def _how_it_ended(status: int | None) -> str:
+def _how_it_ended(status: int) -> str:
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), as the system does when memory runs out"
     how = "it crashed, or called os._exit" if status else "it called os._exit"
     return f"the program ended its process with status {status}: {how}"
 
 
-def _recording(told: Mapping[str, Any], config: StackConfig, listener: _Listener) -> Recording:
+def _recording(recording: Mapping[str, Any], config: StackConfig, messages: _Messages) -> Recording:
     specs = SpecReader()
     services = []
-    for service in told["services"]:
+    for service in recording["services"]:
         args = InferenceServiceArgs.model_validate(specs.spec(service["spec"]))
         plan = plan_service(args, service["name"])
         # The component also knows what it collides with.
-        plan = replace(plan, findings=listener.findings(service["findings"]))
+        plan = replace(plan, findings=messages.findings(service["findings"]))
         services.append(
             ProgramService(
                 service["name"], service["file"], service["line"], service["provider"], plan
             )
         )
     return Recording(
-        resources=tuple(Recorded(**resource) for resource in told["resources"]),
+        resources=tuple(Recorded(**resource) for resource in recording["resources"]),
         services=tuple(services),
-        findings=(*config.findings, *listener.findings(told["findings"])),
+        findings=(*config.findings, *messages.findings(recording["findings"])),
         encrypted=config.encrypted,
-        left=told["left"],
+        left=recording["left"],
     )
-
-
-class _OnFirstUse:
-    """Finds rare parts of the SDK and has them loaded when they are used first."""
-
-    @staticmethod
-    def find_spec(
-        name: str, path: Sequence[str] | None, _target: object = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        spec = importlib.machinery.PathFinder.find_spec(name, path) if name in _RARE else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-        return spec
-
-
-@contextmanager
-def _importing_the_sdk() -> Iterator[None]:
-    """Halves the time that the imports in its body take.
-
-    Rare parts of the SDK wait for their first use. What is loaded stays loaded: collecting garbage
-    among it, again and again, costs more than it frees.
-    """
-    if "pulumi" in sys.modules:
-        yield
-        return
-    collects = gc.isenabled()
-    gc.disable()
-    sys.meta_path.insert(0, _OnFirstUse)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(_OnFirstUse)
-        gc.freeze()
-        if collects:
-            gc.enable()

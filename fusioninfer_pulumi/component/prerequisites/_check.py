@@ -108,7 +108,7 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
     if router.gateway is not None:
         yield table.GATEWAY
-    if router.grants:
+    if router.created_grants:
         yield table.REFERENCE_GRANT
     if router.route is not None:
         yield table.ROUTE
@@ -251,6 +251,9 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
         policies = (scaled.args.behavior or {}).values()
         if any(isinstance(policy, Mapping) and "tolerance" in policy for policy in policies):
             yield table.TOLERANCES
+    epp = plan.router.epp if plan.router is not None else None
+    if epp is not None and epp.pauses:
+        yield table.SLEEP
     for role in plan.roles:
         for spec in _pods(role):
             if any("image" in volume for volume in spec.get("volumes") or ()):

@@ -312,6 +312,8 @@ QUEUE = NamedKind(
 # Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
 IMAGE_VOLUMES = Feature("Image volumes", "ImageVolume", least=(1, 31, 0), on=(1, 35, 0))
 SIDECARS = Feature("Sidecar containers", "SidecarContainers", least=(1, 28, 0), on=(1, 29, 0))
+# The endpoint picker's preStop hook.
+SLEEP = Feature("Sleeping hooks", "PodLifecycleSleepAction", least=(1, 29, 0), on=(1, 30, 0))
 
 TOLERANCES = Feature(
     "Tolerances of autoscalers", "HPAConfigurableTolerance", least=(1, 33, 0), on=(1, 35, 0)
@@ -322,7 +324,7 @@ TOLERANCES = Feature(
 # 1.37 by #137666). Each replica of LeaderWorkerSet is led by such a pod.
 STALLED = ((1, 35, 0), (1, 35, 3))
 
-FEATURES = (IMAGE_VOLUMES, SIDECARS, TOLERANCES)
+FEATURES = (IMAGE_VOLUMES, SIDECARS, SLEEP, TOLERANCES)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
 PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}

@@ -1,0 +1,108 @@
+"""Checks of a service's model: how its files come to the pods, and the claim that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.model import AccessMode
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.topology import serving
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.kube import names, quantity
+from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
+from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.pods.model import model_files
+from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
+from fusioninfer_pulumi.rules.common import NAME_TOO_LONG
+
+IMAGE_VOLUME_FEATURE_GATE = Rule(
+    "image-volume-feature-gate",
+    "info",
+    "The cluster has image volumes.",
+    remedy="Use Kubernetes 1.35, or the feature gate ImageVolume.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#image",
+)
+MODEL_FETCHED_BY_EACH_POD = Rule(
+    "model-fetched-by-each-pod",
+    "info",
+    "The model is kept in a cache.",
+    remedy="Set `model.cache` to download it once.",
+)
+CACHE_BELOW_MODEL_SIZE = Rule(
+    "cache-below-model-size",
+    "error",
+    "The claim of the cache is not smaller than the model.",
+    remedy="Raise `model.cache.storage.size`.",
+)
+ACCESS_MODE_TOO_NARROW = Rule(
+    "access-mode-too-narrow",
+    ("error", "warning"),
+    "The access mode of a cache lets all its pods mount it.",
+    remedy="Use ReadWriteMany, or one node.",
+)
+
+
+def model_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks how the pods get the service's model, and the claim that caches it."""
+    args, service, model = built.args, built.plan.service, built.args.model
+    files = model_files(service, model) if model is not None else None
+    if model is None or files is None:
+        return
+    roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
+    if files.images:
+        yield info(
+            IMAGE_VOLUME_FEATURE_GATE,
+            ("model", "uri"),
+            "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
+            "feature gate ImageVolume, and by default from 1.35 on",
+        )
+    pods = groups * sum(role.replicas * role.nodes for role in roles)
+    if files.fetched and pods > 1:
+        message = f"each of {pods} pods fetches the files for itself; a cache keeps them"
+        yield info(MODEL_FETCHED_BY_EACH_POD, ("model",), message)
+    cache = model.cache
+    if cache is None:
+        return
+    job = names.model_warm_up(service, "0" * DIGEST_LENGTH)
+    if cache.warm_up and len(job) > DNS_LABEL_LIMIT:
+        yield error(
+            NAME_TOO_LONG,
+            ("model", "cache", "warmUp"),
+            f"the Job's name would have {len(job)} characters, at most {DNS_LABEL_LIMIT} are "
+            f"allowed; shorten the name of service {service} by {len(job) - DNS_LABEL_LIMIT}",
+        )
+    if cache.storage is not None:
+        yield from _access(cache.storage.access_modes, roles, pods)
+        if model.size is not None:
+            yield from _room(cache.storage.size, model.size)
+
+
+def _room(claim: Any, model: Any) -> Iterator[Finding]:
+    """Refuses a claim that does not hold the model, whose files it holds once."""
+    if quantity.parse(claim) < quantity.parse(model):
+        yield error(
+            CACHE_BELOW_MODEL_SIZE,
+            ("model", "cache", "storage", "size"),
+            f"{claim} is less than the model, which has {model} (model.size); raise it",
+        )
+
+
+def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:
+    at = ("model", "cache", "storage", "accessModes")
+    if AccessMode.READ_WRITE_MANY in modes or pods < 2:
+        return
+    if AccessMode.READ_WRITE_ONCE_POD in modes:
+        message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
+        yield error(ACCESS_MODE_TOO_NARROW, at, message)
+    elif AccessMode.READ_ONLY_MANY in modes:
+        return
+    elif any(role.nodes > 1 for role in roles):
+        message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
+        yield error(ACCESS_MODE_TOO_NARROW, at, message)
+    else:
+        yield warning(
+            ACCESS_MODE_TOO_NARROW,
+            at,
+            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
+        )

@@ -1,0 +1,1 @@
+"""Checks of disruption budgets, autoscalers and monitors: `checks` has the list."""

@@ -1,0 +1,298 @@
+"""Checks of autoscalers, and of the ratio of prefill to decode replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fusioninfer_pulumi.api.autoscaling import (
+    AutoscalingArgs,
+    AutoscalingEngine,
+    MetricSource,
+    PrefillDecodeRatioArgs,
+)
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    info,
+    path_text,
+    shown,
+    warning,
+)
+from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.rules.common import (
+    CLUSTER_MUST_HAVE,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    INVALID_FORMAT,
+    OUT_OF_RANGE,
+    UNKNOWN_VALUE,
+)
+from fusioninfer_pulumi.topology.role import RolePlan
+
+PREFILL_DECODE_RATIO_EXCEEDED = Rule(
+    "prefill-decode-ratio-exceeded",
+    ("error", "warning"),
+    "The ratio of prefill to decode is within its bounds, at every scale.",
+    remedy="Change the replicas, the autoscaling, or the bounds.",
+)
+
+AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
+    "autoscaling-metric-across-groups",
+    "error",
+    "A role of several serving groups is scaled by a metric of each group.",
+    remedy="Use engine HPA and a metric of source Pods.",
+)
+
+#: Values that the API takes in `behavior`; its schemas say a string.
+_SELECT_POLICIES = ("Max", "Min", "Disabled")
+_POLICY_TYPES = ("Pods", "Percent")
+
+
+def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks the autoscaling of each role that has any."""
+    spec = built.args
+    minima = spec.scheduling_strategy.gang_policy.min_role_replicas
+    for role in built.plan.roles:
+        args = role.args.autoscaling
+        if args is None:
+            continue
+        at = ("roles", role.position, "autoscaling")
+        if spec.layout is not Layout.PER_ROLE:
+            yield error(
+                FIELD_OUT_OF_PLACE,
+                at,
+                "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here "
+                "each replica is one of its own",
+            )
+        yield from _replicas(role, args, at)
+        if built.plan.gangs:
+            yield from _gang(role, args, minima, at)
+        yield from _metrics(args, at)
+        yield from _behavior(args, at)
+        if (spec.groups or 1) > 1:
+            yield from _groups(args, at)
+
+
+def _replicas(role: RolePlan, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    if args.engine is AutoscalingEngine.HPA and args.min_replicas == 0:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            (*at, "minReplicas"),
+            "must be at least 1 with engine HPA, got 0: Kubernetes takes 0 only behind a feature "
+            "gate; KEDA scales to 0",
+        )
+    count = role.args.replicas
+    if count == 0:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            at,
+            "a parked role (replicas: 0) has nothing to scale; remove one of the two",
+        )
+    elif not args.min_replicas <= count <= args.max_replicas:
+        yield error(
+            OUT_OF_RANGE,
+            ("roles", role.position, "replicas"),
+            f"is what the role starts with, and must be within autoscaling's bounds "
+            f"({args.min_replicas} to {args.max_replicas}), got {count}",
+        )
+
+
+def _groups(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    for index, metric in enumerate(args.metrics):
+        if metric.query is not None or metric.source is MetricSource.EXTERNAL:
+            yield error(
+                AUTOSCALING_METRIC_ACROSS_GROUPS,
+                (*at, "metrics", index),
+                "is one number for all serving groups, and the role is scaled in each of them: use "
+                "engine HPA and a metric of source Pods",
+            )
+
+
+def _gang(
+    role: RolePlan, args: AutoscalingArgs, minima: Mapping[str, int] | None, at: Location
+) -> Iterator[Finding]:
+    field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
+    if minima is None or role.name not in minima:
+        yield error(
+            FIELD_REQUIRED,
+            at,
+            f"needs {path_text(field)}: without it the gang needs every replica, and one more "
+            f"would hold back all of them until there is room; give at most minReplicas "
+            f"({args.min_replicas})",
+        )
+    elif minima[role.name] > args.min_replicas:
+        yield error(
+            OUT_OF_RANGE,
+            field,
+            f"must be at most autoscaling's minReplicas ({args.min_replicas}), got "
+            f"{minima[role.name]}: with fewer replicas the gang would never be complete",
+        )
+
+
+def _behavior(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """What no schema says of how fast replicas are added and removed."""
+    for direction, rules in (args.behavior or {}).items():
+        if not isinstance(rules, Mapping):
+            continue
+        where = (*at, "behavior", direction)
+        policy = rules.get("selectPolicy")
+        if isinstance(policy, str) and policy not in _SELECT_POLICIES:
+            message = f"must be one of {', '.join(_SELECT_POLICIES)}, got {shown(policy)}"
+            yield error(UNKNOWN_VALUE, (*where, "selectPolicy"), message)
+        yield from _seconds((*where, "stabilizationWindowSeconds"), rules, 0, 3600)
+        policies = rules.get("policies")
+        for index, item in enumerate(policies if isinstance(policies, (list, tuple)) else ()):
+            if isinstance(item, Mapping):
+                here = (*where, "policies", index)
+                kind = item.get("type")
+                if isinstance(kind, str) and kind not in _POLICY_TYPES:
+                    message = f"must be one of {', '.join(_POLICY_TYPES)}, got {shown(kind)}"
+                    yield error(UNKNOWN_VALUE, (*here, "type"), message)
+                yield from _seconds((*here, "periodSeconds"), item, 1, 1800)
+
+
+def _seconds(
+    at: tuple[str | int, ...], rules: Mapping[str, Any], least: int, most: int
+) -> Iterator[Finding]:
+    value = rules.get(str(at[-1]))
+    if isinstance(value, int) and not least <= value <= most:
+        message = f"must be an integer from {least} to {most}, got {value}"
+        yield error(OUT_OF_RANGE, at, message)
+
+
+def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    keda = args.engine is AutoscalingEngine.KEDA
+    if keda and args.prometheus is None:
+        yield error(
+            FIELD_REQUIRED,
+            (*at, "prometheus"),
+            "is required with engine KEDA: the address for its queries",
+        )
+    if not keda and args.prometheus is not None:
+        yield error(FIELD_OUT_OF_PLACE, (*at, "prometheus"), "belongs to engine KEDA; remove it")
+    yield from _keda(args, at)
+    apis = set()
+    for index, metric in enumerate(args.metrics):
+        where = (*at, "metrics", index)
+        if keda:
+            if metric.query is None:
+                yield error(FIELD_REQUIRED, (*where, "query"), "is required with engine KEDA")
+            if metric.source is not None:
+                yield error(
+                    FIELD_OUT_OF_PLACE,
+                    (*where, "source"),
+                    "belongs to engine HPA; remove it",
+                )
+            if metric.selector:
+                yield error(
+                    FIELD_OUT_OF_PLACE,
+                    (*where, "selector"),
+                    "belongs to engine HPA; remove it",
+                )
+            continue
+        if metric.unsafe_ssl:
+            yield error(
+                FIELD_OUT_OF_PLACE,
+                (*where, "unsafeSsl"),
+                "belongs to engine KEDA; remove it",
+            )
+        if metric.name is None:
+            yield error(FIELD_REQUIRED, (*where, "name"), "is required with engine HPA")
+        elif "/" in metric.name or "%" in metric.name:
+            message = f"must be the name of a metric, without / and %, got {shown(metric.name)}"
+            yield error(INVALID_FORMAT, (*where, "name"), message)
+        if metric.query is not None:
+            yield error(FIELD_OUT_OF_PLACE, (*where, "query"), "belongs to engine KEDA; remove it")
+        external = metric.source is MetricSource.EXTERNAL
+        apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
+    if apis:
+        yield info(
+            CLUSTER_MUST_HAVE,
+            (*at, "metrics"),
+            f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
+        )
+
+
+def _keda(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    if args.keda is None:
+        return
+    if args.engine is not AutoscalingEngine.KEDA:
+        yield error(FIELD_OUT_OF_PLACE, (*at, "keda"), "belongs to engine KEDA; remove it")
+    idle = args.keda.idle_replica_count
+    if idle is not None and idle >= args.min_replicas:
+        yield error(
+            OUT_OF_RANGE,
+            (*at, "keda", "idleReplicaCount"),
+            f"must be below minReplicas ({args.min_replicas}), got {idle}",
+        )
+
+
+_RATIO = ("prefillDecodeRatio",)
+
+
+def ratio_findings(built: BuiltService) -> Iterator[Finding]:
+    """Yields findings of replicas outside `prefillDecodeRatio`.
+
+    An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
+    compared.
+    """
+    args, roles = built.args.prefill_decode_ratio, built.plan.roles
+    if args is None:
+        return
+    prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
+    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
+    if not prefill or not decode:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            _RATIO,
+            "needs roles of prefiller and decoder; remove it",
+        )
+        return
+    now = (
+        sum(role.group_replicas for role in prefill),
+        sum(role.group_replicas for role in decode),
+    )
+    if 0 in now:
+        return
+    beyond = _beyond(args, *now)
+    if beyond:
+        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, f"must be {beyond}, got {_ratio(*now)}")
+        return
+    for few, many in ((True, False), (False, True)):
+        far = (_bound(prefill, fewest=few), _bound(decode, fewest=many))
+        beyond = _beyond(args, *far) if 0 not in far else None
+        if beyond:
+            yield warning(
+                PREFILL_DECODE_RATIO_EXCEEDED,
+                _RATIO,
+                f"must be {beyond}; autoscaling may bring it to {_ratio(*far)}",
+            )
+
+
+def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
+    """Returns the fewest replicas that autoscalers leave, or the most that they create."""
+    total = 0
+    for role in roles:
+        scaled = role.args.autoscaling
+        if scaled is None:
+            total += role.group_replicas
+        else:
+            total += scaled.min_replicas if fewest else scaled.max_replicas
+    return total
+
+
+def _beyond(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
+    if args.max is not None and prefill / decode > args.max:
+        return f"at most {args.max:g}"
+    if args.min is not None and prefill / decode < args.min:
+        return f"at least {args.min:g}"
+    return None
+
+
+def _ratio(prefill: int, decode: int) -> str:
+    return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"

@@ -1,0 +1,1 @@
+"""Checks of an EndpointPickerConfig that a user wrote: `checks` has the list."""

@@ -1,0 +1,195 @@
+"""Checks of how a role's pods hand their KV cache over: connector, events, sidecar, ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
+from fusioninfer_pulumi.endpoint_pickers.sidecar import OWNED_FLAGS, is_unknown, sidecar_release
+from fusioninfer_pulumi.engines.command import ENGINES, serving_port
+from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL
+from fusioninfer_pulumi.engines.flags import has_flag
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC, KV_TRANSFER_UNREADABLE
+from fusioninfer_pulumi.pods.parts import SidecarPlan
+from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
+
+KV_TRANSFER_DISABLED = Rule(
+    "kv-transfer-disabled",
+    "warning",
+    "KV transfer that is configured is enabled.",
+    remedy="Remove `enabled: false`, or the other fields.",
+)
+KV_TRANSFER_MISSING = Rule(
+    "kv-transfer-missing",
+    "error",
+    "Prefill and decode hand over the KV cache.",
+    remedy="Add the flag, or `kvTransfer: {}`.",
+    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
+)
+ENGINE_MOVED = Rule(
+    "engine-moved",
+    "info",
+    "The engine listens on another port, because the sidecar has the pool's.",
+    remedy="Nothing.",
+)
+ENGINE_PORT_KEPT = Rule(
+    "engine-port-kept",
+    "info",
+    "The engine keeps its port beside the sidecar.",
+    remedy="Nothing.",
+)
+SIDECAR_LEFT_OUT = Rule(
+    "sidecar-left-out",
+    "info",
+    "Something sends prompts to the prefill pods.",
+    remedy="Enable the sidecar, unless the engine does it.",
+)
+SIDECAR_IN_TEMPLATE = Rule(
+    "sidecar-in-template",
+    "info",
+    "The template has a routing sidecar of its own.",
+    remedy="Nothing.",
+)
+SIDECAR_SERVES_HTTPS = Rule(
+    "sidecar-serves-https",
+    "warning",
+    "The sidecar serves plain HTTP on the pool's port.",
+    remedy="Remove `--secure-proxy`.",
+)
+PREFILL_CERTIFICATES = Rule(
+    "prefill-certificates",
+    "info",
+    "The certificates of prefill pods hold for their addresses.",
+    remedy="Check them, or skip the verification.",
+)
+
+
+def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks that prefill and decode hand their KV cache over."""
+    # As written: a finished command line has what was generated.
+    args, command, at = ctx.role.kv_transfer, pods.leader.own_command, pods.leader.command_path
+    if pods.kv is None or command.connector is not None:
+        return
+    if args is not None:
+        if not args.enabled:
+            message = "no KV cache goes from prefill to decode: decode computes every prompt again"
+            yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
+        return
+    if ctx.pairing is None:
+        return
+    if command.engine is None or not command.readable:
+        flags = " or ".join(
+            f"{engine.transfer_flag} ({engine.title})" for engine in ENGINES.values()
+        )
+        yield warning(
+            KV_TRANSFER_UNREADABLE,
+            at,
+            f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
+        )
+    else:
+        yield error(
+            KV_TRANSFER_MISSING,
+            at,
+            f"{command.engine.transfer_flag} is missing, without which no KV cache goes from "
+            f"prefill to decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
+        )
+
+
+def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the topic of KV events against what endpoint pickers read."""
+    args, served, at = ctx.role.kv_events, pods.command.served_names, ctx.at("kvEvents", "topic")
+    engine, written = pods.command.engine, pods.leader.own_command
+    if args is None or engine is None or written.has(KV_EVENTS_FLAG):
+        return
+    if args.topic is None and served is not None and len(set(served)) > 1:
+        # The endpoint picker looks events up by the name that a request asks for.
+        others = ", ".join(dict.fromkeys(name for name in served if name != served[0]))
+        yield warning(
+            KV_EVENTS_TOPIC,
+            at,
+            f"names one model, by default {served[0]}: pickers find no events for requests "
+            f"that ask for {others}; state the topic, or serve one name",
+        )
+    topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
+    if topic is not None and topic.count("@") != 2:
+        message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
+        yield info(KV_EVENTS_TOPIC, at, message)
+
+
+def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks a decode role's sidecar: ours, the template's own, or none."""
+    plan = pods.kv
+    if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
+        return
+    args = ctx.role.kv_transfer or KvTransferArgs()
+    pool, engine = plan.pool_port, plan.engine_port
+    if plan.brought is not None:
+        message = f"container {plan.brought} is the sidecar: none is added, the engine stays"
+        yield info(SIDECAR_IN_TEMPLATE, ctx.at(), message)
+        if engine == pool:
+            yield warning(
+                TAKEN_BY_TEMPLATE,
+                ctx.at(),
+                f"container {plan.brought} listens on port {pool}, and so does the engine, as far "
+                "as its arguments say; give it another --port",
+            )
+    elif not args.sidecar.enabled:
+        yield info(
+            SIDECAR_LEFT_OUT,
+            ctx.at("kvTransfer", "sidecar", "enabled"),
+            "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
+        )
+    if plan.sidecar is None:
+        return
+    yield from _argument_findings(plan.sidecar, args, ctx)
+    at = pods.leader.command_path
+    port = serving_port(pods.leader.own, pods.leader.own_command, None)
+    if port == pool and pods.command.engine is not None:
+        message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
+        yield info(ENGINE_MOVED, at, message)
+    elif port == engine:
+        message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
+        yield info(ENGINE_PORT_KEPT, at, message)
+
+
+def _argument_findings(
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
+) -> Iterator[Finding]:
+    """Checks the user's own flags; an image that is not known may have more than the family's."""
+    at = ctx.at("kvTransfer", "sidecar", "args")
+    words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
+    own_image = image is not None and is_unknown(image)
+    release = sidecar_release(family)
+    assert release is not None, "only families with a sidecar are wired"
+    for index, argument in enumerate(words):
+        name = argument.partition("=")[0].lstrip("-")
+        if not argument.startswith("-"):
+            message = f"must be a flag such as --name=value, got {shown(argument)}"
+            yield error(FLAG_UNKNOWN, (*at, index), message)
+        elif name in OWNED_FLAGS:
+            yield error(SET_BY_LIBRARY, (*at, index), f"--{name} {OWNED_FLAGS[name]}")
+        elif name not in release.flags:
+            say = warning if own_image else error
+            message = f"the sidecar of {family.name} has no flag --{name} and would not start"
+            yield say(FLAG_UNKNOWN, (*at, index), message)
+    if sidecar.https:
+        yield warning(
+            SIDECAR_SERVES_HTTPS,
+            at,
+            "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
+            "HTTP to the pods of a pool",
+        )
+    prefill_https = ctx.pairing is not None and ctx.pairing.prefill_https
+    if prefill_https and not has_flag(words, "--tls-insecure-skip-verify"):
+        yield info(
+            PREFILL_CERTIFICATES,
+            at,
+            "prefill pods serve HTTPS: their certificates must hold for their addresses, or add "
+            "--tls-insecure-skip-verify=prefiller",
+        )

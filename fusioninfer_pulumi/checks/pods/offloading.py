@@ -1,0 +1,173 @@
+"""Checks of KV cache offloading: whether the pods have the memory and disks that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Location,
+    Rule,
+    error,
+    errors,
+    info,
+    path_text,
+    warning,
+)
+from fusioninfer_pulumi.kube import quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
+from fusioninfer_pulumi.pods.pod import Context, Pod
+
+KV_CACHE_TIERS = Rule(
+    "kv-cache-tiers",
+    "info",
+    "Sizes of the KV cache's tiers, for your information.",
+    remedy="Nothing.",
+)
+DISK_LIMIT_TOO_SMALL = Rule(
+    "disk-limit-too-small",
+    "error",
+    "The limit of ephemeral storage holds the volumes on the node's disk.",
+    remedy="Raise the limit.",
+)
+MEMORY_LIMIT_TOO_SMALL = Rule(
+    "memory-limit-too-small",
+    "error",
+    "The memory limit holds the memory for offloading.",
+    remedy="Raise the limit, or offload less.",
+)
+MEMORY_REQUEST_TOO_SMALL = Rule(
+    "memory-request-too-small",
+    "warning",
+    "The memory request holds the memory for offloading.",
+    remedy="Raise `requests.memory`.",
+)
+SHARED_MEMORY_TOO_SMALL = Rule(
+    "shared-memory-too-small",
+    "error",
+    "The shared memory volume holds what the engine puts there.",
+    remedy="Raise `kvTransfer.sharedMemory`, or remove it.",
+)
+CLAIM_SHARED_BY_PODS = Rule(
+    "claim-shared-by-pods",
+    "info",
+    "A claim that all pods mount is ReadWriteMany.",
+    remedy="Check its access mode.",
+)
+
+
+def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the pods of a role that offloads its KV cache."""
+    args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
+    if args is None or offload is None:
+        return
+    findings: list[Finding] = []
+    for pod in pods.written:
+        findings += _disk(pod, args)
+        findings += _memory((*at, "cpu"), pod, offload.memory)
+        if offload.in_shared_memory:
+            findings += _room((*at, "cpu"), ctx.role, pod, offload.memory)
+    findings += _shared(at, ctx, args)
+    if not errors(findings):
+        findings.append(info(KV_CACHE_TIERS, at, _summary(args, offload.memory)))
+    yield from findings
+
+
+def _disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    resources = pod.own.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(DISK)
+    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
+        yield error(
+            DISK_LIMIT_TOO_SMALL,
+            (*pod.container_path, "resources", "limits", DISK),
+            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
+            f"asks for {quantity.write(asked)}",
+        )
+
+
+def _memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    resources = pod.container.get("resources") or {}
+    limit = (resources.get("limits") or {}).get("memory")
+    asked = (resources.get("requests") or {}).get("memory", limit)
+    amount, container = quantity.write(need), path_text(pod.container_path)
+    if limit is not None and need >= quantity.parse(limit):
+        yield error(
+            MEMORY_LIMIT_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} may use "
+            f"{limit} in all; raise its memory limit, or offload less",
+        )
+    elif asked is None or quantity.parse(asked) < need:
+        has = "none" if asked is None else str(asked)
+        yield warning(
+            MEMORY_REQUEST_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
+            "nodes are chosen that do not have it; raise requests.memory",
+        )
+
+
+def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
+    mount = mounted(pod.own, SHARED_MEMORY)
+    takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
+    explicit = shared_memory_limit(role)
+    if mount is None and _less(explicit, need):
+        yield error(
+            SHARED_MEMORY_TOO_SMALL,
+            at,
+            f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
+        )
+    for volume in pod.written["spec"].get("volumes") or ():
+        source = volume.get("emptyDir")
+        if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
+            continue
+        limit = source.get("sizeLimit")
+        if _less(limit, need):
+            yield error(
+                SHARED_MEMORY_TOO_SMALL,
+                at,
+                f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
+                "raise its sizeLimit, or remove it",
+            )
+
+
+def _less(amount: Any, need: Decimal) -> bool:
+    """Whether an amount is less; what is no quantity is rejected by the API."""
+    try:
+        return amount is not None and quantity.parse(amount) < need
+    except ValueError:
+        return False
+
+
+def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    pods = ctx.role.replicas * ctx.nodes
+    for index, tier in enumerate(args.secondary):
+        claim = tier.file_system.pvc
+        if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
+            yield info(
+                CLAIM_SHARED_BY_PODS,
+                (*at, "secondary", index),
+                f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
+                "they share a node",
+            )
+
+
+def _summary(args: KvCacheOffloadingArgs, need: Decimal) -> str:
+    words = [f"{quantity.write(need)} of host memory in each pod"]
+    for tier in args.secondary:
+        disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
+        if disk is not None:
+            words.append(f"{disk.size} of its node's disk")
+        elif claim is not None and claim.ref is not None:
+            words.append(f"the claim {claim.ref.name}")
+        else:
+            words.append("a claim of its own")
+    return f"KV cache goes on to {', then '.join(words)}"

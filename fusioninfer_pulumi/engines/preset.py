@@ -1,0 +1,67 @@
+"""What each engine needs in a container that the library writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fusioninfer_pulumi.engines.sglang import SGLANG
+from fusioninfer_pulumi.engines.vllm import VLLM
+
+
+@dataclass(frozen=True)
+class EnginePreset:
+    """A container of one engine.
+
+    Attributes:
+        release: The release without a stated one. It changes with minor versions of the library
+            only, as another image restarts pods.
+        image: Image for GPUs, with `{release}` in it.
+        cpu_image: The same for processors, None where there is none.
+        program: Words that start it.
+        arguments: Arguments that every pod needs.
+        length_arguments: Those that take the longest sequence that fits: without them vLLM stops
+            where one of the model's own length does not.
+        cpu_variables: Variables of processors.
+        cpu_cache: Bytes of KV cache that these variables ask for.
+        launcher: Launcher of several nodes, where no data parallel ranks are asked for.
+        expert_layouts: Whether data parallel ranks and spread experts may span nodes.
+    """
+
+    release: str
+    image: str
+    program: tuple[str, ...]
+    cpu_image: str | None = None
+    arguments: tuple[str, ...] = ()
+    length_arguments: tuple[str, ...] = ()
+    cpu_variables: Mapping[str, str] = field(default_factory=dict)
+    cpu_cache: int = 0
+    launcher: str = "multiprocessing"
+    expert_layouts: bool = False
+
+
+#: Name of the engine whose recipes the catalogue of models is made of.
+CATALOGUE_ENGINE = VLLM.name
+
+#: By the engine's name. vLLM 0.32.0 is the release that `e2e/serve` runs, and whose parser takes
+#: the arguments of all presets. Its image for processors: vLLM's
+#: docs/getting_started/installation/cpu.x86.inc.md. Its GPU images have no ray.
+PRESETS: Mapping[str, EnginePreset] = {
+    VLLM.name: EnginePreset(
+        release="0.32.0",
+        image="vllm/vllm-openai:v{release}",
+        program=("vllm", "serve"),
+        cpu_image="vllm/vllm-openai-cpu:v{release}-x86_64",
+        length_arguments=("--max-model-len", "auto"),
+        cpu_variables={"VLLM_CPU_KVCACHE_SPACE": "4"},
+        cpu_cache=4 * 2**30,
+        expert_layouts=True,
+    ),
+    SGLANG.name: EnginePreset(
+        release="0.5.23",
+        image="lmsysorg/sglang:v{release}",
+        program=("python3", "-m", "sglang.launch_server"),
+        # By default it listens on the pod itself alone.
+        arguments=("--host", "0.0.0.0"),  # noqa: S104  # a pod's interfaces
+    ),
+}

@@ -1,0 +1,499 @@
+"""From the spec to the expanded spec: roles without a container get one.
+
+A role has one written where the service has a `model` and its template names no image, or asks for
+an engine. What the user wrote wins: fields of the role, then the template by container name;
+arguments stand beside each other. Everything that is written is noted with where it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fusioninfer_pulumi.api.engine import EngineArgs
+from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
+from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
+from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_container
+from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
+from fusioninfer_pulumi.engines.flags import canonical, integer
+from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE, PRESETS, EnginePreset
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.kube import durations, quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, overlaid, shared_memory
+from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
+from fusioninfer_pulumi.pods.health import startup_seconds
+from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
+from fusioninfer_pulumi.presets.layout import Layout, catalogued, layout, model_bytes
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+
+#: `accelerator` of roles without GPUs.
+CPU = "cpu"
+#: Where values come from, as `plan --explain` says it.
+USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
+    "user", "model table", "engine release", "capacity", "library default",
+)  # fmt: skip
+
+PRESET_WITHOUT_PROCESSORS = Rule(
+    "preset-without-processors",
+    "error",
+    "The engine has an image for processors.",
+    remedy="Use vLLM, or write the template.",
+)
+PRESET_ARGUMENT_REPLACED = Rule(
+    "preset-argument-replaced",
+    "warning",
+    "An argument in the template says what the model's recipe says.",
+    remedy="Remove it, unless it is meant.",
+    source="docs/reference/model-catalogue.md",
+)
+
+_GPU = "nvidia.com/gpu"
+_NODE = "kubernetes.io/hostname"
+_GIB = 2**30
+_PROCESSORS = 4
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A service whose roles all have templates.
+
+    Attributes:
+        args: The spec; the one that was given where nothing was left out.
+        values: What was written, and where it comes from.
+        engines: The engines of the containers that were written.
+        findings: What could not be written, and where the user contradicts what was.
+    """
+
+    args: InferenceServiceArgs
+    values: tuple[PresetValue, ...] = ()
+    engines: tuple[RoleEngine, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def is_written(args: InferenceServiceArgs, role: RoleArgs) -> bool:
+    """Whether the library writes the serving container of a role."""
+    if args.model is None or role.component_type is ComponentType.ROUTER:
+        return False
+    if role.leader_template is not None or role.worker_template is not None:
+        return False
+    if role.template is None or role.engine is not None or args.engine is not None:
+        return True
+    spec = role.template.get("spec") or {}
+    if not spec.get("containers"):
+        return True
+    return "image" not in serving_container(role.template, role.container)
+
+
+def expand(args: InferenceServiceArgs) -> Expansion:
+    """Writes the containers that a spec leaves out."""
+    model = args.model
+    if model is None or not any(is_written(args, role) for role in args.roles):
+        return Expansion(args)
+    roles: list[RoleArgs] = []
+    values: list[PresetValue] = []
+    engines: list[RoleEngine] = []
+    findings: list[Finding] = []
+    for position, role in enumerate(args.roles):
+        if not is_written(args, role):
+            roles.append(role)
+            continue
+        written = _Writer(args, model, position, role)
+        roles.append(written.role())
+        values += written.values
+        engines.append(written.running)
+        findings += written.findings
+    update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
+    expanded = _without(args.model_copy(update=update), "engine", "image_registry")
+    return Expansion(expanded, tuple(values), tuple(engines), tuple(findings))
+
+
+def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
+    """Timeouts of an update that wait as long as the engines may take to start."""
+    pairs = zip(args.roles, roles, strict=True)
+    longest = max(
+        (startup_seconds(new.startup) for old, new in pairs if new.startup is not old.startup and
+         new.startup is not None), default=0,
+    )  # fmt: skip
+    if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
+        return {}
+    timeout = f"{-(-longest // 60) + 10}m"
+    return {
+        name: part.model_copy(update={"timeout": timeout})
+        for name, part in (("wait", args.wait), ("rollout", args.rollout))
+        if "timeout" not in part.model_fields_set
+    }
+
+
+@dataclass
+class _Writer:
+    """Writes one role."""
+
+    args: InferenceServiceArgs
+    model: ModelArgs
+    position: int
+    given: RoleArgs
+    values: list[PresetValue] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stated = self.given.engine or self.args.engine or EngineArgs()
+        self.engine: Engine = ENGINES[stated.name.value]
+        self.preset: EnginePreset = PRESETS[stated.name.value]
+        self.release = stated.version or self.preset.release
+        default = stated.version is None
+        self.running = RoleEngine(self.given.name, self.engine.title, self.release, default)
+        source = read_source(self.model.uri)
+        self.model_name = source.place if source is not None and source.scheme == "hf" else ""
+        self.template: Mapping[str, Any] = self.given.template or {}
+        self.spec: Mapping[str, Any] = self.template.get("spec") or {}
+        self.own = self._own_container()
+        self.on_cpu = (self.given.accelerator or "").lower() == CPU
+
+    def role(self) -> RoleArgs:
+        """The role with its template, and with the fields that follow."""
+        role = self.given
+        self._note_engine()
+        chosen = self._layout()
+        update: dict[str, Any] = {}
+        if chosen.parallelism is not None:
+            update["parallelism"] = chosen.parallelism
+            sizes = chosen.parallelism.model_dump(exclude_none=True)
+            text = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            self._note("parallelism", text, chosen.origin, chosen.reason)
+        names = ["engine", "gpus", *(["accelerator"] if self.on_cpu else [])]
+        role = _without(role.model_copy(update=update), *names)
+        update = dict(self._fields(role))
+        return role.model_copy(update={**update, "template": self._template(role, chosen)})
+
+    # What the role's fields get.
+
+    def _fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
+        """Fields of the role that the user left out."""
+        data = role.parallelism is not None and (role.parallelism.data or 1) > 1
+        if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
+            count = role.multinode.node_count if role.multinode is not None else None
+            launcher = Launcher(self.preset.launcher)
+            fields: dict[str, Any] = {} if count is None else {"node_count": count}
+            yield "multinode", MultinodeArgs(**fields, launcher=launcher)
+            self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
+        paired = role.component_type in (ComponentType.PREFILLER, ComponentType.DECODER)
+        if paired and role.kv_transfer is None:
+            yield "kv_transfer", KvTransferArgs()
+            self._note("kvTransfer", "{}", LIBRARY, "decode needs the cache that prefill fills")
+        size = self.model.size or self._bytes()
+        if role.startup is None and size is not None and "startupProbe" not in self.own:
+            yield "startup", StartupArgs(model_size=str(size))
+            listed = self.model_name in catalogue()
+            origin = USER if self.model.size is not None else MODEL if listed else CAPACITY
+            reason = "5 minutes, and the weights at 200Mi a second"
+            self._note("startup.modelSize", _amount(size), origin, reason)
+        spread = "topologySpreadConstraints" in self.spec
+        if role.topology_spread is None and role.nodes == 1 and not spread:
+            yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
+            self._note("topologySpread", _NODE, LIBRARY, "a lost node takes one replica, if it can")
+
+    # GPUs and the split.
+
+    def _layout(self) -> Layout:
+        """GPUs of a pod, and the split where the user leaves it out."""
+        role, at = self.given, ("roles", self.position)
+        if self.on_cpu:
+            if self.preset.cpu_image is None:
+                message = f"{self.engine.title} has no image for processors; use vLLM"
+                self.findings.append(
+                    error(PRESET_WITHOUT_PROCESSORS, (*at, "accelerator"), message)
+                )
+            self._note("accelerator", CPU, USER, "no GPUs")
+            return Layout(0)
+        sized = role.parallelism is not None and role.parallelism.sized
+        stated = self._stated_gpus()
+        if stated is not None:
+            self._note("gpus", str(stated), USER, "")
+            if sized or self._own_sizes():
+                return Layout(stated)
+            return self._split(stated)
+        if role.parallelism is not None and sized:
+            gpus = max(role.parallelism.ranks // role.nodes, 1)
+            self._note("gpus", str(gpus), USER, "the product of parallelism over its pods")
+            return Layout(gpus)
+        own = self._own_sizes()
+        if own is not None:
+            self._note("gpus", str(own), USER, "the sizes in its arguments")
+            return Layout(own)
+        if role.multinode is not None and role.nodes > 1:
+            message = "is required: GPUs of each pod, for a replica over several nodes"
+            self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
+            return Layout(1)
+        if role.accelerator is None:
+            message = (
+                "is required: cpu, or what each GPU is, such as H100; or give gpus, their number"
+            )
+            self.findings.append(error(FIELD_REQUIRED, (*at, "accelerator"), message))
+            return Layout(1)
+        found = self._found_layout(role.accelerator)
+        if isinstance(found, Layout):
+            self._note("gpus", str(found.gpus), found.origin, found.reason)
+            return found
+        message = f"is required: GPUs of each pod; {found}"
+        self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
+        return Layout(1)
+
+    def _found_layout(self, accelerator: str) -> Layout | str:
+        """The layout of the catalogue, else of the capacity package; or why there is none.
+
+        The catalogue comes first, so that the pods do not depend on what is installed; a shorter
+        sequence may take fewer GPUs.
+        """
+        listed = catalogued(self.model_name, accelerator)
+        if self.engine.name != CATALOGUE_ENGINE:
+            listed = None
+        if listed is not None and self._length() is None:
+            return listed
+        role = self.given
+        ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
+        found = layout(self.model, accelerator, self.engine.name, self._length(), ranks=ranks)
+        return listed if isinstance(found, str) and listed is not None else found
+
+    def _bytes(self) -> int | None:
+        return model_bytes(self.model, self.model_name)
+
+    def _stated_gpus(self) -> int | None:
+        asked = accelerators({"spec": {"containers": [self.own]}}) if self.own else 0
+        return self.given.gpus or asked or None
+
+    def _split(self, gpus: int) -> Layout:
+        """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
+        role, nodes = self.given, self.given.nodes
+        if nodes > 1 and role.component_type is not ComponentType.WORKER:
+            message = (
+                "is required: how prefill and decode over several nodes are split, such as data "
+                "and dataLocal with expert"
+            )
+            at = ("roles", self.position, "parallelism")
+            self.findings.append(error(FIELD_REQUIRED, at, message))
+            return Layout(gpus)
+        if gpus == 1 and nodes == 1:
+            return Layout(gpus)
+        sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
+        stated = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
+        reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
+        return Layout(gpus, ParallelismArgs(**{**sizes, **stated}), LIBRARY, reason)
+
+    def _own_sizes(self) -> int | None:
+        """GPUs of a pod that the user's own arguments speak of."""
+        command = read_command(self._probe())
+        flags = [name for names in self.engine.size_flags.values() for name in names]
+        sizes = command.parallelism if command.has(*flags) else None
+        return max(sizes.devices() // self.given.nodes, 1) if sizes is not None else None
+
+    def _length(self) -> int | None:
+        return integer(read_command(self._probe()).value(self.engine.length_flag))
+
+    def _probe(self) -> dict[str, Any]:
+        """A container with the user's own arguments."""
+        program = self.own.get("command") or list(self.preset.program)
+        return {**self.own, "name": self.engine.name, "image": self._image(), "command": program}
+
+    # The template.
+
+    def _own_container(self) -> Mapping[str, Any]:
+        """The serving container as far as the user wrote it; empty where it is left out."""
+        listed = self.spec.get("containers")
+        if not listed:
+            return {}
+        own = serving_container(self.template, self.given.container)
+        # Another container alone is no serving one.
+        named = (self.given.container, *ENGINES, "engine", "main")
+        return own if own["name"] in named or "image" not in own else {}
+
+    def _template(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        written = self._container(role, chosen)
+        name = written["name"]
+        listed = [dict(container) for container in self.spec.get("containers") or ()]
+        if any(container["name"] == name for container in listed):
+            merged = [
+                _merged(written, container) if container["name"] == name else container
+                for container in listed
+            ]
+        else:
+            merged = [*listed, written]
+        spec: dict[str, Any] = {**self.spec, "containers": merged}
+        (serving,) = (container for container in merged if container["name"] == name)
+        added = shared_memory(spec, serving, {"medium": "Memory"})
+        if added is not None:
+            volume, mount = added
+            serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
+            spec["volumes"] = [*(spec.get("volumes") or ()), volume]
+            reason = "ranks and processes of the engine share memory; a container has 64Mi"
+            self._note(f"mount {SHARED_MEMORY}", "a volume in memory", LIBRARY, reason)
+        return {**self.template, "spec": spec}
+
+    def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        """The container, before the user's own is merged over it."""
+        own, preset = self.own, self.preset
+        name = own.get("name") or role.container or self.engine.name
+        container: dict[str, Any] = {"name": name, "image": self._image()}
+        if not own.get("command"):
+            container["command"] = list(preset.program)
+            arguments = self._arguments(auto=self.on_cpu or chosen.auto)
+            if arguments or own.get("args"):
+                container["args"] = [*(own.get("args") or ()), *arguments]
+        port = role.port or self.engine.default_port
+        container["ports"] = [{"name": "http", "containerPort": port}]
+        self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
+        if self.on_cpu:
+            pairs = preset.cpu_variables.items()
+            container["env"] = [{"name": key, "value": value} for key, value in pairs]
+            for key, value in pairs:
+                self._note(f"env {key}", value, LIBRARY, "GiB of KV cache")
+        container["resources"] = self._resources(role, chosen)
+        return container
+
+    def _image(self) -> str:
+        pattern = self.preset.image
+        if self.on_cpu and self.preset.cpu_image is not None:
+            pattern = self.preset.cpu_image
+        image = pattern.format(release=self.release)
+        registry = self.args.image_registry
+        return f"{registry}/{image}" if registry else image
+
+    def _arguments(self, *, auto: bool) -> list[str]:
+        """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
+        preset, own = self.preset, [str(word) for word in self.own.get("args") or ()]
+        written: list[str] = []
+        port = self.given.port
+        if port is not None and port != self.engine.default_port:
+            written += self._beside(own, [PORT_FLAG, str(port)], USER, "port")
+        written += self._beside(own, preset.arguments, RELEASE, "how its pods are reached")
+        if auto:
+            reason = "the longest sequence that the cache holds"
+            written += self._beside(own, preset.length_arguments, LIBRARY, reason)
+        known = catalogue_model(self.model_name)
+        if known is not None and self.engine.name == CATALOGUE_ENGINE:
+            written += self._beside(own, known.arguments, MODEL, known.source)
+        return written
+
+    def _beside(
+        self, own: Sequence[str], wanted: Sequence[str], origin: str, reason: str
+    ) -> list[str]:
+        """The wanted arguments whose flags the user's own lack."""
+        written: list[str] = []
+        stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(own)}
+        for words in flags_of(wanted):
+            index = stated.get(canonical(words[0]))
+            text = " ".join(words)
+            if index is None:
+                written += words
+                self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
+                continue
+            value = own[index].partition("=")[2] or "".join(own[index + 1 : index + 2])
+            self._note(f"args {words[0]}", value, USER, f"in place of {text}")
+            if origin == MODEL and list(words[1:]) not in ([value], []):
+                at = (*self._own_path(), "args", index)
+                message = f"replaces {text} of the model's recipe"
+                self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
+        return written
+
+    def _own_path(self) -> Location:
+        listed = self.spec.get("containers") or ()
+        index = next(
+            (index for index, each in enumerate(listed) if each["name"] == self.own.get("name")), 0
+        )
+        return ("roles", self.position, "template", "spec", "containers", index)
+
+    def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
+        """Requests of processor and memory, and the GPUs."""
+        limits: dict[str, Any] = {}
+        if (
+            chosen.gpus
+            and not role.resource_claims
+            and not accelerators(
+                {"spec": {"containers": [self.own]}} if self.own else {"spec": {"containers": []}}
+            )
+        ):
+            limits[_GPU] = str(chosen.gpus)
+        if self.on_cpu:
+            size = int(quantity.parse(self.model.size or self._bytes() or 4 * _GIB))
+            memory = self.preset.cpu_cache + size + 4 * _GIB
+            processors, why = _PROCESSORS, "processors of one replica"
+            reason = "weights, KV cache and 4Gi"
+        else:
+            # vLLM, docs/design/arch_overview.md: an API server and an engine core for each copy of
+            # the model, a worker for each GPU; each of these processes keeps a core busy.
+            copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
+            processors, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
+            memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+        requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
+        self._noted(self._own_requests(), "cpu", requests["cpu"], LIBRARY, why)
+        self._noted(self._own_requests(), "memory", requests["memory"], LIBRARY, reason)
+        return {"requests": requests, **({"limits": limits} if limits else {})}
+
+    def _own_requests(self) -> Mapping[str, Any]:
+        requests: Mapping[str, Any] = (self.own.get("resources") or {}).get("requests") or {}
+        return requests
+
+    # Notes.
+
+    def _note_engine(self) -> None:
+        origin = LIBRARY if self.running.default else USER
+        self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+        reason = "for processors" if self.on_cpu else "for GPUs"
+        self._noted(self.own, "image", self._image(), RELEASE, reason)
+        if not self.own.get("command"):
+            self._note("command", " ".join(self.preset.program), RELEASE, "")
+        self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
+
+    def _noted(
+        self, own: Mapping[str, Any], key: str, value: str, origin: str, reason: str
+    ) -> None:
+        """Notes a value that the user may have written."""
+        if key in own:
+            stated = own[key]
+            text = stated if isinstance(stated, (str, int)) else "as in the template"
+            self._note(key, str(text), USER, "template")
+        else:
+            self._note(key, value, origin, reason)
+
+    def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
+        self.values.append(PresetValue(self.given.name, field_name, value, origin, reason))
+
+
+_Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
+
+
+def _without(model: _Model, *names: str) -> _Model:
+    """A copy without fields that only this step reads, as if nobody had set them."""
+    copied = model.model_copy(update=dict.fromkeys(names))
+    copied.model_fields_set.difference_update(names)
+    return copied
+
+
+def flags_of(arguments: Sequence[str]) -> list[list[str]]:
+    """Arguments by their flags, each with its values."""
+    flags: list[list[str]] = []
+    for word in arguments:
+        if word.startswith("--") or not flags:
+            flags.append([word])
+        else:
+            flags[-1].append(word)
+    return flags
+
+
+def _merged(written: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The container with the user's own values over it; the arguments hold the user's already."""
+    arguments = {"args": written["args"]} if "args" in written else {}
+    merged: dict[str, Any] = overlaid(written, {**own, **arguments})
+    return merged
+
+
+def _amount(size: str | int) -> str:
+    amount = int(quantity.parse(size))
+    return f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)

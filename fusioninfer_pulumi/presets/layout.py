@@ -1,0 +1,100 @@
+"""GPUs and the split of a model, as the capacity package finds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
+from fusioninfer_pulumi.presets.catalogue import catalogue
+
+
+@dataclass(frozen=True)
+class Layout:
+    """GPUs of a pod, and the split where it is chosen here.
+
+    Attributes:
+        gpus: GPUs of each pod, 0 for processors.
+        parallelism: The split; None where the user states it, or where there is none.
+        origin: Where the split comes from.
+        reason: Why it is that.
+        auto: Whether it is not known that the model's longest sequence fits.
+    """
+
+    gpus: int
+    parallelism: ParallelismArgs | None = None
+    origin: str = ""
+    reason: str = ""
+    auto: bool = False
+
+
+def layout(
+    model: ModelArgs, accelerator: str, engine: str, length: int | None, *, ranks: bool
+) -> Layout | str:
+    """The smallest layout that holds a model, or why none is known, as the end of a sentence.
+
+    Args:
+        model: The model.
+        accelerator: What each GPU is.
+        engine: Name of the engine.
+        length: Tokens of the longest sequence, None for the model's own.
+        ranks: Whether several nodes are spanned by data parallel ranks and spread experts, as
+            connectors of the KV cache want it, and not by stages of the layers.
+    """
+    # Imported here: only such roles need it.
+    from fusioninfer_pulumi.capacity import MISSING, capacity  # noqa: PLC0415  # see above
+
+    package = capacity()
+    if package is None:
+        return f"how many the model takes {MISSING}"
+    if not hasattr(package, "layout"):
+        return "the installed capacity package finds no layouts"
+    found = package.layout(model, accelerator, engine, length)
+    if isinstance(found, str):
+        return found
+    sizes: dict[str, int | bool] = {}
+    if found.nodes > 1 and ranks:
+        if not found.experts:
+            return f"{found.reason}, and prefill and decode span nodes by experts only"
+        sizes = {"data": found.tensor * found.nodes, "data_local": found.tensor, "expert": True}
+        return Layout(found.tensor, ParallelismArgs(**sizes), "capacity", found.reason)  # type: ignore[arg-type]  # sizes are numbers, expert is a switch
+    if found.tensor > 1:
+        sizes["tensor"] = found.tensor
+    if found.nodes > 1:
+        sizes["pipeline"] = found.nodes
+    if found.spread:
+        sizes["expert"] = True
+    split = ParallelismArgs(**sizes) if sizes else None  # type: ignore[arg-type]  # as above
+    return Layout(found.tensor, split, "capacity", found.reason)
+
+
+def catalogued(name: str, accelerator: str) -> Layout | None:
+    """The layout that the catalogue has; None where it has none."""
+    model = catalogue().get(name)
+    if model is None:
+        return None
+    wanted = accelerator.upper()
+    known = next((held for kind, held in model.accelerators.items() if kind == wanted), None)
+    if known is None:
+        return None
+    split = None
+    if known.gpus > 1:
+        split = ParallelismArgs(tensor=known.gpus, expert=True if known.expert else None)
+    reason = "by the memory of its recipe" if known.auto else "its row for this GPU"
+    return Layout(known.gpus, split, "model table", reason, known.auto)
+
+
+def model_bytes(model: ModelArgs, name: str) -> int | None:
+    """Bytes of a model's weights, None where they are not known.
+
+    The catalogue comes first, so that they do not depend on what is installed.
+    """
+    known = catalogue().get(name)
+    if known is not None:
+        return known.bytes
+    from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # see above
+
+    package = capacity()
+    if package is None or not hasattr(package, "model_bytes"):
+        return None
+    return package.model_bytes(model)

@@ -1,0 +1,90 @@
+"""A service from the name of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fusioninfer_pulumi.api.engine import EngineArgs
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fusioninfer_pulumi.generated import dicts
+
+#: Fields of `more` that are the serving roles'; the others are the service's.
+ROLE_FIELDS = (
+    "autoscaling",
+    "gpus",
+    "kv_cache_offloading",
+    "kv_events",
+    "kv_transfer",
+    "multinode",
+    "parallelism",
+    "port",
+    "resource_claims",
+    "startup",
+    "template",
+    "topology_spread",
+)
+
+
+def model_service(
+    model: str | ModelArgs | Mapping[str, Any],
+    *,
+    accelerator: str | None,
+    replicas: int = 1,
+    prefill_replicas: int = 0,
+    router: RoleArgs | Mapping[str, Any] | None = None,
+    engine: EngineArgs | Mapping[str, Any] | str | None = None,
+    **more: Unpack[dicts.ModelServiceDict],
+) -> InferenceServiceArgs:
+    """Returns the service of a model, whose containers the library writes.
+
+    Args:
+        model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the `model` of a
+            service.
+        accelerator: What each GPU is, such as `H100`; `cpu` for processors. None where `gpus` or
+            `parallelism` says their number and their memory is not to be checked.
+        replicas: Replicas that answer.
+        prefill_replicas: Replicas that compute prompts, apart from those that answer; 0 for none.
+            A router pairs them.
+        router: The router role, or its fields, such as `{"gateway": {...}, "httproute": {...}}`.
+            Without one a Kubernetes Service is the endpoint.
+        engine: The engine and its release; text such as `0.32.0` is a release of vLLM.
+        more: Further fields of the service, such as `namespace`, `wait` or `monitoring`, and those
+            of its serving roles, such as `gpus`, `template` or `autoscaling`.
+
+    Raises:
+        InvalidServiceError: A field is wrong; every problem is listed.
+    """
+    fields: dict[str, Any] = dict(more)
+    role = {name: fields.pop(name) for name in ROLE_FIELDS if name in fields}
+    if accelerator is not None:
+        role["accelerator"] = accelerator
+    kinds = (
+        [(ComponentType.PREFILLER, "prefill", prefill_replicas),
+         (ComponentType.DECODER, "decode", replicas)]
+        if prefill_replicas
+        else [(ComponentType.WORKER, "serve", replicas)]
+    )  # fmt: skip
+    roles: list[Any] = [
+        {"name": name, "component_type": kind, "replicas": count, **role}
+        for kind, name, count in kinds
+    ]
+    if router is not None or prefill_replicas:
+        roles.insert(0, _router(router))
+    if isinstance(model, str):
+        model = {"uri": model if "://" in model else f"hf://{model}"}
+    if engine is not None:
+        fields["engine"] = {"version": engine} if isinstance(engine, str) else engine
+    return InferenceServiceArgs(model=model, roles=roles, **fields)  # type: ignore[arg-type]  # checked when it is validated
+
+
+def _router(router: RoleArgs | Mapping[str, Any] | None) -> Any:
+    if isinstance(router, RoleArgs):
+        return router
+    return {"name": "router", "component_type": ComponentType.ROUTER, **(router or {})}

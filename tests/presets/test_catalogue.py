@@ -1,0 +1,77 @@
+"""The catalogue of models: every one becomes a service without a warning, on each of its GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
+from fusioninfer_pulumi.engines.arguments import argument_table
+from fusioninfer_pulumi.engines.preset import PRESETS
+from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("dense", "experts", "multimodal", "embedding", "reranking")
+
+
+def tool() -> ModuleType:
+    path = ROOT / "tools" / "model_catalogue.py"
+    spec = importlib.util.spec_from_file_location("model_catalogue", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_catalogue_has_models_of_every_kind() -> None:
+    kinds = {word for model in catalogue().values() for word in model.kind.split(", ")}
+    assert kinds == set(KINDS)
+    assert len(catalogue()) >= 20
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_a_model_is_served_on_each_of_its_gpus(name: str) -> None:
+    model = catalogue()[name]
+    assert model.accelerators
+    for accelerator, layout in model.accelerators.items():
+        args = InferenceServiceArgs(
+            name="chat",
+            model={"uri": f"hf://{name}", "token_secret": {"name": "hub"}},
+            roles=[{"name": "serve", "component_type": "worker", "accelerator": accelerator}],
+        )
+        plan = plan_service(args)
+        told = [f"{each.rule}: {each.message}" for each in plan.findings if each.severity != "info"]
+        assert told == [], accelerator
+        assert plan.total_accelerators == layout.gpus
+        assert render(plan)
+
+
+def test_the_sizes_are_those_of_the_capacity_package() -> None:
+    # `make regenerate` works them out again.
+    path = ROOT / "fusioninfer_pulumi" / "presets" / "models.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    sizes = tool().sizes
+    wrong = {
+        model["name"]: model["accelerators"]
+        for model in document["models"]
+        if sizes(model["name"], model["memory"]) != model["accelerators"]
+    }
+    assert wrong == {}
+
+
+def test_a_quantized_sibling_gets_the_arguments() -> None:
+    model = catalogue_model("Qwen/Qwen3-32B-FP8")
+    assert model is not None
+    assert model.name == "Qwen/Qwen3-32B"
+
+
+def test_the_default_releases_have_tables_of_arguments() -> None:
+    for name, preset in PRESETS.items():
+        assert preset.release in argument_table(name).releases

@@ -1,0 +1,373 @@
+"""Roles without a container get one: what is written, what the user's own values do to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fusioninfer_pulumi.capacity
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi.engines.preset import PRESETS
+from fusioninfer_pulumi.loading.written import written
+from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.presets.expand import expand
+from tests.samples import (
+    Manifest,
+    container,
+    of_kind,
+    plan_of,
+    problems,
+    rendered,
+    said,
+    service,
+    template,
+    warnings,
+)
+
+RELEASE = PRESETS["vllm"].release
+QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
+#: In neither the catalogue nor the table of the capacity package.
+UNKNOWN = {"model": {"uri": "hf://team/chat"}}
+RECIPE = [
+    "--enable-auto-tool-choice",
+    "--tool-call-parser",
+    "hermes",
+    "--reasoning-parser",
+    "qwen3",
+]
+
+
+def short(name: str = "serve", kind: str = "worker", **more: Any) -> Manifest:
+    """A role that leaves its container out."""
+    return {"name": name, "componentType": kind, **more}
+
+
+def pods(manifest: Manifest) -> list[Manifest]:
+    """The leaders' pod specs, one of each LeaderWorkerSet."""
+    bodies = [
+        each["spec"]["leaderWorkerTemplate"]
+        for each in of_kind(rendered(manifest), "LeaderWorkerSet")
+    ]
+    return [body.get("leaderTemplate", body["workerTemplate"])["spec"] for body in bodies]
+
+
+def engine(manifest: Manifest) -> Manifest:
+    """The serving container of the first pod."""
+    named: Manifest = {each["name"]: each for each in pods(manifest)[0]["containers"]}
+    return named.get("vllm") or named["sglang"]
+
+
+def test_a_model_and_an_accelerator_are_enough() -> None:
+    manifest = service(short(accelerator="H100", replicas=2), **QWEN)
+    assert warnings(manifest) == []
+    made = engine(manifest)
+    for probe in ("readinessProbe", "startupProbe", "lifecycle"):
+        assert made.pop(probe)
+    assert made == {
+        "name": "vllm",
+        "image": f"vllm/vllm-openai:v{RELEASE}",
+        "command": ["vllm", "serve"],
+        "args": ["Qwen/Qwen3-32B", *RECIPE, "--tensor-parallel-size", "2"],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "resources": {
+            "requests": {"cpu": "8", "memory": "24Gi"},
+            "limits": {"nvidia.com/gpu": "2"},
+        },
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
+    pod = pods(manifest)[0]
+    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    (spread,) = pod["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == (
+        "kubernetes.io/hostname",
+        "ScheduleAnyway",
+    )
+
+
+def test_processors_need_no_number() -> None:
+    manifest = service(short(accelerator="cpu"), model={"uri": "hf://Qwen/Qwen3-0.6B"})
+    assert warnings(manifest) == []
+    made = engine(manifest)
+    assert made["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
+    assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto"]
+    assert made["env"] == [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
+    assert "limits" not in made["resources"]
+    assert plan_of(manifest).total_accelerators == 0
+
+
+def test_a_model_of_several_nodes_is_split_by_layers() -> None:
+    manifest = service(short(accelerator="H100"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"})
+    assert warnings(manifest) == []
+    (role,) = plan_of(manifest).roles
+    assert (role.nodes, role.accelerators_per_pod) == (2, 8)
+    words = engine(manifest)["args"]
+    assert words[words.index("--tensor-parallel-size") :][:2] == ["--tensor-parallel-size", "8"]
+    assert words[words.index("--pipeline-parallel-size") :][:2] == ["--pipeline-parallel-size", "2"]
+    assert "--nnodes" in words  # its image has no ray
+    assert "ray" not in str(words)
+
+
+def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
+    router = short("router", "router", gateway={"implementation": "istio"}, httproute={})
+    roles = [short(name, kind, accelerator="H100")
+             for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
+    manifest = service(router, *roles, model={"uri": "hf://deepseek-ai/DeepSeek-R1"})
+    assert warnings(manifest) == []
+    prefill, decode = (spec["containers"][0] for spec in pods(manifest))
+    for made, transfer in ((prefill, "kv_producer"), (decode, "kv_consumer")):
+        words = made["args"]
+        assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "16"]
+        assert "--enable-expert-parallel" in words
+        assert transfer in words[words.index("--kv-transfer-config") + 1]
+
+
+def test_a_dense_pair_that_needs_several_nodes_says_what_is_missing() -> None:
+    pair = [short(name, kind, multinode={"nodeCount": 2}, gpus=8)
+            for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
+    assert said(service(*pair, **UNKNOWN), "error") == [
+        f"roles[{index}].parallelism: is required: how prefill and decode over several nodes are "
+        "split, such as data and dataLocal with expert"
+        for index in (0, 1)
+    ]
+
+
+def test_a_number_of_gpus_is_enough() -> None:
+    words = engine(service(short(gpus=4), **UNKNOWN))["args"]
+    assert words == ["team/chat", "--tensor-parallel-size", "4"]
+    both = engine(service(short(gpus=4, multinode={"nodeCount": 2}), **UNKNOWN))["args"]
+    assert both[both.index("--pipeline-parallel-size") :][:2] == ["--pipeline-parallel-size", "2"]
+
+
+@pytest.mark.parametrize(
+    ("role", "gpus"),
+    [
+        ({"parallelism": {"tensor": 2, "data": 2}}, 4),
+        ({"template": template({"name": "vllm", "args": ["-tp", "4"]})}, 4),
+        ({"template": template({"name": "vllm",
+                                "resources": {"limits": {"nvidia.com/gpu": 2}}})}, 2),
+        ({"parallelism": {"pipeline": 2, "tensor": 8}}, 8),
+    ],
+)  # fmt: skip
+def test_what_the_user_says_of_the_split_decides(role: Any, gpus: int) -> None:
+    (planned,) = plan_of(service(short(accelerator="H100", **role), **QWEN)).roles
+    assert planned.accelerators_per_pod == gpus
+
+
+def test_a_partial_template_is_merged_by_the_containers_name() -> None:
+    own = {
+        "name": "vllm",
+        "args": ["--max-model-len", "8192"],
+        "env": [{"name": "HF_HOME", "value": "/data"}],
+        "resources": {"requests": {"cpu": 64}},
+    }
+    partial = {
+        "metadata": {"labels": {"team": "chat"}},
+        "spec": {
+            "nodeSelector": {"pool": "h100"},
+            "containers": [{"name": "proxy", "image": "proxy:1"}, own],
+        },
+    }
+    manifest = service(short(accelerator="H100", template=partial), **QWEN)
+    (pod, made) = pods(manifest)[0], engine(manifest)
+    assert [each["name"] for each in pod["containers"]] == ["proxy", "vllm"]
+    assert pod["nodeSelector"] == {"pool": "h100"}
+    assert made["image"] == f"vllm/vllm-openai:v{RELEASE}"
+    assert made["args"][1:3] == ["--max-model-len", "8192"]
+    assert made["args"][3:8] == RECIPE
+    assert made["env"] == [{"name": "HF_HOME", "value": "/data"}]
+    assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
+
+
+def test_a_template_may_leave_its_containers_out() -> None:
+    partial = {"spec": {"priorityClassName": "high", "tolerations": [{"operator": "Exists"}]}}
+    manifest = service(short(gpus=1, template=partial), **UNKNOWN)
+    pod = pods(manifest)[0]
+    assert [each["name"] for each in pod["containers"]] == ["vllm"]
+    assert pod["priorityClassName"] == "high"
+
+
+def test_an_argument_in_place_of_the_recipes_is_told() -> None:
+    own = template({"name": "vllm", "args": ["--tool-call-parser", "qwen3_coder"]})
+    manifest = service(short(accelerator="H100", template=own), **QWEN)
+    (warning,) = warnings(manifest)
+    assert warning.startswith(
+        "warning: roles[0].template.spec.containers[0].args[0]: replaces --tool-call-parser hermes"
+    )
+    words = engine(manifest)["args"]
+    assert words.count("--tool-call-parser") == 1
+    assert "qwen3_coder" in words
+
+
+def test_the_same_argument_is_no_contradiction() -> None:
+    own = template({"name": "vllm", "args": ["--reasoning-parser=qwen3"]})
+    assert warnings(service(short(accelerator="H100", template=own), **QWEN)) == []
+
+
+def test_an_image_of_ones_own_gets_the_rest_where_an_engine_is_asked_for() -> None:
+    own = template({"name": "vllm", "image": "registry.example.com/own/vllm-openai:v1"})
+    manifest = service(short(gpus=2, template=own, engine={}), **QWEN)
+    made = engine(manifest)
+    assert made["image"] == "registry.example.com/own/vllm-openai:v1"
+    assert made["command"] == ["vllm", "serve"]
+    assert made["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
+def test_a_template_with_an_image_stays_as_it_is() -> None:
+    args = InferenceServiceArgs(
+        name="svc", model={"uri": "hf://Qwen/Qwen3-8B"},
+        roles=[{"name": "a", "componentType": "worker", "template": template(container(args=[]))}],
+    )  # fmt: skip
+    assert expand(args).args is args
+
+
+def test_release_and_registry() -> None:
+    stated: dict[str, Any] = {"engine": {"version": "0.33.0"}, "imageRegistry": "registry:5000/a"}
+    manifest = service(short(gpus=1), short("other", gpus=1, engine={"version": "0.31.0"}),
+                       **UNKNOWN, **stated)  # fmt: skip
+    images = {spec["containers"][0]["image"] for spec in pods(manifest)}
+    assert images == {
+        "registry:5000/a/vllm/vllm-openai:v0.33.0",
+        "registry:5000/a/vllm/vllm-openai:v0.31.0",
+    }
+    assert [(each.role, each.release, each.default) for each in plan_of(manifest).engines] == [
+        ("serve", "0.33.0", False),
+        ("other", "0.31.0", False),
+    ]
+
+
+def test_sglang_listens_on_all_addresses() -> None:
+    manifest = service(short(gpus=2), engine={"name": "sglang"}, **UNKNOWN)
+    made = engine(manifest)
+    assert made["args"][:2] == ["--host", "0.0.0.0"]
+    assert made["ports"] == [{"name": "http", "containerPort": 30000}]
+    assert made["args"][made["args"].index("--tp-size") :][:2] == ["--tp-size", "2"]
+    assert "--tool-call-parser" not in made["args"]
+
+
+def test_a_port_of_the_role() -> None:
+    made = engine(service(short(gpus=1, port=8080), **UNKNOWN))
+    assert made["args"][made["args"].index("--port") :][:2] == ["--port", "8080"]
+    assert made["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert made["readinessProbe"]["httpGet"]["port"] == 8080
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        ({}, ("roles[0].accelerator: is required: cpu, or what each GPU is, such as H100; or give "
+              "gpus, their number")),
+        ({"accelerator": "H100"},
+         ("roles[0].gpus: is required: GPUs of each pod; hf://team/chat is not in the table of "
+          "models; model.config would say it, too")),
+        ({"accelerator": "H100", "multinode": {"nodeCount": 2}},
+         "roles[0].gpus: is required: GPUs of each pod, for a replica over several nodes"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(role: Any, expected: str) -> None:
+    assert said(service(short(**role), **UNKNOWN), "error") == [expected]
+
+
+def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusioninfer_pulumi.capacity, "capacity", lambda: None)
+    (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
+    assert text.startswith(
+        "roles[0].gpus: is required: GPUs of each pod; how many the model takes needs the package "
+        "fusioninfer-capacity: pip install"
+    )
+
+
+def test_the_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = service(short(accelerator="H100", replicas=2), **QWEN)
+    before = rendered(manifest)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity, "capacity", lambda: None)
+    assert rendered(manifest) == before
+
+
+def test_scaling_restarts_nothing() -> None:
+    def revisions(replicas: int) -> set[str]:
+        manifest = service(short(accelerator="H100", replicas=replicas), **QWEN)
+        return {role.pods.revision for role in plan_of(manifest).roles}
+
+    assert revisions(1) == revisions(4)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (service(short(template=template(), gpus=2), **UNKNOWN),
+         ("roles[0].gpus: has no effect: the template names the image; give its resources, or "
+          "engine")),
+        (service(imageRegistry="registry.example.com"),
+         "imageRegistry: has no effect: no role leaves its container to the library"),
+        (service(engine={}), "engine: has no effect: no role leaves its container to the library"),
+        (service(short(template=template(), engine={})),
+         "roles[0].engine: needs the service's model, and template in place of leaderTemplate"),
+        (service(short(accelerator="H100")),
+         ("roles[0].template: is required: the pods that serve the model; or give the service's "
+          "model, and the library writes them")),
+        (service(short(gpus=1, engine={"version": "v0.32.0"}), **UNKNOWN),
+         "roles[0].engine.version: must be a release such as 0.32.0, without a v, got \"v0.32.0\""),
+        (service(short(accelerator="cpu"), engine={"name": "sglang"}, **UNKNOWN),
+         "roles[0].accelerator: SGLang has no image for processors; use vLLM"),
+    ],
+)  # fmt: skip
+def test_fields_that_nothing_reads_are_refused(manifest: Manifest, expected: str) -> None:
+    found = problems(manifest) or said(manifest, "error")
+    assert expected in found
+
+
+def test_a_gated_model_needs_a_token() -> None:
+    gated = {"uri": "hf://meta-llama/Llama-3.1-8B-Instruct"}
+    (warning,) = warnings(service(short(accelerator="H100"), model=gated))
+    assert warning.startswith("warning: model.tokenSecret: is not given, and meta-llama/")
+    token = {**gated, "tokenSecret": {"name": "hub"}}
+    assert warnings(service(short(accelerator="H100"), model=token)) == []
+
+
+def test_an_update_waits_as_long_as_large_weights_take() -> None:
+    args = InferenceServiceArgs(**service(
+        short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"}))  # fmt: skip
+    assert expand(args).args.wait.timeout == "69m"
+    own = InferenceServiceArgs(**service(
+        short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"},
+        wait={"timeout": "20m"}))  # fmt: skip
+    assert expand(own).args.wait.timeout == "20m"
+
+
+def test_every_value_says_where_it_comes_from() -> None:
+    own = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
+    plan = plan_of(service(short(accelerator="H100", template=own), **QWEN))
+    origins = {value.field: value.origin for value in plan.presets}
+    assert origins["engine"] == "library default"
+    assert origins["image"] == "engine release"
+    assert origins["gpus"] == "model table"
+    assert origins["cpu"] == "user"
+    assert origins["memory"] == "library default"
+    assert origins["args --tool-call-parser"] == "model table"
+    assert set(origins.values()) <= {
+        "user", "model table", "engine release", "capacity", "library default",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        service(short(accelerator="H100", replicas=2), **QWEN),
+        service(short(accelerator="cpu"), **QWEN),
+        service(short(accelerator="H100"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"}),
+        service(short(gpus=2, template={"spec": {"nodeSelector": {"a": "b"}}}), **UNKNOWN,
+                engine={"name": "sglang"}, imageRegistry="registry.example.com"),
+    ],
+    ids=["gpus", "cpu", "nodes", "sglang"],
+)  # fmt: skip
+def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifest) -> None:
+    args = InferenceServiceArgs(**manifest)
+    out = written(expand(args).args)
+    assert "engine" not in out["spec"]
+    assert "imageRegistry" not in out["spec"]
+    assert all(
+        "image" in role["template"]["spec"]["containers"][0] for role in out["spec"]["roles"]
+    )
+    assert rendered(out) == render(plan_service(args))
+    assert plan_of(out).presets == ()

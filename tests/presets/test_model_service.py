@@ -1,0 +1,95 @@
+"""`model_service`: a service from the name of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fusioninfer_pulumi import (
+    EngineArgs,
+    InferenceServiceArgs,
+    InvalidServiceError,
+    ModelArgs,
+    RoleArgs,
+    model_service,
+    plan_service,
+)
+from fusioninfer_pulumi.generated import dicts
+from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
+
+
+def named(args: InferenceServiceArgs) -> Mapping[str, RoleArgs]:
+    return {role.name: role for role in args.roles}
+
+
+@pytest.mark.parametrize(
+    ("model", "uri"),
+    [
+        ("Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B"),
+        ("s3://models/qwen", "s3://models/qwen"),
+        (ModelArgs(uri="pvc://models/qwen"), "pvc://models/qwen"),
+        ({"uri": "hf://Qwen/Qwen3-8B", "token_secret": {"name": "hub"}}, "hf://Qwen/Qwen3-8B"),
+    ],
+)
+def test_a_model_is_a_name_a_uri_or_a_model(model: Any, uri: str) -> None:
+    args = model_service(model, accelerator="H100")
+    assert args.model is not None
+    assert args.model.uri == uri
+
+
+def test_one_role_serves() -> None:
+    args = model_service("Qwen/Qwen3-8B", accelerator="H100", replicas=3)
+    (role,) = args.roles
+    assert (role.name, role.replicas, role.accelerator) == ("serve", 3, "H100")
+    assert plan_service(args, "qwen").total_accelerators == 3
+
+
+def test_prefill_is_a_role_of_its_own_with_a_router() -> None:
+    args = model_service("Qwen/Qwen3-8B", accelerator="H100", replicas=2, prefill_replicas=1)
+    roles = named(args)
+    assert list(roles) == ["router", "prefill", "decode"]
+    assert (roles["prefill"].replicas, roles["decode"].replicas) == (1, 2)
+
+
+def test_a_router_is_given_by_its_fields() -> None:
+    router = {"strategy": "queue-size", "gateway": {"implementation": "istio"}, "httproute": {}}
+    args = model_service("Qwen/Qwen3-8B", accelerator="H100", router=router)
+    assert named(args)["router"].strategy == "queue-size"
+    own = RoleArgs(name="front", component_type="router")
+    assert list(named(model_service("a/b", accelerator=None, gpus=1, router=own))) == [
+        "front",
+        "serve",
+    ]
+
+
+@pytest.mark.parametrize("engine", ["0.33.0", {"version": "0.33.0"}, EngineArgs(version="0.33.0")])
+def test_an_engine_is_a_release_or_an_engine(engine: Any) -> None:
+    args = model_service("Qwen/Qwen3-8B", accelerator="H100", engine=engine)
+    (running,) = plan_service(args, "qwen").engines
+    assert (running.release, running.default) == ("0.33.0", False)
+
+
+def test_further_fields_go_to_the_service_or_to_its_serving_roles() -> None:
+    args = model_service(
+        "team/chat", accelerator=None, prefill_replicas=1, router={}, gpus=4, namespace="team",
+        image_registry="registry.example.com", template={"spec": {"nodeSelector": {"a": "b"}}},
+    )  # fmt: skip
+    roles = named(args)
+    assert (args.namespace, args.image_registry) == ("team", "registry.example.com")
+    assert roles["router"].gpus is None
+    assert (roles["prefill"].gpus, roles["decode"].gpus) == (4, 4)
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidServiceError, match=r"roles\[0\].gpus: must be at least 1, got 0"):
+        model_service("Qwen/Qwen3-8B", accelerator=None, gpus=0)
+
+
+def test_type_checkers_know_the_further_fields() -> None:
+    known = dicts.ModelServiceDict.__annotations__
+    assert set(ROLE_FIELDS) <= set(known)
+    service = set(InferenceServiceArgs.model_fields) - {"model", "roles", "engine"}
+    assert set(known) == {*ROLE_FIELDS, *service}
+    assert not service & set(ROLE_FIELDS)

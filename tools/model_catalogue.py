@@ -1,0 +1,188 @@
+"""Writes `fusioninfer_pulumi/presets/models.json`: the models that presets know.
+
+`tools/model_catalogue.py RECIPES` reads a clone of github.com/vllm-project/recipes; without it only
+the numbers of GPUs are worked out again, which `make regenerate` does. Arguments are those of a
+model's recipe: what every pod gets, tool calls and reasoning. What is left out has a note.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS
+from fusioninfer_capacity.fit.architecture import known_architecture
+from fusioninfer_capacity.smallest import model_bytes, smallest_layout
+from fusioninfer_pulumi.api.model import ModelArgs
+
+TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "presets" / "models.json"
+ENGINE = "vllm"
+
+#: The models by their recipes' paths, and what they are.
+CHOSEN = {
+    "Qwen/Qwen3-4B": "dense",
+    "Qwen/Qwen3-8B": "dense",
+    "Qwen/Qwen3-32B": "dense",
+    "meta-llama/Llama-3.1-8B-Instruct": "dense",
+    "meta-llama/Llama-3.3-70B-Instruct": "dense",
+    "microsoft/Phi-4-mini-instruct": "dense",
+    "ByteDance-Seed/Seed-OSS-36B-Instruct": "dense",
+    "openai/gpt-oss-20b": "experts",
+    "openai/gpt-oss-120b": "experts",
+    "Qwen/Qwen3-30B-A3B": "experts",
+    "Qwen/Qwen3-235B-A22B-Instruct-2507": "experts",
+    "Qwen/Qwen3-Coder-480B-A35B-Instruct": "experts",
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": "experts",
+    "deepseek-ai/DeepSeek-R1": "experts",
+    "deepseek-ai/DeepSeek-V3.1": "experts",
+    "deepseek-ai/DeepSeek-V3.2": "experts",
+    "moonshotai/Kimi-K2.5": "experts, multimodal",
+    "zai-org/GLM-4.6": "experts",
+    "zai-org/GLM-5.2": "experts",
+    "MiniMaxAI/MiniMax-M2.5": "experts",
+    "Qwen/Qwen3.5-27B": "dense, multimodal",
+    "Qwen/Qwen3.5-122B-A10B": "experts, multimodal",
+    "Google/gemma-4-31B-it": "dense, multimodal",
+    "Qwen/Qwen2.5-VL-7B-Instruct": "dense, multimodal",
+    "Qwen/Qwen3-VL-235B-A22B-Instruct": "experts, multimodal",
+    "jinaai/jina-embeddings-v5-text-small": "embedding",
+    "jinaai/jina-reranker-m0": "reranking",
+}
+#: The GPUs for which a number is given, if one node holds the model.
+CLASSES = ("H100", "H200", "B200", "A100", "L40S", "L4")
+#: Arguments of recipes that presets leave out, with the reason.
+LEFT_OUT = {
+    "--enable-expert-parallel": "the layout decides whether experts are spread",
+    "--chat-template": "its file is not known to be in the image",
+    "--kernel-config.enable_flashinfer_autotune": "a workaround for start-up time",
+}
+_QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
+
+
+def main() -> int:
+    """Writes the catalogue."""
+    if len(sys.argv) > 1:
+        document = read(Path(sys.argv[1]))
+    else:
+        document = json.loads(TARGET.read_text(encoding="utf-8"))
+    write(document)
+    return 0
+
+
+def write(document: dict[str, Any]) -> None:
+    """Writes the file, with the numbers of GPUs worked out again."""
+    for model in document["models"]:
+        model["accelerators"] = sizes(model["name"], model["memory"])
+        weights = model_bytes(ModelArgs(uri=f"hf://{model['name']}"))
+        # What a recipe's memory leaves for the cache makes a start-up time longer, never shorter.
+        model["bytes"] = weights if weights is not None else model["memory"] * 10**9
+    TARGET.write_text(text(document), encoding="utf-8")
+
+
+def text(document: dict[str, Any]) -> str:
+    """The file's text, a model on each line."""
+    lines = ",\n".join(json.dumps(model, ensure_ascii=False) for model in document["models"])
+    head = {key: value for key, value in document.items() if key != "models"}
+    return f'{json.dumps(head)[:-1]}, "models": [\n{lines}\n]}}\n'
+
+
+def read(recipes: Path) -> dict[str, Any]:
+    """The catalogue as the recipes say it."""
+    git = ["git", "-C", str(recipes)]
+    commit, day = _told([*git, "log", "-1", "--format=%h %cs"]).split()
+    models = []
+    for path, kind in CHOSEN.items():
+        recipe = yaml.safe_load(_told([*git, "show", f"HEAD:models/{path}.yaml"]))
+        models.append(_entry(path, kind, recipe))
+    return {
+        "engine": ENGINE,
+        "recipes": f"vllm-project/recipes {commit} of {day}",
+        "checked": dt.datetime.now(dt.timezone.utc).date().isoformat(),
+        "models": models,
+    }
+
+
+def _told(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
+    model, features = recipe["model"], recipe.get("features") or {}
+    variants = recipe["variants"]
+    name = variants["default"].get("model_id") or model["model_id"]
+    parts = [list(model.get("base_args") or ())]
+    notes = []
+    for feature in ("tool_calling", "reasoning"):
+        arguments = list((features.get(feature) or {}).get("args") or ())
+        if "--chat-template" in arguments or "--reasoning-parser-plugin" in arguments:
+            notes.append(f"{feature.replace('_', ' ')}: needs a file that the image may not have")
+        else:
+            parts.append(arguments)
+    arguments = []
+    for words in _flags([word for part in parts for word in part]):
+        flag = words[0].partition("=")[0]
+        if flag in LEFT_OUT:
+            notes.append(f"{flag}: {LEFT_OUT[flag]}")
+        else:
+            arguments += words
+    siblings = [
+        variant["model_id"]
+        for key, variant in variants.items()
+        if key != "default"
+        and "model_id" in variant
+        and any(mark in f"{key} {variant['model_id']}".lower() for mark in _QUANTIZED)
+        and not variant["model_id"].startswith("amd/")
+    ]
+    return {
+        "name": name,
+        "kind": kind,
+        "arguments": arguments,
+        "siblings": siblings,
+        "context": model["context_length"],
+        "memory": variants["default"]["vram_minimum_gb"],
+        "minimum": model["min_vllm_version"],
+        "source": f"models/{path}.yaml, {recipe['meta']['date_updated']}",
+        "note": "; ".join(notes),
+    }
+
+
+def _flags(arguments: list[str]) -> list[list[str]]:
+    flags: list[list[str]] = []
+    for word in arguments:
+        if word.startswith("--"):
+            flags.append([word])
+        else:
+            flags[-1].append(word)
+    return flags
+
+
+def sizes(name: str, memory: int) -> dict[str, Any]:
+    """GPUs of one node that hold a model, by their kind.
+
+    As the capacity package finds them for models of its table, which also says whether experts
+    have to be spread. For others by the recipe's memory: then it is not known whether the longest
+    sequence fits (`auto`).
+    """
+    found: dict[str, Any] = {}
+    known = known_architecture(name) is not None
+    for kind in CLASSES:
+        if known:
+            layout = smallest_layout(ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None)
+            if not isinstance(layout, str) and layout.nodes == 1:
+                found[kind] = {"gpus": layout.tensor, **({"expert": True} if layout.spread else {})}
+            continue
+        each = ACCELERATORS[kind].total / 10**9
+        gpus = next((ways for ways in (1, 2, 4, 8) if ways * each >= memory), None)
+        if gpus is not None:
+            found[kind] = {"gpus": gpus, "auto": True}
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Writes the tables of what each release of the endpoint pickers has.
+
+`python tools/picker_plugins.py` reads the releases of the inference extension from the Go module
+proxy, and writes `fusioninfer_pulumi/generated/endpoint_pickers/FAMILY.json`. llm-d's are read from
+a checkout: `python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are read by
+their syntax alone (`picker_plugins.go`), never built or run.
+
+What cannot be read off them stands in `picker_plugins.yaml`, with its source. A table has:
+
+- `source`: the module and its version
+- `featureGates`: the gates that it registers
+- `sections`: keys of its configuration with the keys inside, null where they are not checked
+- `flags`: of its command line, without those that it refuses
+- `sidecarConnectors`, `sidecarFlags`: of the prefill/decode sidecar, the default connector first
+- `plugins`: by type, with `kind`, `parameters` (null where they are not known), `alpha` where it
+  needs `--allow-experimental-plugins`, and `removal`: announced in, removed in, what replaces it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLES = ROOT / "fusioninfer_pulumi" / "generated" / "endpoint_pickers"
+_READER = Path(__file__).with_suffix(".go")
+_ENVIRONMENT = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+#: The method by which the endpoint picker finds a plugin's place, the first that it has.
+_KINDS = {
+    "disaggregate": "decider",
+    "ProcessResults": "handler",
+    "Score": "scorer",
+    "Filter": "filter",
+    "Pick": "picker",
+}
+#: A flow-control policy, which has a `Pick` of its own.
+_POLICY = "NewState"
+
+
+@cache
+def notes() -> dict[str, Any]:
+    """The file of what is written by hand."""
+    text = _READER.with_suffix(".yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes tables; with `--check` names those that differ from the committed ones."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a table differs")
+    parser.add_argument("family", nargs="*", help="a family, or FAMILY=CHECKOUT; default: gaie-*")
+    options = parser.parse_args(arguments)
+    families = options.family or [name for name in notes()["releases"] if name.startswith("gaie-")]
+    differing = 0
+    for argument in families:
+        family, _, checkout = argument.partition("=")
+        text = table_text(table(family, read(family, checkout)))
+        target = TABLES / f"{family}.json"
+        if options.check and text != target.read_text(encoding="utf-8"):
+            print(f"{target.name} differs from the sources of {family}")
+            differing += 1
+        elif not options.check:
+            target.write_text(text, encoding="utf-8")
+    return 1 if differing else 0
+
+
+def read(family: str, checkout: str = "") -> dict[str, Any]:
+    """What the sources of a release register: a checkout's, else those of the module proxy."""
+    release = notes()["releases"][family]
+    folder = str(Path(checkout).resolve()) if checkout else _downloaded(release)
+    modules = [f"{release['module']}={folder}"]
+    if "embeds" in release:
+        embedded = notes()["releases"][release["embeds"]]
+        modules.append(f"{embedded['module']}={_downloaded(embedded)}")
+    told: dict[str, Any] = json.loads(_go("run", str(_READER), *modules))
+    return told
+
+
+def _downloaded(release: Mapping[str, str]) -> str:
+    """Folder of a module, downloaded where the module cache has it not."""
+    source = f"{release['module']}@{release['version']}"
+    folder: str = json.loads(_go("mod", "download", "-json", source))["Dir"]
+    return folder
+
+
+def _go(*arguments: str) -> str:
+    done = subprocess.run(
+        ["go", *arguments],  # noqa: S607  # as the developer has installed it
+        cwd=_READER.parent,
+        env={**os.environ, **_ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a release: what its sources register, and what is written by hand."""
+    known = notes()["releases"][family]
+    lists = {
+        key: sorted({*release[key], *_added(family, key)})
+        for key in ("flags", "sidecarFlags")
+        if release.get(key)
+    }
+    if "sidecarConnectors" in release:
+        lists["sidecarConnectors"] = release["sidecarConnectors"]
+    plugins = {
+        name: {
+            "kind": _kind(plugin["methods"] or ()),
+            "parameters": plugin["parameters"],
+            **{key: plugin[key] for key in ("alpha", "removal") if plugin.get(key)},
+        }
+        for name, plugin in sorted(release["plugins"].items())
+    }
+    for name, other in notes()["sameParameters"].get(family, {}).items():
+        plugins[name]["parameters"] = plugins[other]["parameters"]
+    return {
+        "source": f"{known['module']}@{known['version']}",
+        "featureGates": release["featureGates"],
+        "sections": {section["name"]: section["keys"] for section in release["sections"]},
+        **lists,
+        "plugins": plugins,
+    }
+
+
+def _added(family: str, key: str) -> Iterator[str]:
+    """Flags that other modules bind."""
+    yield from notes()["logFlags"]
+    if family in notes()["kubeconfig"][key]:
+        yield "kubeconfig"
+
+
+def _kind(methods: Sequence[str]) -> str:
+    if _POLICY in methods:
+        return "other"
+    return next((kind for method, kind in _KINDS.items() if method in methods), "other")
+
+
+def table_text(content: Mapping[str, Any]) -> str:
+    """A table as it is committed: a line for each plugin, section and list."""
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, dict):
+            rows = (f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items())
+            body = ",\n".join(rows)
+            lines.append(f"  {json.dumps(key)}: {{\n{body}\n  }}")
+        else:
+            lines.append(f"  {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
