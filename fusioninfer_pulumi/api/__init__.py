@@ -103,4 +103,4 @@ from fusioninfer_pulumi.api.tracing import TracingArgs as TracingArgs
 
 def model_names() -> list[str]:
     """Names of all models and enums, sorted."""
-    return sorted(name for name, held in globals().items() if isinstance(held, type))
+    return sorted(name for name, model_type in globals().items() if isinstance(model_type, type))

@@ -79,8 +79,8 @@ def finding_error(finding: Finding) -> PydanticCustomError:
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
     """Raises findings inside of a model's validators, where there are any."""
     details = [
-        InitErrorDetails(type=finding_error(each), loc=each.location, input=None)
-        for each in findings
+        InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
+        for finding in findings
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
@@ -101,7 +101,7 @@ def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding
     Unknown keys are compared with the fields of `root`, the model that was validated.
     """
     details = problem.errors(include_url=False)
-    return [_finding(each, root) for each in details]
+    return [_finding(finding, root) for finding in details]
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -194,7 +194,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found is not None:
-            return found
+        model = _model_in(argument)
+        if model is not None:
+            return model
     return None

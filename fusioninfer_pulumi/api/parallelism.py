@@ -75,7 +75,7 @@ class ParallelismArgs(SpecModel):
     @property
     def sized(self) -> bool:
         """Whether any size is stated."""
-        return any(each is not None for each in (self.tensor, self.pipeline, self.data))
+        return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
     def says_pods(self) -> bool:

@@ -207,8 +207,8 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
             if key in container:
                 yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")
-    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if isinstance(own, Mapping) and labels.APP in own:
+    pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
         yield error(
             SET_BY_LIBRARY,
             (*at, "metadata", "labels", labels.APP),

@@ -241,12 +241,12 @@ class EngineCommand:
         """
         if self.engine is None or not self.readable:
             return None
-        found = last_values(self.arguments, _SERVED_NAME)
-        if found is None:
+        names = last_values(self.arguments, _SERVED_NAME)
+        if names is None:
             if self.has(CONFIG_FLAG):
                 return None
-            found = [self.model or ""]
-        return None if any(not each or "$" in each for each in found) else tuple(found) or None
+            names = [self.model or ""]
+        return None if any(not name or "$" in name for name in names) else tuple(names) or None
 
     @property
     def adapter_names(self) -> tuple[str, ...] | None:
