@@ -67,12 +67,14 @@ _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
 
 def main() -> int:
     """Writes the catalogue."""
-    if len(sys.argv) > 1:
-        document = read(Path(sys.argv[1]))
-    else:
-        document = json.loads(TARGET.read_text(encoding="utf-8"))
-    write(document)
+    write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
     return 0
+
+
+def read_written() -> dict[str, Any]:
+    """The committed catalogue."""
+    document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
+    return document
 
 
 def write(document: dict[str, Any]) -> None:
@@ -169,19 +171,22 @@ def sizes(name: str, memory: int) -> dict[str, Any]:
     have to be spread. For others by the recipe's memory: then it is not known whether the longest
     sequence fits (`auto`).
     """
-    found: dict[str, Any] = {}
+    layouts: dict[str, Any] = {}
     known = known_architecture(name) is not None
     for kind in CLASSES:
         if known:
             layout = smallest_layout(ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None)
             if not isinstance(layout, str) and layout.nodes == 1:
-                found[kind] = {"gpus": layout.tensor, **({"expert": True} if layout.spread else {})}
+                layouts[kind] = {
+                    "gpus": layout.tensor,
+                    **({"expert": True} if layout.spread else {}),
+                }
             continue
-        each = ACCELERATORS[kind].total / 10**9
-        gpus = next((ways for ways in (1, 2, 4, 8) if ways * each >= memory), None)
+        gigabytes = ACCELERATORS[kind].total / 10**9
+        gpus = next((ways for ways in (1, 2, 4, 8) if ways * gigabytes >= memory), None)
         if gpus is not None:
-            found[kind] = {"gpus": gpus, "auto": True}
-    return found
+            layouts[kind] = {"gpus": gpus, "auto": True}
+    return layouts
 
 
 if __name__ == "__main__":

@@ -121,10 +121,10 @@ def catalogue_page() -> str:
     parts.append(f"| Model | Kind | {' | '.join(kinds)} | Arguments |")
     parts.append(f"|---|---|{'---|' * len(kinds)}---|")
     for model in models:
-        held = [_gpus(model.accelerators.get(kind)) for kind in kinds]
+        gpu_cells = [_gpus(model.accelerators.get(kind)) for kind in kinds]
         arguments = " ".join(model.arguments)
         shown = f"`{arguments}`" if arguments else ""
-        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(held)} | {shown} |")
+        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
     parts.append("| Model | Recipe, its date | Quantized siblings | Left out of its recipe |")
     parts.append("|---|---|---|---|")
@@ -155,21 +155,23 @@ def fields_page() -> str:
 
 def _reached(definitions: Mapping[str, Any]) -> list[str]:
     """Names of all definitions, those nearest to the service first."""
-    found = list(_ROOTS)
-    for name in found:
-        found += dict.fromkeys(each for each in _references(definitions[name]) if each not in found)
-    return found
+    reached = list(_ROOTS)
+    for name in reached:
+        reached += dict.fromkeys(
+            reference for reference in _references(definitions[name]) if reference not in reached
+        )
+    return reached
 
 
 def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         if "$ref" in schema:
             yield schema["$ref"].rpartition("/")[2]
-        for each in schema.values():
-            yield from _references(each)
+        for value in schema.values():
+            yield from _references(value)
     elif isinstance(schema, list):
-        for each in schema:
-            yield from _references(each)
+        for item in schema:
+            yield from _references(item)
 
 
 def _model(name: str, schema: Mapping[str, Any]) -> str:
@@ -194,7 +196,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
-        kinds = [_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        kinds = [_type(choice) for choice in schema["anyOf"] if choice.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "const" in schema:
         return f"`{schema['const']}`"
@@ -212,7 +214,7 @@ def _default(value: Any) -> str:
 
 
 def _cell(text: str, breaks: str = " ") -> str:
-    paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     return breaks.join(paragraphs).replace("|", "\\|")
 
 
@@ -237,8 +239,8 @@ def commands_page() -> str:
     """The page with every command and its options."""
     parser = command_line(["size"])
     (commands,) = (
-        each for each in parser._actions  # noqa: SLF001  # argparse has no public way
-        if isinstance(each, argparse._SubParsersAction)  # noqa: SLF001  # likewise
+        action for action in parser._actions  # noqa: SLF001  # argparse has no public way
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
     parts = [_help("fusioninfer-pulumi", parser)]
     parts += [_help(name, command) for name, command in commands.choices.items()]

@@ -25,6 +25,6 @@ ROUTE_WITHOUT_GATEWAY = Rule(
 SERVING_PORTS_DIFFER = Rule(
     "serving-ports-differ",
     ("warning", "error"),
-    "The roles behind one Service or pool serve on one port.",
-    remedy="Give them one port.",
+    "The roles behind one Service or pool serve on the same ports.",
+    remedy="Give them the same ports.",
 )

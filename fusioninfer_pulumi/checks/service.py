@@ -113,6 +113,19 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             "a role of componentType router",
         )
     entry = [role for role in built.plan.roles if role.component_type in entry_types(declared)]
+    for role in entry:
+        if role.serving.rank_ports == 1:
+            continue
+        asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
+        say = error if asked else warning
+        field = ("parallelism", "portPerRank") if asked else ()
+        yield say(
+            SERVING_PORTS_DIFFER,
+            ("roles", role.position, *field),
+            f"{role.name} serves on ports {role.serving.ports_text}, and the Service reaches "
+            f"{role.serving.port} alone: the other ranks get no requests; add a role of "
+            "componentType router, or let the ranks share a port",
+        )
     ports = {role.serving.port for role in entry}
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)

@@ -219,7 +219,9 @@ def _decode_side(
     brought = own_sidecar(leader.template, leader.name, pool)
     if brought is not None or not args.sidecar.enabled:
         return replace(plan, engine_port=args.engine_port or own, brought=brought), [], []
-    engine = args.engine_port or (own if own != pool else _free_port(leader.spec, pool, args))
+    engine = args.engine_port or (
+        own if own != pool else _free_port(leader.spec, pool, args, command)
+    )
     sidecar, found = sidecar_plan(
         args.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
     )
@@ -243,11 +245,16 @@ def _immovable(pool: int, why: str) -> str:
     )
 
 
-def _free_port(spec: Mapping[str, Any], pool: int, args: KvTransferArgs) -> int:
+def _free_port(
+    spec: Mapping[str, Any], pool: int, args: KvTransferArgs, command: EngineCommand
+) -> int:
+    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
-    taken |= {pool, args.side_channel_port, RAY_PORT}
-    return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
+    taken |= {*range(pool, pool + ranks), args.side_channel_port, RAY_PORT}
+    return next(
+        port for port in range(ENGINE_PORT, 65536) if taken.isdisjoint(range(port, port + ranks))
+    )
 
 
 def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:

@@ -87,6 +87,17 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
 
 
+def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Declares the ports of ranks that have their own, as a PodMonitor finds only such ports."""
+    if ctx.role.parallelism is None or not ctx.role.parallelism.port_per_rank:
+        return pods, []
+    ports = list(pods.leader.container.get("ports") or ())
+    declared = {port.get("containerPort") for port in ports}
+    wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+    ports += [{"containerPort": port} for port in wanted if port not in declared]
+    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+
+
 def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     """Takes from workers of the leader's template what only those need that serve.
 

@@ -32,7 +32,12 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
     refused = engine.check_sizes(
-        Sizes(tensor=args.tensor, rpc_port=args.data_rpc_port, expert=args.expert)
+        Sizes(
+            tensor=args.tensor,
+            rpc_port=args.data_rpc_port,
+            expert=args.expert,
+            port_per_rank=args.port_per_rank,
+        )
     )
     yield from (finding.under(*at) for finding in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:

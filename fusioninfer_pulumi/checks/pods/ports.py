@@ -114,7 +114,7 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
     command, leader, role = pods.command, pods.leader, ctx.role
     at, port = leader.command_path, served_port(command)
     if command.engine is not None and port is not None:
-        yield Listener(command.engine.title, at, port)
+        yield Listener(command.engine.title, at, port, pods.rank_ports)
     yield from _side_channel(pods, ctx)
     if command.engine is not None:
         launcher = ctx.launcher.value if ctx.launcher is not None else None
@@ -125,7 +125,8 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
         yield Listener("ray's head", ctx.at("multinode"), RAY_PORT)
     planned = pods.kv.sidecar if pods.kv is not None else None
     if planned is not None:
-        yield Listener("the sidecar", ctx.at("kvTransfer"), planned.port)
+        at = ctx.at("kvTransfer")
+        yield Listener("the sidecar", at, planned.port, planned.rank_ports)
     # Their port was compared with the engine's where the sidecar was looked for.
     brought = own_sidecar(leader.written, leader.name, pods.port) if pods.kv is not None else None
     for at, container in _beside(leader):
