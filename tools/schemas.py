@@ -41,6 +41,8 @@ DEFINITIONS = (
      "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml", "v1beta1"),
     ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
      "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml", "v1"),
+    ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
+     "config/crd/bases/inference.networking.x-k8s.io_inferencemodelrewrites.yaml", "v1alpha2"),
     ("keda", "github.com/kedacore/keda/v2", "config/crd/bases/keda.sh_scaledobjects.yaml",
      "v1alpha1"),
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
@@ -48,6 +50,10 @@ DEFINITIONS = (
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
      "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "v1"),
 )  # fmt: skip
+
+#: Groups that have a kind of another one unchanged: llm-d v0.10.0 `config/crd/bases` has the
+#: definition of the inference extension v1.5.0, whose module is pinned.
+SAME = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
 
 #: Of the Gateway API both channels: a cluster may have either.
 _CHANNELS = ("/experimental/", "/standard/")
@@ -143,7 +149,11 @@ def files() -> Iterator[tuple[str, str]]:
     for tool, module, path, version in DEFINITIONS:
         definition = downloaded[tool, module][1] / path
         stable = Path(str(definition).replace(*_CHANNELS))
-        yield _custom(definition, stable, version)
+        name, text = _custom(definition, stable, version)
+        yield name, text
+        for group, same in SAME.items():
+            if name.startswith(group.replace("/", "_")):
+                yield name.replace(group.replace("/", "_"), same.replace("/", "_")), text
     for version, kinds in BUILT_IN.items():
         group = f"apis__{version.replace('/', '__')}" if "/" in version else f"api__{version}"
         folder = downloaded[KUBERNETES][1] / "api" / "openapi-spec" / "v3"

@@ -197,6 +197,12 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     if plan.router is not None:
         table.add_row("Requests", _request_path(plan, plan.router))
         table.add_row("Strategy", plan.router.epp.summary)
+        route = plan.router.route
+        if route is not None and route.splits:
+            shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
+            table.add_row("Shares", shares)
+        if plan.router.rewrites is not None:
+            table.add_row("Models", plan.router.rewrites.text())
         table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)
@@ -338,7 +344,7 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
     ]
     one = len(counts) == 1 and counts[0].startswith("1 ")
-    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, port {router.pool.port}"
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {router.pool.ports_text}"
 
 
 def _gateway(parent: ParentPlan, namespace: Any) -> str:

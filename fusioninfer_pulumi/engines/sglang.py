@@ -36,16 +36,10 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
+from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
-
-UNSUPPORTED_BY_ENGINE = Rule(
-    "unsupported-by-engine",
-    "error",
-    "The engine has what a field asks of it.",
-    remedy="Remove the field, or use the other engine.",
-)
 
 OFFLOADING_RANKS_UNKNOWN = Rule(
     "offloading-ranks-unknown",
@@ -295,6 +289,9 @@ class Sglang(Engine):
         if sizes.rpc_port is not None:
             message = "is vLLM's; SGLang has no such argument"
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
+        if sizes.port_per_rank:
+            message = "is vLLM's; SGLang's ranks share one port"
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("portPerRank",), message))
         if sizes.expert and sizes.tensor is None:
             message = "needs tensor: SGLang spreads experts over that many"
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))

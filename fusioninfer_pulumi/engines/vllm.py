@@ -235,6 +235,7 @@ _RANK = ("--data-parallel-rank", "-dpn")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
 _DATA_BACKEND = ("--data-parallel-backend", "-dpb")
+_PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
 # With these every node serves its own endpoint or holds a rank that its command states: vLLM
 # refuses them together with `--headless`, or the one template cannot say them for every node.
 _OWN_RANKS = (
@@ -242,8 +243,10 @@ _OWN_RANKS = (
     _START_RANK,
     ("--data-parallel-hybrid-lb", "-dph"),
     _EXTERNAL_BALANCER,
-    ("--data-parallel-multi-port-external-lb", "-dpm"),
+    _PORT_PER_RANK,
 )
+# `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
+_SUPERVISOR, _SUPERVISOR_PORT = "--data-parallel-supervisor-port", 9256
 _HEADLESS = Argument(("--headless",))
 _ENABLE_LORA = "--enable-lora"
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -471,7 +474,19 @@ class Vllm(Engine):
         if launcher == "multiprocessing":
             port = integer(command.value("--master-port")) or _MASTER_PORT
             ports.append(EnginePorts("the rendezvous of the nodes", port))
+        health = self.health_port(command)
+        if health is not None:
+            ports.append(EnginePorts("the supervisor of the data parallel ranks", health))
         return ports
+
+    def rank_ports(self, command: EngineCommand) -> int:
+        # `dp_supervisor.py`: one server for each local rank, on consecutive ports.
+        return local_ranks(command, 1) if command.has(*_PORT_PER_RANK) else 1
+
+    def health_port(self, command: EngineCommand) -> int | None:
+        if not command.has(*_PORT_PER_RANK):
+            return None
+        return integer(command.value(_SUPERVISOR)) or _SUPERVISOR_PORT
 
     # Parallelism.
 
@@ -506,7 +521,11 @@ class Vllm(Engine):
             for field, (names, number) in numbers.items()
             if number is not None
         }
-        return {**size_flags, "expert": Argument(self.expert_flags)} if sizes.expert else size_flags
+        if sizes.expert:
+            size_flags["expert"] = Argument(self.expert_flags)
+        if sizes.port_per_rank:
+            size_flags["portPerRank"] = Argument(_PORT_PER_RANK)
+        return size_flags
 
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
+from fusioninfer_pulumi.cli.diff._shares import share_notes
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     at,
@@ -30,6 +31,7 @@ _KNOWN_GROUPS = frozenset(
         "gateway.networking.k8s.io",
         POOL_GROUP,
         "inference.networking.x-k8s.io",
+        "llm-d.ai",
         "rbac.authorization.k8s.io",
         "autoscaling",
         "policy",
@@ -146,6 +148,7 @@ def _service_notes(
         yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
+        yield from (f"{each}{rest}" for each in share_notes(edit.key.kind, edit.old, edit.new))
 
 
 def _object(edit: Edit) -> str:

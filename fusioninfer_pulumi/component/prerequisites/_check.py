@@ -108,6 +108,9 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.INFERENCE_POOL
     if router.epp.family.needs_inference_objective_crd:
         yield table.INFERENCE_OBJECTIVE
+    if router.rewrites is not None:
+        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
+        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
     if router.gateway is not None:
         yield table.GATEWAY
     if router.created_grants:
