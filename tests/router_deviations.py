@@ -268,7 +268,7 @@ def a_new_picker_takes_over_from_the_old_one(document: Objects, ours: Objects) -
 @deviation
 def the_picker_finishes_its_streams(document: Objects, ours: Objects) -> None:
     pod(document)["terminationGracePeriodSeconds"] = 130
-    container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 90}}}
+    container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
 
 
 @deviation

@@ -82,11 +82,11 @@ class Pods:
         listed = running.pods(namespace)
         self._pods = {"stranger": running.pods(elsewhere)[0], "proxy": running.pods(GATEWAYS)[0]}
         for each in listed:
-            labels = each["metadata"]["labels"]
+            labels = each["metadata"].get("labels", {})
             name = labels.get("fusioninfer.io/role-name", each["metadata"]["name"])
             if "leaderworkerset.sigs.k8s.io/worker-index" in labels:
                 name += f"-{labels['leaderworkerset.sigs.k8s.io/worker-index']}"
-            self._pods["picker" if name == "router" else name] = each
+            self._pods["picker" if name.startswith("svc-epp") else name] = each
 
     def reaches(self, source: str, target: str, port: int) -> bool:
         """Whether a pod's connection to another one's port is accepted."""

@@ -52,7 +52,7 @@ _GRACE_SECONDS = 130
 #: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
 #: image has no shell to sleep with, hence the action of Kubernetes 1.30.
-_PAUSE_SECONDS = 90
+_PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
 _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}

@@ -68,7 +68,7 @@ def test_engines_reach_a_picker_that_listens_for_events() -> None:
         "endpointPicker": {"image": FAMILIES["llm-d-0.10"].image},
         "endpointPickerConfig": "plugins:\n- type: precise-prefix-cache-producer\n"
         "  parameters: {kvEventsConfig: {zmqEndpoint: 'tcp://*:5557'}}\n"
-        "schedulingProfiles: [{name: prefill}, {name: decode}]\n",
+        "schedulingProfiles: [{name: default}]\n",
     }
     found = ingress(pair(router={**POLICY, **config}), "svc-epp")
-    assert rule(5557, pods("prefill"), pods("decode")) in found
+    assert rule(5557, pods("decode")) in found

@@ -114,7 +114,7 @@ def test_a_picker_goes_on_until_gateways_know_of_the_next(
 ) -> None:
     container = picker_container(routed(endpointPicker=picker))
     hook = (container.get("lifecycle") or {}).get("preStop")
-    assert hook == ({"sleep": {"seconds": 90}} if pauses else None)
+    assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
 def test_the_token_is_mounted_where_the_picker_runs_and_nowhere_else() -> None:
