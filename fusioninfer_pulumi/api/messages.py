@@ -6,7 +6,7 @@ Checks of our own inside of models raise `rule_error`: its type is the rule's id
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, StringConstraints, ValidationError
@@ -79,8 +79,8 @@ def finding_error(finding: Finding) -> PydanticCustomError:
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
     """Raises findings inside of a model's validators, where there are any."""
     details = [
-        InitErrorDetails(type=finding_error(each), loc=each.location, input=None)
-        for each in findings
+        InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
+        for finding in findings
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
@@ -101,7 +101,7 @@ def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding
     Unknown keys are compared with the fields of `root`, the model that was validated.
     """
     details = problem.errors(include_url=False)
-    return [_finding(each, root) for each in details]
+    return [_finding(finding, root) for finding in details]
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -142,14 +142,21 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         )
     if kind == "string_too_short":
         return error(FIELD_REQUIRED, at, "must not be empty")
-    if kind == "too_short":
-        return error(
-            FIELD_REQUIRED, at, f"must hold at least {context['min_length']} item, got none"
-        )
+    if kind in ("too_short", "too_long"):
+        return _wrong_length(at, context)
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
     return error(declared_rules().get(kind, WRONG_TYPE), at, item["msg"])
+
+
+def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:
+    """What is wrong with the length of a list."""
+    if "min_length" in context:
+        message = f"must hold at least {context['min_length']} item, got none"
+        return error(FIELD_REQUIRED, at, message)
+    message = f"must hold at most {context['max_length']} items, got {context['actual_length']}"
+    return error(OUT_OF_RANGE, at, message)
 
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
@@ -187,7 +194,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found is not None:
-            return found
+        model = _model_in(argument)
+        if model is not None:
+            return model
     return None

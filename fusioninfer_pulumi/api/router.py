@@ -20,6 +20,7 @@ from fusioninfer_pulumi.api.types import (
     OnOff,
     PassedText,
     PodPart,
+    Port,
     PositiveCount,
     known_json_findings,
 )
@@ -133,11 +134,15 @@ class EndpointPickerArgs(SpecModel):
 
 
 class PoolArgs(SpecModel):
-    """How the InferencePool is guarded: gateways drop the service's traffic when it goes."""
+    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
 
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
+
+    target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
+    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
+    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
 
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
@@ -202,8 +207,8 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
             if key in container:
                 yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")
-    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if isinstance(own, Mapping) and labels.APP in own:
+    pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
         yield error(
             SET_BY_LIBRARY,
             (*at, "metadata", "labels", labels.APP),

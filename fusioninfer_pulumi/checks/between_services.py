@@ -182,8 +182,8 @@ class Shares:
             )
         elif other.router is not None:
             yield from self._own_route_findings(at, plan, other, other.router)
-            served = _served_models(other, other.router)
-            own = _served_models(plan, plan.router) if plan.router is not None else None
+            served = _asked_models(other, other.router)
+            own = None if plan.router is None else _public_models(plan, plan.router)
             lacking = sorted((own or set()) - (served or set()))
             if lacking and served is not None:
                 yield warning(
@@ -327,6 +327,22 @@ def _served_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
                 return None
             found.update(served)
     return found
+
+
+def _public_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
+    """The model names that clients ask a service for, None where they cannot be read."""
+    if router.rewrites is None:
+        return _served_models(plan, router)
+    return {name for rule in router.rewrites.rules for name in rule.models} or None
+
+
+def _asked_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
+    """The model names that a service answers for, None where they cannot be read."""
+    served = _served_models(plan, router)
+    rules = () if router.rewrites is None else router.rewrites.rules
+    if served is None or not all(rule.models for rule in rules):
+        return None
+    return served.union(*(rule.models for rule in rules))
 
 
 def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:

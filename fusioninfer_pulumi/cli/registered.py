@@ -77,8 +77,8 @@ def _is_known(name: Any) -> bool:
 
 def _of_service(service: str, objects: Objects) -> Iterator[Mapping[str, Any]]:
     for item in objects:
-        own = (item.get("metadata") or {}).get("labels")
-        if isinstance(own, Mapping) and own.get(labels.SERVICE) == service:
+        item_labels = (item.get("metadata") or {}).get("labels")
+        if isinstance(item_labels, Mapping) and item_labels.get(labels.SERVICE) == service:
             yield item
 
 

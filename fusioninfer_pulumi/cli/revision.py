@@ -64,7 +64,7 @@ def at_revision(source: str, revision: str) -> Iterator[Revised]:
         tree.mkdir()
         _unpack(top, commit, tree, unpacked / "index")
         links = _without_ways_out(tree)
-        outside = tuple(str(each) for each in links if _touches(each, inside))
+        outside = tuple(str(link) for link in links if _touches(link, inside))
         old = tree / inside
         yield Revised(str(old) if old.exists() else None, outside)
 
@@ -91,16 +91,16 @@ def _unpack(top: Path, commit: str, tree: Path, index: Path) -> None:
 
 def _without_ways_out(tree: Path) -> list[Path]:
     """Deletes the links that lead out of a folder, and returns their paths in it."""
-    found = []
+    outside = []
     for folder, folders, files in os.walk(tree):
         for name in (*folders, *files):
             link = Path(folder, name)
             if link.is_symlink() and not _leads_into(link, tree):
-                found.append(link)
+                outside.append(link)
     # All are judged before the first is gone: some may lead over others.
-    for link in found:
+    for link in outside:
         link.unlink()
-    return sorted(link.relative_to(tree) for link in found)
+    return sorted(link.relative_to(tree) for link in outside)
 
 
 def _leads_into(link: Path, tree: Path) -> bool:

@@ -159,9 +159,9 @@ def find_program(words: Sequence[str]) -> Program | None:
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
             return Program(name, index + 2, serve=name == "vllm")
         if _PYTHON.fullmatch(name):
-            found = _module(words, index + 1)
-            if found is not None:
-                return found
+            module = _module(words, index + 1)
+            if module is not None:
+                return module
     return None
 
 

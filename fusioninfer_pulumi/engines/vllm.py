@@ -235,6 +235,7 @@ _RANK = ("--data-parallel-rank", "-dpn")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
 _DATA_BACKEND = ("--data-parallel-backend", "-dpb")
+_PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
 # With these every node serves its own endpoint or holds a rank that its command states: vLLM
 # refuses them together with `--headless`, or the one template cannot say them for every node.
 _OWN_RANKS = (
@@ -242,8 +243,10 @@ _OWN_RANKS = (
     _START_RANK,
     ("--data-parallel-hybrid-lb", "-dph"),
     _EXTERNAL_BALANCER,
-    ("--data-parallel-multi-port-external-lb", "-dpm"),
+    _PORT_PER_RANK,
 )
+# `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
+_SUPERVISOR, _SUPERVISOR_PORT = "--data-parallel-supervisor-port", 9256
 _HEADLESS = Argument(("--headless",))
 _ENABLE_LORA = "--enable-lora"
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -343,7 +346,7 @@ class Vllm(Engine):
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         # `FlexibleArgumentParser.parse_args`, 0.8.0 to 0.33.0.
-        found, skip = [], False
+        kept, skip = [], False
         for word in words:
             name, equals, value = word.value.partition("=")
             if skip:
@@ -351,15 +354,15 @@ class Vllm(Engine):
             elif name.startswith("-O"):
                 skip = word.value == "-O"
             elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
-                found.append(word)
+                kept.append(word)
             elif "." in name:
                 # A key of a JSON object; what it may be is not known here.
                 skip = not equals
                 head = canonical(name).partition(".")[0]
-                found.append(Word(f"{head}={UNKNOWN}", word.place))
+                kept.append(Word(f"{head}={UNKNOWN}", word.place))
             else:
-                found.append(Word(f"{canonical(name)}{equals}{value}", word.place))
-        return found
+                kept.append(Word(f"{canonical(name)}{equals}{value}", word.place))
+        return kept
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         return [*contradictions(words), *self._check_model(command, words)]
@@ -384,8 +387,8 @@ class Vllm(Engine):
             f"vllm serve of {release} refuses --model; write the model before all arguments: "
             "vllm serve MODEL"
         )
-        given = [each for each in words if each.value == "--model"]
-        return [error(MODEL_AS_ARGUMENT, each.place, message) for each in given]
+        model_words = [word for word in words if word.value == "--model"]
+        return [error(MODEL_AS_ARGUMENT, word.place, message) for word in model_words]
 
     def positionals(self, command: EngineCommand) -> int:
         version = command.image.version
@@ -412,15 +415,15 @@ class Vllm(Engine):
                 message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
                 return [error(LORA_NOT_ENABLED, (modules,), message)]
             return []
-        found = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
+        problems = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
         cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
         if gpu is None and not command.has(flag, CONFIG_FLAG):
             gpu = 1
         if cpu is not None and gpu is not None and cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
-            found.append(error(OUT_OF_RANGE, (cpu_flag,), message))
-        return found
+            problems.append(error(OUT_OF_RANGE, (cpu_flag,), message))
+        return problems
 
     # Several nodes.
 
@@ -435,10 +438,10 @@ class Vllm(Engine):
         refuse_outputs(command.argv)
         ranks = launcher == "data-parallel"
 
-        def wanted(given: Sequence[str], *, serve: bool) -> list[Argument]:
+        def wanted(command_line: Sequence[str], *, serve: bool) -> list[Argument]:
             if ranks:
-                return _rank_arguments(_local_ranks(given, nodes, serve=serve), leads=leads)
-            _check_nodes(command, given, nodes, serve=serve)
+                return _rank_arguments(_local_ranks(command_line, nodes, serve=serve), leads=leads)
+            _check_nodes(command, command_line, nodes, serve=serve)
             return _node_arguments(nodes, leads=leads)
 
         if command.script is not None:
@@ -463,15 +466,27 @@ class Vllm(Engine):
     def other_ports(
         self, command: EngineCommand, launcher: str | None, nodes: int
     ) -> list[EnginePorts]:
-        found = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
+        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
         if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
             port = integer(command.value(*_RPC)) or _RPC_PORT
             field = ("parallelism", "dataRPCPort")
-            found.append(EnginePorts("data parallel RPC", port, field=field))
+            ports.append(EnginePorts("data parallel RPC", port, field=field))
         if launcher == "multiprocessing":
             port = integer(command.value("--master-port")) or _MASTER_PORT
-            found.append(EnginePorts("the rendezvous of the nodes", port))
-        return found
+            ports.append(EnginePorts("the rendezvous of the nodes", port))
+        health = self.health_port(command)
+        if health is not None:
+            ports.append(EnginePorts("the supervisor of the data parallel ranks", health))
+        return ports
+
+    def rank_ports(self, command: EngineCommand) -> int:
+        # `dp_supervisor.py`: one server for each local rank, on consecutive ports.
+        return local_ranks(command, 1) if command.has(*_PORT_PER_RANK) else 1
+
+    def health_port(self, command: EngineCommand) -> int | None:
+        if not command.has(*_PORT_PER_RANK):
+            return None
+        return integer(command.value(_SUPERVISOR)) or _SUPERVISOR_PORT
 
     # Parallelism.
 
@@ -501,12 +516,16 @@ class Vllm(Engine):
             "dataLocal": (flags["data_local"], sizes.data_local),
             "dataRPCPort": (_RPC, sizes.rpc_port),
         }
-        found = {
+        size_flags = {
             field: Argument(names, (str(number),))
             for field, (names, number) in numbers.items()
             if number is not None
         }
-        return {**found, "expert": Argument(self.expert_flags)} if sizes.expert else found
+        if sizes.expert:
+            size_flags["expert"] = Argument(self.expert_flags)
+        if sizes.port_per_rank:
+            size_flags["portPerRank"] = Argument(_PORT_PER_RANK)
+        return size_flags
 
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
@@ -549,14 +568,14 @@ class Vllm(Engine):
             return ()
         # The sidecar hands a prefiller's 404 on to the client.
         always: tuple[str, ...] = ("served name",)
-        versions = [each.image.version for each in (prefill, decode)]
+        versions = [side.image.version for side in (prefill, decode)]
         if _blocks_refused(prefill, decode):
             always += ("block size",)
         if any(version is None for version in versions):
             return always
         if any(version < NIXL_HASH for version in versions if version is not None):
             return (*always, "dtype", "cache dtype")
-        if any(_leaves_hash(each) for each in (prefill, decode)):
+        if any(_leaves_hash(side) for side in (prefill, decode)):
             return always
         return (*always, "model", "release", "dtype", "cache dtype")
 
@@ -689,15 +708,15 @@ def _check_nodes(
                 f"out, {BY_HAND}"
             )
     _check_data_backend("multiprocessing", arguments)
-    given, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
-    if given is None or parallelism is None:
+    local_size, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
+    if local_size is None or parallelism is None:
         return
     # How vLLM infers the number of local ranks: the share of a node, at least one.
     rank = parallelism.devices() // parallelism.data
     right = max(parallelism.devices() // nodes // rank, 1)
-    if given != right:
+    if local_size != right:
         raise LaunchError(
-            f"--data-parallel-size-local {given} does not fit --data-parallel-size "
+            f"--data-parallel-size-local {local_size} does not fit --data-parallel-size "
             f"{parallelism.data} on {nodes} nodes, where each runs {right}: leave it out, {BY_HAND}"
         )
 
@@ -746,8 +765,8 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
     added = missing(command, wanted)
-    computed = [each for each in added if each.in_script and not each.values]
-    arguments += [word for each in added if each not in computed for word in each.words]
+    computed = [argument for argument in added if argument.in_script and not argument.values]
+    arguments += [word for argument in added if argument not in computed for word in argument.words]
     if not computed:
         return ContainerCommand(program, arguments)
     # A shell works out the first rank; it hands the words on as they are.
@@ -757,24 +776,24 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
 
 def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
     """Data parallel ranks on each node."""
-    given = split_joined_flags(arguments)
+    words = split_joined_flags(arguments)
     _check_serve("data-parallel", serve=serve)
     others = [names for names in _OWN_RANKS if names != _START_RANK]
     # vLLM refuses these with `--headless`, or they serve HTTP on every node.
     for names in (*others, _HEADLESS.names, _START_RANK):
-        if has_flag(given, *names):
+        if has_flag(words, *names):
             raise LaunchError(
                 f"{names[0]} cannot be used with launcher: data-parallel, which lets the leader "
                 f"alone serve and gives every node its ranks: leave it out, {BY_HAND}"
             )
-    _check_data_backend("data-parallel", given)
-    data = integer(flag_value(given, *_DATA))
+    _check_data_backend("data-parallel", words)
+    data = integer(flag_value(words, *_DATA))
     if data is None:
         raise LaunchError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
             "state parallelism.data and dataLocal"
         )
-    local = integer(flag_value(given, *_LOCAL))
+    local = integer(flag_value(words, *_LOCAL))
     if local is None and data % nodes == 0:
         return data // nodes
     if local is None or local * nodes != data:
@@ -889,10 +908,10 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             taken = value.count("=") == 1
         else:
             try:
-                held = parsed_json(value)
+                module = parsed_json(value)
             except ValueError:
-                held = None
-            taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
+                module = None
+            taken = isinstance(module, dict) and {"name", "path"} <= module.keys()
         if not taken:
             message = f"it must be NAME=PATH, or JSON with name and path, got {shown(value)}"
             yield error(ARGUMENT_VALUE_INVALID, (flag,), message)
@@ -908,8 +927,8 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
             message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
     # Others may be newer, or registered by a plugin: only a likely typing error is reported.
-    own = settings.get("kv_connector_module_path")
-    if isinstance(name, str) and name not in _CONNECTORS and not own:
+    module_path = settings.get("kv_connector_module_path")
+    if isinstance(name, str) and name not in _CONNECTORS and not module_path:
         import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown
 
         near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)
@@ -918,9 +937,9 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
             yield warning(KV_CONNECTOR_UNKNOWN, (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
-    for each in inner if isinstance(inner, list) else ():
-        if isinstance(each, Mapping):
-            yield from _check_transfer(each)
+    for connector in inner if isinstance(inner, list) else ():
+        if isinstance(connector, Mapping):
+            yield from _check_transfer(connector)
 
 
 def _is_api_server(command: EngineCommand) -> bool:
@@ -933,16 +952,16 @@ def _is_api_server(command: EngineCommand) -> bool:
 
 def _by_nixl(*commands: EngineCommand) -> bool:
     """Whether all of them hand their KV cache over by NIXL."""
-    found = [transfer_config(each) for each in commands]
-    return all(isinstance(each, dict) and NIXL in _names(each) for each in found)
+    configs = [transfer_config(command) for command in commands]
+    return all(isinstance(config, dict) and NIXL in _names(config) for config in configs)
 
 
 def _blocks_refused(prefill: EngineCommand, decode: EngineCommand) -> bool:
     """Whether NIXL cannot map the blocks of one size onto those of the other."""
-    version, blocks, own = decode.image.version, prefill.block_size, decode.block_size
-    if version is None or blocks is None or own is None or blocks == own:
+    version, blocks, decode_blocks = decode.image.version, prefill.block_size, decode.block_size
+    if version is None or blocks is None or decode_blocks is None or blocks == decode_blocks:
         return False
-    return version < NIXL_BLOCKS or (version < NIXL_ANY_BLOCKS and own % blocks > 0)
+    return version < NIXL_BLOCKS or (version < NIXL_ANY_BLOCKS and decode_blocks % blocks > 0)
 
 
 def _leaves_hash(command: EngineCommand) -> bool:
@@ -955,7 +974,7 @@ def _leaves_hash(command: EngineCommand) -> bool:
 def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
     role = settings.get("kv_role")
     names = tuple(_names(settings))
-    to_pods = tuple(each for each in names if each not in (_MULTI, _OFFLOADING))
+    to_pods = tuple(connector for connector in names if connector not in (_MULTI, _OFFLOADING))
     return KvConnector(
         name=names[0],
         role=role if isinstance(role, str) else None,
@@ -972,9 +991,9 @@ def _names(settings: Mapping[str, Any]) -> Iterator[str]:
         yield name
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
-    for each in inner if isinstance(inner, list) else ():
-        if isinstance(each, Mapping):
-            yield from _names(each)
+    for connector in inner if isinstance(inner, list) else ():
+        if isinstance(connector, Mapping):
+            yield from _names(connector)
 
 
 def _transfer_argument(settings: Mapping[str, Any]) -> Argument:

@@ -161,8 +161,8 @@ class KubernetesApi:
         # The server counts whole seconds, and ends the watch itself.
         limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
         try:
-            for each in watching.stream(call, *args, **limit, **kwargs):
-                yield each["type"], each["raw_object"]
+            for event in watching.stream(call, *args, **limit, **kwargs):
+                yield event["type"], event["raw_object"]
         except (self.client.ApiException, http.HTTPError):
             return
         finally:

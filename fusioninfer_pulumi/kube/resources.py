@@ -127,7 +127,7 @@ def limit_of(container: Mapping[str, Any], resource: str) -> Any:
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
-        {name: amount * pods for name, amount in each.items()} for each, pods in requests
+        {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )
     return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
 
@@ -160,8 +160,8 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
     """
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(
-        each["type"] == "Ready" and each["status"] == "True"
-        for each in status.get("conditions") or ()
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
     )
     passing = any(
         str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)

@@ -48,8 +48,11 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         # On the engine's port: ray's port answers long before the model is loaded, and so does a
         # sidecar.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
+        port = pods.engine_port
+        if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+            port = command.engine.health_port(command) or port
         probe = {
-            "httpGet": {"path": command.engine.health_path, "port": pods.engine_port, **https},
+            "httpGet": {"path": command.engine.health_path, "port": port, **https},
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }

@@ -12,18 +12,13 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule(
     "worker-command-lost",
     "error",
     "A worker's command is not replaced by a launcher.",
     remedy="Remove the command, or set `launcher: none`.",
-)
-NOT_LAUNCHABLE = Rule(
-    "not-launchable",
-    "error",
-    "The container's command line is known, so that it can be started on several nodes.",
-    remedy="Write `command`, or set `launcher: none`.",
 )
 OUTPUT_IN_COMMAND = Rule(
     "output-in-command",
@@ -77,7 +72,7 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
-        return pods, [error(NOT_LAUNCHABLE, leader.command_path, str(problem))]
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
 
 
 def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -89,6 +84,17 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         taken = any(port.get("name") == "ray-head" for port in ports)
         name = {} if taken else {"name": "ray-head"}
         ports.append({**name, "containerPort": RAY_PORT})
+    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+
+
+def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Declares the ports of ranks that have their own, as a PodMonitor finds only such ports."""
+    if ctx.role.parallelism is None or not ctx.role.parallelism.port_per_rank:
+        return pods, []
+    ports = list(pods.leader.container.get("ports") or ())
+    declared = {port.get("containerPort") for port in ports}
+    wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+    ports += [{"containerPort": port} for port in wanted if port not in declared]
     return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
 
 

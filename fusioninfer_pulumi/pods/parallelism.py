@@ -42,6 +42,8 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
     local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and local is None:
+        local = args.data_local or args.data  # vLLM asks for it
     return Sizes(
         args.tensor,
         args.pipeline,
@@ -49,6 +51,7 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
         local,
         args.data_rpc_port if nodes > 1 else None,
         args.expert,
+        args.port_per_rank,
     )
 
 

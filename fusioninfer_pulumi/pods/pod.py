@@ -188,6 +188,12 @@ class Pods:
         """Port that the engine listens on, behind a sidecar where there is one."""
         return self.kv.engine_port if self.kv is not None else self.port
 
+    @property
+    def rank_ports(self) -> int:
+        """Ports that the engine serves on, one for each rank that has its own."""
+        command = self.engine_command
+        return 1 if command.engine is None else command.engine.rank_ports(command)
+
     def each(self) -> Iterator[Pod]:
         """The leader, then the worker where there is one."""
         yield self.leader

@@ -36,6 +36,8 @@ NAMESPACE_ENV = "NAMESPACE"
 #: A proxy of streams: little of anything, whatever the model is.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
+# Listens on as many ports from its own, and hands each on to the engine's of that number.
+_RANKS = "--data-parallel-size"
 
 
 def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
@@ -93,6 +95,10 @@ def sidecar_plan(
     if not has_flag(own, _SECURE):
         # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
         arguments.append(f"{_SECURE}=false")
+    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
+    stated = integer(flag_value(own, _RANKS))
+    if ranks > 1 and stated is None:
+        arguments.append(f"{_RANKS}={ranks}")
     arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
     explicit = spec.get("serviceAccountName")
@@ -108,6 +114,7 @@ def sidecar_plan(
         arguments=(*arguments, *own),
         port=listen,
         https=secure,
+        rank_ports=stated or ranks,
         resources=given.resources if given.resources is not None else REQUESTS,
         account=account,
         own_account=bool(explicit),
@@ -212,7 +219,10 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
         "restartPolicy": "Always",
         "args": list(planned.arguments),
         "env": env,
-        "ports": [{"name": names.SIDECAR_PORT, "containerPort": planned.port}],
+        "ports": [
+            {"name": names.SIDECAR_PORT, "containerPort": planned.port},
+            *({"containerPort": port} for port in planned.ports[1:]),
+        ],
         # Says that it listens; whether the engine behind it serves is the engine's to say.
         "readinessProbe": {
             "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},

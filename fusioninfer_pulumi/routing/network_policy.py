@@ -43,13 +43,13 @@ def network_policies(
             sources = [_pods(epp.pod_labels)]
             if not prefill:
                 sources = [*args.gateway, *sources]
-            ingress.append(_ingress_rule(sources, role.serving.port))
+            ingress.append(_ingress_rule(sources, *pool.ports))
             # It also subscribes to the events of each pod's KV cache.
             events = events_port(role.args)
             if events is not None:
                 ingress.append(_ingress_rule([_pods(epp.pod_labels)], events))
         if args.metrics:
-            ingress.append(_ingress_rule(args.metrics, role.serving.port))
+            ingress.append(_ingress_rule(args.metrics, *role.serving.ports))
         if role.nodes > 1:
             # Leader and workers of a replica talk on ports that their engine chooses.
             ingress.append({"from": [_pods(_role_labels(meta, role))]})

@@ -37,6 +37,11 @@ from fusioninfer_pulumi.routing.grants import (
     needed_grants,
     reference_grants,
 )
+from fusioninfer_pulumi.routing.model_rewrite import (
+    RewritePlan,
+    inference_model_rewrite,
+    rewrite_plan,
+)
 from fusioninfer_pulumi.routing.network_policy import network_policies
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
@@ -103,6 +108,11 @@ class RouterPlan(RouterParts):
 
     epp: EppPlan
     pool: PoolPlan
+
+    @property
+    def rewrites(self) -> RewritePlan | None:
+        """The InferenceModelRewrite, None where no name is rewritten."""
+        return rewrite_plan(self.service, self.args, self.epp.family)
 
     @property
     def created_grants(self) -> tuple[GrantPlan, ...]:
@@ -174,8 +184,8 @@ def router_plan(
     )
     if epp is None or not served:
         return None, findings
-    port = served[0].serving.port
-    pool = pool_plan(parts.service, args, parts.declared, parts.intent, port)
+    ports = served[0].serving.ports
+    pool = pool_plan(parts.service, args, parts.declared, parts.intent, ports)
     return RouterPlan(**vars(parts), epp=epp, pool=pool), findings
 
 
@@ -208,6 +218,8 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield metrics_reviewer(meta, epp)
     yield config_map(meta, epp)
     yield inference_pool(meta, router.pool, epp.name)
+    if router.rewrites is not None:
+        yield inference_model_rewrite(meta, router.rewrites, router.pool.name)
     yield epp_deployment(meta, epp)
     yield epp_service(meta, epp, router.implementation.epp_protocol)
     if router.gateway is not None:

@@ -58,11 +58,24 @@ class ServingContainer:
 
     Attributes:
         command: What is known of its engine's command line.
+        rank_ports: Ports from `port` upwards, one for each rank that has its own.
     """
 
     name: str
     port: int
     command: EngineCommand
+    rank_ports: int = 1
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it serves on."""
+        return tuple(range(self.port, self.port + self.rank_ports))
+
+    @property
+    def ports_text(self) -> str:
+        """Its ports, for messages."""
+        first, last = self.ports[0], self.ports[-1]
+        return str(first) if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,8 @@ class RolePlan:
     @property
     def serving(self) -> ServingContainer:
         """The serving container of the leader."""
-        return ServingContainer(self.pods.leader.name, self.pods.port, self.pods.command)
+        pods = self.pods
+        return ServingContainer(pods.leader.name, pods.port, pods.command, pods.rank_ports)
 
     @property
     def leader_template(self) -> Mapping[str, Any]:

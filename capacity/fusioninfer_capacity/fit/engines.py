@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.plugins.capacity import NIXL, EngineCommand, integer
+from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, integer
 
 GIB = 2**30
 Version = tuple[int, ...]
@@ -325,7 +325,7 @@ class Proposal:
     """What `size` proposes to run.
 
     Attributes:
-        image: The newest release whose memory is held against recorded start-ups.
+        image: The release that the core runs where none is stated.
         program: Words that start it; the image's own entrypoint has no others.
         connector: What hands the KV cache from prefill to decode.
         arguments: Further arguments of a pod.
@@ -358,14 +358,18 @@ class SizedEngine:
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
+def _preset_image(engine: str) -> str:
+    return PRESETS[engine].image.format(release=PRESETS[engine].release)
+
+
 SIZED: Mapping[str, SizedEngine] = {
     "vllm": SizedEngine(
         longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         small_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=Proposal(
-            image="vllm/vllm-openai:v0.21.0",
-            program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
+            image=_preset_image("vllm"),
+            program=PRESETS["vllm"].program,
             connector=NIXL,
             launcher="multiprocessing",  # its newer images have no ray
         ),
@@ -376,8 +380,8 @@ SIZED: Mapping[str, SizedEngine] = {
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
         expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=Proposal(
-            image="lmsysorg/sglang:v0.5.9",
-            program=("python3", "-m", "sglang.launch_server"),
+            image=_preset_image("sglang"),
+            program=PRESETS["sglang"].program,
             connector="nixl",
             # By default it listens on the pod itself alone, and on a port of its own.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces

@@ -51,8 +51,8 @@ def summary(difference: Difference) -> str:
     parts = []
     if lws or difference.unknown:
         restarts, starts, stops = (
-            sum(len(getattr(effect, each)) for effect in lws)
-            for each in ("restarts", "added", "removed")
+            sum(len(getattr(effect, field)) for effect in lws)
+            for field in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas_before for effect in lws)
         none = "restarts not known" if difference.unknown else "none restart"
@@ -61,7 +61,9 @@ def summary(difference: Difference) -> str:
         )
         parts[0] += f", {starts} start" if starts else ""
         parts[0] += f", {stops} stop" if stops else ""
-    others = Counter(each.kind for each in difference.effects if each.kind != "LeaderWorkerSet")
+    others = Counter(
+        effect.kind for effect in difference.effects if effect.kind != "LeaderWorkerSet"
+    )
     parts += [f"{kind}s: {number} restart" for kind, number in others.items()]
     return "; ".join([counts(difference.objects), *parts])
 
@@ -122,18 +124,18 @@ class Group:
         """Kind and names; the namespace where it is not the default one."""
         first = self.objects[0]
         where = "" if first.namespace == "default" else f"{first.namespace}/"
-        names = compressed(where + each.name for each in self.objects)
+        names = compressed(where + change.name for change in self.objects)
         number = f" ({len(self.objects)} objects)" if len(self.objects) > 1 else ""
         return f"{first.kind} {names}{number}"
 
 
 def grouped(objects: Iterable[ObjectChange]) -> list[Group]:
     """Groups objects by what changes in them, in the order of the first of each."""
-    found: dict[str, list[ObjectChange]] = {}
+    by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
         about = [change.api_version, change.kind, change.namespace, change.action]
-        found.setdefault(canonical([*about, _masked(change)]), []).append(change)
-    return [Group(tuple(same), _fields(same)) for same in found.values()]
+        by_change.setdefault(canonical([*about, _masked(change)]), []).append(change)
+    return [Group(tuple(same), _fields(same)) for same in by_change.values()]
 
 
 def counts(objects: Iterable[ObjectChange]) -> str:
@@ -251,10 +253,10 @@ def lines(change: FieldChange, limit: int) -> Iterator[str]:
 
     Of texts of several lines only the lines that differ, and not more than a screenful.
     """
-    found = list(_lines(change, limit))
-    yield from found[:_MOST_LINES]
-    if len(found) > _MOST_LINES:
-        yield f"  … {len(found) - _MOST_LINES} more lines"
+    value_lines = list(_lines(change, limit))
+    yield from value_lines[:_MOST_LINES]
+    if len(value_lines) > _MOST_LINES:
+        yield f"  … {len(value_lines) - _MOST_LINES} more lines"
 
 
 def is_block(change: FieldChange) -> bool:

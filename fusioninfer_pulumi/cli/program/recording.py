@@ -159,6 +159,8 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_unmarked(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        held = {each.name: _unmarked(getattr(value, each.name)) for each in fields(value)}
-        return type(value)(**held)
+        values = {
+            attribute.name: _unmarked(getattr(value, attribute.name)) for attribute in fields(value)
+        }
+        return type(value)(**values)
     return value

@@ -71,8 +71,8 @@ def _is_worth_a_watch(names: Sequence[str], snapshot: Snapshot) -> bool:
 async def _watched(
     cluster: Cluster, service: str, names: Sequence[str], snapshot: Snapshot
 ) -> Snapshot:
-    def enough(found: Snapshot) -> bool:
-        return all(lws_shows_reason(name, found) for name in names)
+    def enough(snapshot: Snapshot) -> bool:
+        return all(lws_shows_reason(name, snapshot) for name in names)
 
     more = service, snapshot, enough, _WATCH_SECONDS
     try:
@@ -185,9 +185,9 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
     """One line for each reason, with the pods that share it."""
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
-        found = reason_of(pod)
-        if found is not None:
-            reasons.setdefault(found, []).append(name_of(pod))
+        cause = reason_of(pod)
+        if cause is not None:
+            reasons.setdefault(cause, []).append(name_of(pod))
     return [f"pod {listed(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 
