@@ -14,7 +14,11 @@ from fusioninfer_pulumi.checks.gateways import (
 )
 from fusioninfer_pulumi.checks.route_paths import route_path_findings
 from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
-from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY, SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.rules import (
+    POOL_PODS_SERVE_HTTPS,
+    ROUTE_WITHOUT_GATEWAY,
+    SERVING_PORTS_DIFFER,
+)
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -58,12 +62,6 @@ ROLE_WITHOUT_REQUESTS = Rule(
     "warning",
     "Every serving role gets requests.",
     remedy="Choose a strategy that uses it, or remove the role.",
-)
-POOL_PODS_SERVE_HTTPS = Rule(
-    "pool-pods-serve-https",
-    "warning",
-    "The pods of a pool serve plain HTTP.",
-    remedy="End TLS at the Gateway.",
 )
 DISAGGREGATION_ROLE_MISSING = Rule(
     "disaggregation-role-missing",

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.checks.gangs import (
 )
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
-from fusioninfer_pulumi.checks.rules import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.rules import ROLE_PARKED, SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
@@ -30,12 +30,6 @@ REPLICAS_ASSUMED = Rule(
     remedy="Set `replicas`.",
 )
 
-SERVICE_PARKED = Rule(
-    "service-parked",
-    "info",
-    "The service has groups.",
-    remedy="Raise `groups` to start it.",
-)
 PREFILL_DECODE_WITHOUT_ROUTER = Rule(
     "prefill-decode-without-router",
     "warning",
@@ -68,7 +62,7 @@ def _parked(built: BuiltService) -> Iterator[Finding]:
     """A service without groups."""
     if built.args.groups == 0:
         message = "is 0: the service is parked and has no pods"
-        yield info(SERVICE_PARKED, ("groups",), message)
+        yield info(ROLE_PARKED, ("groups",), message)
 
 
 def _names(built: BuiltService) -> Iterator[Finding]:

@@ -36,16 +36,10 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
+from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
-
-UNSUPPORTED_BY_ENGINE = Rule(
-    "unsupported-by-engine",
-    "error",
-    "The engine has what a field asks of it.",
-    remedy="Remove the field, or use the other engine.",
-)
 
 OFFLOADING_RANKS_UNKNOWN = Rule(
     "offloading-ranks-unknown",

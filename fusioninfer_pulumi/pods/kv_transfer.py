@@ -25,27 +25,15 @@ from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import (
+    ARGUMENTS_UNREADABLE,
+    COMMAND_NOT_EDITABLE,
+    ENGINE_UNKNOWN,
+    PODS_DERIVED,
+)
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-KV_TRANSFER_UNREADABLE = Rule(
-    "kv-transfer-unreadable",
-    ("error", "warning"),
-    "The arguments' KV transfer configuration can be read.",
-    remedy="Write valid JSON.",
-)
-KV_TRANSFER_SET_TWICE = Rule(
-    "kv-transfer-set-twice",
-    "error",
-    "KV transfer is set by its field or by the arguments.",
-    remedy="Remove one of them.",
-)
-KV_EVENTS_SET_TWICE = Rule(
-    "kv-events-set-twice",
-    "error",
-    "KV events are set by their field or by the arguments.",
-    remedy="Remove one of them.",
-)
 KV_EVENTS_TOPIC = Rule(
     "kv-events-topic",
     ("warning", "error", "info"),
@@ -63,12 +51,6 @@ ENGINE_NOT_MOVABLE = Rule(
     "error",
     "The engine's port can be changed, so that the sidecar gets the pool's.",
     remedy="Give the engine another `--port` yourself.",
-)
-ARGUMENT_SPLIT = Rule(
-    "argument-split",
-    "info",
-    "An argument was split into words to be read.",
-    remedy="Nothing.",
 )
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
@@ -145,7 +127,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = offloading_of(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):
-        found = [error(KV_TRANSFER_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
+        found = [error(ARGUMENTS_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
         return Transfer(), found if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
@@ -153,7 +135,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         if offloading is not None:
             twice.append(
                 error(
-                    KV_TRANSFER_SET_TWICE,
+                    STATED_TWICE,
                     ctx.at("kvCacheOffloading"),
                     f"the engine's arguments hold {engine.transfer_flag} ({connector.name}) "
                     "already; remove one of them",
@@ -176,7 +158,7 @@ def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
     for name in _EXPLICIT:
         if getattr(args, name) is not None:
             yield error(
-                KV_TRANSFER_SET_TWICE,
+                STATED_TWICE,
                 (*field, KvTransferArgs.model_fields[name].alias or name),
                 "the engine's arguments state it already; remove one of them",
             )
@@ -217,7 +199,7 @@ def _events(
         return [], [error(ENGINE_UNKNOWN, field, message)]
     if command.has(KV_EVENTS_FLAG):
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
-        return [], [error(KV_EVENTS_SET_TWICE, field, message)]
+        return [], [error(STATED_TWICE, field, message)]
     topic = args.topic
     if topic is None:
         if command.served_names is None:
@@ -295,7 +277,7 @@ def _edited(
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     note = edited.note if edited is not None else None
-    found = [info(ARGUMENT_SPLIT, leader.command_path, note)] if note else []
+    found = [info(PODS_DERIVED, leader.command_path, note)] if note else []
     if worker is not None:
         try:
             pods = pods.put(worker.with_arguments(worker_arguments))

@@ -12,18 +12,13 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule(
     "worker-command-lost",
     "error",
     "A worker's command is not replaced by a launcher.",
     remedy="Remove the command, or set `launcher: none`.",
-)
-NOT_LAUNCHABLE = Rule(
-    "not-launchable",
-    "error",
-    "The container's command line is known, so that it can be started on several nodes.",
-    remedy="Write `command`, or set `launcher: none`.",
 )
 OUTPUT_IN_COMMAND = Rule(
     "output-in-command",
@@ -77,7 +72,7 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
-        return pods, [error(NOT_LAUNCHABLE, leader.command_path, str(problem))]
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
 
 
 def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:

@@ -43,7 +43,6 @@ MODEL_PATH_TAKEN = Rule(
     remedy="Remove the mount, or set `model.mountPath`.",
 )
 
-
 #: Launchers with which workers run the engine by themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 

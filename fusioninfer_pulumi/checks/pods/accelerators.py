@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
@@ -41,13 +42,6 @@ ACCELERATORS_WITH_UNIT = Rule(
     "error",
     "Accelerators are counted without a unit.",
     remedy="Write a whole number.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
-)
-ACCELERATOR_NAME_UNKNOWN = Rule(
-    "accelerator-name-unknown",
-    ("warning", "error"),
-    "Resource names are not nearly those of an accelerator.",
-    remedy="Write the name of the device plugin, such as `nvidia.com/gpu`.",
     source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
 
@@ -86,7 +80,8 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield from _vendor(pod, own)
         yield from _hidden(pod, pods, own)
         slips = list(_misspelt(pod))
-        yield from slips
+        # Names that the API server refuses are findings of the template.
+        yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
         engine = engine or own.engine
         if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, own):
@@ -194,13 +189,12 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     if meant is None or name in found:
                         continue
                     found.add(name)
-                    # The API server takes no other name without a slash. A name in the plural, or
-                    # of another case, is none of another device.
+                    # A name in the plural is none of another device.
                     plain = str(name).lower().removesuffix("s")
                     same = plain == meant.lower().removesuffix("s")
-                    say = warning if "/" in str(name) and not same else error
+                    say = error if same else warning
                     yield say(
-                        ACCELERATOR_NAME_UNKNOWN,
+                        UNKNOWN_RESOURCE,
                         (*at, kind, str(name)),
                         f"is no known device, so no node has it; did you mean {meant}?",
                     )

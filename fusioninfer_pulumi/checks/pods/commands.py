@@ -13,6 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warni
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
 
 ENGINE_NOT_STARTED = Rule(
     "engine-not-started",
@@ -20,13 +21,6 @@ ENGINE_NOT_STARTED = Rule(
     "The container has a command, or its image starts the engine.",
     remedy="Give the command, such as python3 -m sglang.launch_server.",
     source="docker/Dockerfile of SGLang 0.5.5 has neither ENTRYPOINT nor CMD",
-)
-ARGUMENTS_IN_FILE = Rule(
-    "arguments-in-file",
-    "info",
-    "Arguments in a file behind `--config` are not checked.",
-    remedy="Write them as arguments to have them checked.",
-    source="the file is no part of the input",
 )
 MODEL_ARGUMENT_MISSING = Rule(
     "model-argument-missing",
@@ -125,7 +119,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if command.readable and command.has(CONFIG_FLAG):
         message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
-        yield info(ARGUMENTS_IN_FILE, at, message)
+        yield info(ARGUMENTS_UNREADABLE, at, message)
     elif engine.needs_model and command.readable and command.model is None and command.program:
         yield error(MODEL_ARGUMENT_MISSING, at, f"{engine.title} needs {engine.model_flags[0]}")
     yield from _model(pods)

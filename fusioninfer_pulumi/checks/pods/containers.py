@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.rules import INVALID_IMAGE
+from fusioninfer_pulumi.api.rules import INVALID_IMAGE, NAME_NOT_FOUND
 from fusioninfer_pulumi.checks.pods._values import (
     DNS_LABEL,
     KEY,
@@ -54,16 +54,9 @@ PROBE_OF_INIT_CONTAINER = Rule(
 )
 HOST_PORT_DIFFERS = Rule(
     "host-port-differs",
-    "error",
-    "On the node's network `hostPort` is `containerPort`.",
-    remedy="Remove `hostPort`.",
-    source="Kubernetes API validation",
-)
-VOLUME_MISSING = Rule(
-    "volume-missing",
-    "error",
-    "A mount names a volume of the pod.",
-    remedy="Add the volume, or correct the name.",
+    ("error", "warning"),
+    "Pods on their node's network declare their port, and `hostPort` is the same.",
+    remedy="Declare it in `ports`, without `hostPort`.",
     source="Kubernetes API validation",
 )
 
@@ -242,7 +235,7 @@ def _volume_missing(at: Location, name: str, pod: PodFacts) -> Iterator[Finding]
     if name and pod.volumes is not None and name not in pod.volumes:
         have = f"; it has {', '.join(sorted(pod.volumes))}" if pod.volumes else ""
         message = f"the pod has no volume {shown(name)}{have}: add it to its volumes"
-        yield error(VOLUME_MISSING, (*at, "name"), message)
+        yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
 def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:

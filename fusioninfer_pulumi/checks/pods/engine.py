@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.checks.rules import ROLE_PARKED
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import LEADER_ONLY
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.rules import PODS_DERIVED
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
@@ -18,19 +20,6 @@ PROGRAM_IN_ARGS = Rule(
     "warning",
     "The words in `args` are arguments, not the program itself.",
     remedy="Move the program to `command`.",
-)
-ROLE_PARKED = Rule(
-    "role-parked",
-    "info",
-    "A role has replicas.",
-    remedy="Raise `replicas` to start it.",
-)
-
-WORKERS_DO_NOT_SERVE = Rule(
-    "workers-do-not-serve",
-    "info",
-    "Workers of a replica have no probes, hooks and ports of the leader.",
-    remedy="Nothing: they serve no requests.",
 )
 
 
@@ -71,7 +60,7 @@ def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     if trimmed:
         keys = ", ".join(trimmed)
         message = f"worker pods do not get {keys}: only the leader of a replica serves"
-        yield info(WORKERS_DO_NOT_SERVE, worker.container_path, message)
+        yield info(PODS_DERIVED, worker.container_path, message)
 
 
 def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -15,9 +15,9 @@ from fusioninfer_pulumi.pods.pod import Context, Pod
 
 ROOT_WITH_NON_ROOT = Rule(
     "root-with-non-root",
-    "error",
-    "With `runAsNonRoot` no container runs as user 0.",
-    remedy="Change one of them.",
+    ("error", "warning"),
+    "With `runAsNonRoot` neither a container nor its image runs as user 0.",
+    remedy="Set `runAsUser`, or use an image with a user of its own.",
     source="Kubernetes 1.35, pkg/kubelet/kuberuntime/security_context.go",
 )
 MEMORY_LIMIT_WITHOUT_UNIT = Rule(
@@ -28,13 +28,6 @@ MEMORY_LIMIT_WITHOUT_UNIT = Rule(
     source="runc refuses less than 6 MiB",
 )
 
-IMAGE_RUNS_AS_ROOT = Rule(
-    "image-runs-as-root",
-    "warning",
-    "With `runAsNonRoot` the user of the image is not root.",
-    remedy="Set `runAsUser`, or use an image with a user of its own.",
-    source="the Dockerfiles of vllm/vllm-openai and lmsysorg/sglang",
-)
 ROOT_FILE_SYSTEM_READ_ONLY = Rule(
     "root-file-system-read-only",
     "warning",
@@ -71,7 +64,7 @@ def _stock_image(pod: Pod) -> Iterator[Finding]:
     if command.image.stock and context.get("runAsNonRoot") is True and "runAsUser" not in context:
         where = (*at, "securityContext") if own.get("runAsNonRoot") is True else at
         message = f"the image {command.image.name} runs as root, which runAsNonRoot: true forbids"
-        yield warning(IMAGE_RUNS_AS_ROOT, where, f"{message}; set runAsUser")
+        yield warning(ROOT_WITH_NON_ROOT, where, f"{message}; set runAsUser")
     if own.get("readOnlyRootFilesystem") is True and not _can_write(pod):
         yield warning(
             ROOT_FILE_SYSTEM_READ_ONLY,

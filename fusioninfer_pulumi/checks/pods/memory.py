@@ -16,6 +16,22 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
+DISK_LIMIT_TOO_SMALL = Rule(
+    "disk-limit-too-small",
+    "error",
+    "The limit of ephemeral storage holds the model, and the volumes on the node's disk.",
+    remedy="Raise the limit, or use `model.cache`.",
+    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+)
+
+MEMORY_LIMIT_TOO_SMALL = Rule(
+    "memory-limit-too-small",
+    ("error", "warning"),
+    "The memory limit holds what is offloaded to host memory, and volumes in memory.",
+    remedy="Raise the limit, or offload less.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+)
+
 SHARED_MEMORY_MISSING = Rule(
     "shared-memory-missing",
     "warning",
@@ -23,33 +39,12 @@ SHARED_MEMORY_MISSING = Rule(
     remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
     source="https://docs.vllm.ai/en/stable/deployment/k8s/",
 )
-SHARED_MEMORY_BELOW_NEED = Rule(
-    "shared-memory-below-need",
-    "warning",
-    "The volume at /dev/shm has room for the ranks of a pod.",
-    remedy="Raise its `sizeLimit`.",
-    source="vLLM's `shm_broadcast.py`, ten chunks of 16 or 24 MiB",
-)
-HOST_MEMORY_ABOVE_LIMIT = Rule(
-    "host-memory-above-limit",
-    "warning",
-    "The memory limit holds the memory that --cpu-offload-gb or --kv-offloading-size takes.",
-    remedy="Raise the limit, or offload less.",
-    source="what the engine allocates counts as the container's memory",
-)
-MEMORY_VOLUME_ABOVE_LIMIT = Rule(
-    "memory-volume-above-limit",
-    "warning",
-    "A volume in memory holds no more than the memory limit of the containers that mount it.",
-    remedy="Lower its `sizeLimit`, or raise the limit.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
-)
-DISK_LIMIT_BELOW_MODEL_SIZE = Rule(
-    "disk-limit-below-model-size",
-    "error",
-    "The disk that a pod may use holds the model that it downloads.",
-    remedy="Raise the limit of `ephemeral-storage`, or use `model.cache`.",
-    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+SHARED_MEMORY_TOO_SMALL = Rule(
+    "shared-memory-too-small",
+    ("error", "warning"),
+    "The volume at /dev/shm has room for what the engine puts there.",
+    remedy="Raise its `sizeLimit`, or `kvTransfer.sharedMemory`.",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
 )
 
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
@@ -109,7 +104,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
     at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
     if at and limit is not None and limit < LEAST_SHARED:
         yield warning(
-            SHARED_MEMORY_BELOW_NEED,
+            SHARED_MEMORY_TOO_SMALL,
             (*at, "sizeLimit"),
             f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
             f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
@@ -128,7 +123,7 @@ def _offloaded(pods: RolePods) -> Iterator[Finding]:
             continue
         if quantity.parse(text) * 2**30 > limit:
             yield warning(
-                HOST_MEMORY_ABOVE_LIMIT,
+                MEMORY_LIMIT_TOO_SMALL,
                 pod.command_path,
                 f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
                 f"{quantity.write(limit)}; lower it, or raise the limit",
@@ -169,7 +164,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         index = at[-2]
         own = isinstance(index, int) and index < written
         yield warning(
-            MEMORY_VOLUME_ABOVE_LIMIT,
+            MEMORY_LIMIT_TOO_SMALL,
             (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
@@ -199,7 +194,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
-                DISK_LIMIT_BELOW_MODEL_SIZE,
+                DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", _DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "

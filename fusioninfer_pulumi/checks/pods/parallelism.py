@@ -9,24 +9,12 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, PODS_DERIVED
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
-
-REPLICA_PODS_DERIVED = Rule(
-    "replica-pods-derived",
-    "info",
-    "The number of pods of a replica follows from `parallelism`.",
-    remedy="Nothing.",
-)
-ARGUMENTS_UNREADABLE = Rule(
-    "arguments-unreadable",
-    "warning",
-    "Arguments that may contradict a field can be read.",
-    remedy="Write them in plain text.",
-)
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -64,7 +52,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
     if not counted and ctx.nodes > 1:
-        yield info(REPLICA_PODS_DERIVED, at, _pods(args))
+        yield info(PODS_DERIVED, at, _pods(args))
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
+from fusioninfer_pulumi.checks.pods.containers import HOST_PORT_DIFFERS
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -24,6 +25,14 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
+PROBE_NOT_ANSWERED = Rule(
+    "probe-not-answered",
+    ("warning", "error"),
+    "What a probe or hook asks is answered by its container.",
+    remedy="Probe a port and a path that the engine serves, in its protocol.",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
+)
+
 PORT_NOT_SERVED = Rule(
     "port-not-served",
     ("error", "warning"),
@@ -36,33 +45,12 @@ PORTS_CLASH = Rule(
     "Two servers of a pod listen on different ports; ranks take ports in a row.",
     remedy="Change one of the ports.",
 )
-ENGINE_ON_SOCKET_FILE = Rule(
-    "engine-on-socket-file",
-    "error",
-    "The engine serves on a port.",
-    remedy="Remove `--uds`.",
-    source="https://docs.vllm.ai/en/stable/cli/serve/",
-)
 ENGINE_ON_LOOPBACK = Rule(
     "engine-on-loopback",
     ("error", "warning"),
-    "The engine serves on an address that other pods reach.",
-    remedy="Write `--host 0.0.0.0`, which SGLang needs in any case.",
+    "The engine serves on a port, at an address that other pods reach.",
+    remedy="Write `--host 0.0.0.0`, and no `--uds`.",
     source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
-)
-PROBE_PORT_NOT_NAMED = Rule(
-    "probe-port-not-named",
-    "error",
-    "A probe or hook names a port of its own container.",
-    remedy="Name one of its ports, or write the number.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
-)
-PROBE_PORT_NOT_SERVED = Rule(
-    "probe-port-not-served",
-    ("error", "warning"),
-    "A probe or hook asks a port that something in the pod listens on.",
-    remedy="Write the port that the engine serves on.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
 )
 HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "host-network-without-cluster-dns",
@@ -70,13 +58,6 @@ HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "Workers on their node's network find their leader by the cluster's DNS.",
     remedy="Add `dnsPolicy` with the value `ClusterFirstWithHostNet`.",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
-)
-HOST_PORT_NOT_DECLARED = Rule(
-    "host-port-not-declared",
-    "warning",
-    "Pods on their node's network declare the port that they listen on, so that no node gets two.",
-    remedy="Declare it in `ports`.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/",
 )
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -233,7 +214,7 @@ def _unreachable(pods: RolePods) -> Iterator[Finding]:
     at = leader.command_path
     if engine.socket_flag is not None and command.has(engine.socket_flag):
         yield error(
-            ENGINE_ON_SOCKET_FILE,
+            ENGINE_ON_LOOPBACK,
             at,
             f"{engine.socket_flag} makes {engine.title} serve on a file and on no port, where "
             "nothing reaches it; remove it",
@@ -296,7 +277,7 @@ def _probes(
                 if isinstance(port, str) and port not in named:
                     have = f"; it has {', '.join(named)}" if named else ""
                     yield error(
-                        PROBE_PORT_NOT_NAMED,
+                        PROBE_NOT_ANSWERED,
                         here,
                         f'no port of the container is called "{port}"{have}: name one of its ports',
                     )
@@ -333,7 +314,7 @@ def _answered(
     listeners: Sequence[Listener],
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    rule = PROBE_PORT_NOT_SERVED
+    rule = PROBE_NOT_ANSWERED
     others = dict(_beside(pod))
     declared = {each.get("containerPort") for each in pod.own.get("ports") or ()}
     if not pod.leads:
@@ -403,7 +384,7 @@ def host_network_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator
         declared = {each.get("containerPort") for each in pods.leader.container.get("ports") or ()}
         if same > 1 and port not in declared:
             yield warning(
-                HOST_PORT_NOT_DECLARED,
+                HOST_PORT_DIFFERS,
                 (*pods.leader.path, "spec", "hostNetwork"),
                 f"{same} pods listen on port {port} of their nodes, and two on one node fail; "
                 f"declare containerPort: {port}, and the scheduler keeps them apart",

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context
 PAIRED_SETTINGS_DIFFER = Rule(
     "paired-settings-differ",
     ("error", "warning"),
-    "Prefill and decode have the same model, release, data types and names.",
+    "Prefill and decode agree on model, release, data types, names and how they hand over.",
     remedy="Give both roles the same value of what the message names.",
 )
 PREFILL_WITHOUT_DECODE = Rule(
@@ -41,12 +41,6 @@ KV_TRANSFER_WRONG_WAY = Rule(
     "KV caches go from prefillers to decoders.",
     remedy="Correct `kv_role` in the role's arguments.",
     source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
-)
-KV_TRANSFER_DIFFERS = Rule(
-    "kv-transfer-differs",
-    ("error", "warning"),
-    "Prefill and decode hand the KV cache over in the same way.",
-    remedy="Use one engine and one connector in all roles.",
 )
 
 _Say = Callable[[Rule, Location, str], Finding]
@@ -208,7 +202,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         engines = (_engine_name(pods), _engine_name(wanted_pods))
         if engines[0] != engines[1] or setup.transfers != wanted.transfers:
             yield say(
-                KV_TRANSFER_DIFFERS,
+                PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
                 f"hands its KV cache over by {setup.name} ({engines[0]}), role "
                 f"{first.role.name} by {wanted.name} ({engines[1]}); all "

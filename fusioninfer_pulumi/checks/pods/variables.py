@@ -15,8 +15,8 @@ from fusioninfer_pulumi.pods.pod import Context
 VARIABLE_NOT_DEFINED = Rule(
     "variable-not-defined",
     "warning",
-    "The container has the variables that its command line refers to.",
-    remedy="Add them to `env`.",
+    "The container has the variables that its command line and other variables refer to.",
+    remedy="Add them to `env`, before what refers to them.",
     source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
 )
 SHELL_VARIABLE_WITHOUT_SHELL = Rule(
@@ -25,13 +25,6 @@ SHELL_VARIABLE_WITHOUT_SHELL = Rule(
     "Words that no shell reads have no variables of a shell.",
     remedy="Write $(NAME), which the kubelet replaces.",
     source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
-)
-VARIABLE_DEFINED_LATER = Rule(
-    "variable-defined-later",
-    "warning",
-    "A variable refers to those before it alone.",
-    remedy="Move the other variable up.",
-    source="https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/",
 )
 
 #: Variables that pods get beside their own: LeaderWorkerSet's, and those of Services.
@@ -87,7 +80,7 @@ def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         for name in _names(REFERENCE, value):
             if name in later and not container.get("envFrom"):
                 message = f"$({name}) stays as it stands, as {name} is defined later; move it up"
-                yield warning(VARIABLE_DEFINED_LATER, (*at, "env", index, "value"), message)
+                yield warning(VARIABLE_NOT_DEFINED, (*at, "env", index, "value"), message)
 
 
 def _names(pattern: re.Pattern[str], text: str) -> list[str]:
