@@ -105,7 +105,7 @@ class _Values:
             self._open.discard(id(node))
 
     def _mapping(self, node: yaml.Node, depth: int) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -114,11 +114,11 @@ class _Values:
             if key.tag == f"{_TAG}merge":
                 for source in value if isinstance(value, list) else [value]:
                     merged = {**(source if isinstance(source, dict) else {}), **merged}
-            elif key.value in own:
+            elif key.value in values:
                 raise UnreadableError(f'{_place(key)}: key "{key.value}" already set in this map')
             else:
-                own[key.value] = value
-        return {**merged, **own}
+                values[key.value] = value
+        return {**merged, **values}
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         kind = node.tag.removeprefix(_TAG)

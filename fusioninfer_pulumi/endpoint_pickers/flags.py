@@ -23,11 +23,11 @@ def _refused() -> dict[Family, dict[str, str]]:
     """Flags at which a family stops, because an earlier one had them; with what to do instead."""
     metrics = FLAGS[Family.GAIE_1_3] - FLAGS[Family.GAIE_1_4]
     model_server = FLAGS[Family.LLM_D_0_9] - FLAGS[Family.LLM_D_0_10]
-    found: dict[Family, dict[str, str]] = {family: {} for family in Family}
+    refused: dict[Family, dict[str, str]] = {family: {} for family in Family}
     for family in Family.GAIE_1_4.later:
-        found[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
-    found[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
-    return found
+        refused[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
+    refused[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
+    return refused
 
 
 REFUSED = _refused()

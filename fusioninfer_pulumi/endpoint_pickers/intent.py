@@ -111,8 +111,8 @@ def config_list(text: str, key: str) -> list[Any]:
         config, _ = read_config(text)
     except UnreadableError:
         return []
-    found = config.get(key) if isinstance(config, dict) else None
-    return found if isinstance(found, list) else []
+    items = config.get(key) if isinstance(config, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def event_port(text: str) -> int | None:

@@ -103,9 +103,9 @@ class RolePods:
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Builds the pods of a role once, by all passes."""
     pods, findings = ctx.written, []
-    for each in PASSES:
-        pods, found = each(pods, ctx)
-        findings += found
+    for add_feature in PASSES:
+        pods, problems = add_feature(pods, ctx)
+        findings += problems
     for pod in pods.each():
         pods = pods.put(replace(pod, template=normal(pod.template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]

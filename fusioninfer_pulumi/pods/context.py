@@ -54,7 +54,9 @@ def contexts(
 def written_pods(position: int, role: RoleArgs) -> Pods:
     """The pods of a role as the user wrote them."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
-    field, leader = next((name, held) for name, held in fields.items() if held is not None)
+    field, leader = next(
+        (name, template) for name, template in fields.items() if template is not None
+    )
     name = str(serving_container(leader, role.container)["name"])
     pods = Pods(Pod(("roles", position, field), leader, leader, name, leads=True))
     worker = role.worker_template
@@ -105,5 +107,5 @@ def _pairing(
     return Pairing(
         family=family,
         port=serving_port(leader.container, leader.command, role.port),
-        prefill_https=any(each.command.serves_https for _, each in prefillers),
+        prefill_https=any(pods.command.serves_https for _, pods in prefillers),
     )

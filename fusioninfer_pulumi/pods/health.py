@@ -32,10 +32,10 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
         return args
 
     def sized(role: RoleArgs) -> RoleArgs:
-        given = role.startup
-        if given is None or given.timeout is not None or given.model_size is not None:
+        startup = role.startup
+        if startup is None or startup.timeout is not None or startup.model_size is not None:
             return role
-        return role.model_copy(update={"startup": given.model_copy(update={"model_size": size})})
+        return role.model_copy(update={"startup": startup.model_copy(update={"model_size": size})})
 
     return args.model_copy(update={"roles": [sized(role) for role in args.roles]})
 
@@ -62,7 +62,7 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             # Failures, one every ten seconds, until the container is restarted.
             failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
             probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_container(lambda each: {**each, **probes})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, **probes})), []
 
 
 #: Time for short requests, and for endpoints and pickers to take the pod out.
@@ -97,6 +97,6 @@ def _graceful(pod: Pod, drain: int) -> Pod:
         return pod
     seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    pausing = pod.with_container(lambda each: {**each, "lifecycle": pause})
+    pausing = pod.with_container(lambda container: {**container, "lifecycle": pause})
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
     return pausing.with_spec(**{_GRACE: allowed or grace})

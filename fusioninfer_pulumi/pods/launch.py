@@ -84,7 +84,7 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         taken = any(port.get("name") == "ray-head" for port in ports)
         name = {} if taken else {"name": "ray-head"}
         ports.append({**name, "containerPort": RAY_PORT})
-    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
 
 
 def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -95,7 +95,7 @@ def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     declared = {port.get("containerPort") for port in ports}
     wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
     ports += [{"containerPort": port} for port in wanted if port not in declared]
-    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
 
 
 def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
@@ -107,7 +107,7 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     if worker is None or worker.path != pods.leader.path:
         return pods, []
     trimmed = worker.with_container(
-        lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
+        lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), []
 

@@ -79,10 +79,10 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.fetched.append((source.fetched, model.mount_path, writable))
     engine_fetches = by_engine
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        found = read_source(adapter.uri)
-        if found is None:
+        adapter_source = read_source(adapter.uri)
+        if adapter_source is None:
             continue
-        place = _adapter(files, model, found, adapter.name, index, by_engine=by_engine)
+        place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
         files.adapters[adapter.name] = place
         engine_fetches = engine_fetches or not place.startswith("/")
     if engine_fetches and model.token_secret is not None:
@@ -218,7 +218,7 @@ def fetch_container(
 
 def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
     """Variables by which KServe's storage-initializer and others like it find their credentials."""
-    env = [dict(each) for each in model.fetcher.env]
+    env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(token_variable(model))
     s3 = model.s3 if "s3" in schemes else S3Args()
@@ -252,8 +252,8 @@ def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             continue
         built = pod
         if pod.leads or _starts_engine(pod, ctx):
-            built, found = _served(pod, wanted)
-            findings += found
+            built, problems = _served(pod, wanted)
+            findings += problems
         pods = pods.put(_with_files(built, ctx.model, ctx.files))
     return pods, findings
 
@@ -299,7 +299,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",
             )
-    existing = {each.get("name") for each in pod.container.get("env") or ()}
+    existing = {variable.get("name") for variable in pod.container.get("env") or ()}
     for variable in files.env:
         if variable["name"] in existing:
             yield error(
@@ -323,9 +323,9 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
             )
         ]
     refused = model_contradictions(command, command.engine, wanted)
-    said = [each.at(*pod.command_path) for each in refused]
-    if said:
-        return pod, said
+    contradictions = [finding.at(*pod.command_path) for finding in refused]
+    if contradictions:
+        return pod, contradictions
     arguments, positional = model_arguments(command, command.engine, wanted)
     if positional is None and not missing(command, arguments):
         return pod, []
@@ -344,7 +344,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
 def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     spec = pod.spec
     volume = {name: free_name(name, spec.get("volumes")) for name in files.volumes}
-    mounts = [{**each, "name": volume[each["name"]]} for each in files.mounts]
+    mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
     if files.fetched:
@@ -362,8 +362,10 @@ def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
     if model.image_pull_secrets:
         existing = list(spec.get("imagePullSecrets") or ())
-        names = {each.get("name") for each in existing}
+        names = {secret.get("name") for secret in existing}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         fields["imagePullSecrets"] = [*existing, *more]
-    mounting = pod.with_container(lambda each: with_mounts(with_env(each, files.env), mounts))
+    mounting = pod.with_container(
+        lambda container: with_mounts(with_env(container, files.env), mounts)
+    )
     return mounting.with_spec(**fields).with_volumes(added)

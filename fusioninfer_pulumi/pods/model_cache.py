@@ -121,7 +121,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
     """Builds the claim and the Job, those that a service needs."""
     if model is None:
         return
-    own = {labels.SERVICE: meta.service}
+    own_labels = {labels.SERVICE: meta.service}
     if model.claim is not None and model.storage is not None:
         spec: Manifest = {
             "accessModes": [mode.value for mode in model.storage.access_modes],
@@ -132,7 +132,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         yield {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": metadata(meta, model.claim, own),
+            "metadata": metadata(meta, model.claim, own_labels),
             "spec": spec,
         }
     if model.warm_up is not None:
@@ -142,7 +142,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         yield {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": metadata(meta, names.model_warm_up(meta.service, digest), own),
+            "metadata": metadata(meta, names.model_warm_up(meta.service, digest), own_labels),
             "spec": spec,
         }
 
@@ -163,7 +163,7 @@ def job_spec(warm_up: WarmUpPlan) -> Manifest:
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)
     if job.tolerations:
-        pod["tolerations"] = [dict(each) for each in job.tolerations]
+        pod["tolerations"] = [dict(toleration) for toleration in job.tolerations]
     if job.service_account_name is not None:
         pod["serviceAccountName"] = job.service_account_name
     if warm_up.pull_secrets:

@@ -286,7 +286,7 @@ def _container(epp: EppPlan) -> Manifest:
         "env": [
             _field_ref("NAMESPACE", "metadata.namespace"),
             _field_ref("POD_NAME", "metadata.name"),
-            *(dict(each) for each in epp.env),
+            *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
         "securityContext": {
@@ -323,7 +323,7 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
         ports.append({"name": names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     # Engines that publish their KV events to a picker reach it by its Service.
     events = event_port(epp.config)
-    if events is not None and events not in [each["port"] for each in ports]:
+    if events is not None and events not in [port["port"] for port in ports]:
         ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",

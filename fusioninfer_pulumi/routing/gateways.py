@@ -129,8 +129,8 @@ class Implementation:
 UNKNOWN = Implementation("", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
 
 IMPLEMENTATIONS = {
-    each.name: each
-    for each in (
+    implementation.name: implementation
+    for implementation in (
         Implementation(
             "envoy-ai-gateway",
             # The class must be created: Envoy Gateway brings none.

@@ -61,15 +61,15 @@ def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
 
 def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
     """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
-    own = None if role.args.rollout is None else getattr(role.args.rollout, field)
-    return getattr(service, field) if own is None else own
+    value = None if role.args.rollout is None else getattr(role.args.rollout, field)
+    return getattr(service, field) if value is None else value
 
 
 def field_location(role: RolePlan, field: str) -> Location:
     """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
     alias = RoleRolloutArgs.model_fields[field].alias or field
-    own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-    return ("roles", role.position, "rollout", alias) if own else ("rollout", alias)
+    stated = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return ("roles", role.position, "rollout", alias) if stated else ("rollout", alias)
 
 
 def replicas_of(limit: int | str, replicas: int) -> int:
