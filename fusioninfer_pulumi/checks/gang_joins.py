@@ -170,7 +170,7 @@ def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
-            yield _deadlock(next(each for each in stuck if each.role.name == role), late)
+            yield _deadlock(next(member for member in stuck if member.role.name == role), late)
             at_once.add(role)
 
 
@@ -190,10 +190,13 @@ def _simulate(
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    late = [each for each in _missing(members, joined) if each.joins]
-    roles, last = {each.role.name for each in late}, max((e.step.stage for e in late), default=0)
+    late = [member for member in _missing(members, joined) if member.joins]
+    roles, last = (
+        {member.role.name for member in late},
+        max((e.step.stage for e in late), default=0),
+    )
     # Others only wait for them.
-    guilty = [each for each in stuck if each.role.name in roles or each.step.stage < last]
+    guilty = [member for member in stuck if member.role.name in roles or member.step.stage < last]
     return guilty or stuck, late
 
 

@@ -101,7 +101,7 @@ def service_name_findings(
     A `routed` one has a router, and no Service of its own name. The namespace may be an Output.
     """
     entry = names.endpoint_picker(service) if routed else names.serving_service(service)
-    made = [entry, *(each.name for role in roles for each in role.lws)]
+    made = [entry, *(lws.name for role in roles for lws in role.lws)]
     for name in made:
         owner = None if is_output(namespace) else _OWNED.get((namespace, name))
         if owner is not None:
@@ -117,8 +117,8 @@ def service_name_findings(
         engine = role.serving.command.engine
         if engine is None or variable not in engine.port_variables:
             continue
-        spec, own = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
-        overridden = any(each.get("name") == variable for each in own)
+        spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
+        overridden = any(item.get("name") == variable for item in variables)
         if spec.get("enableServiceLinks") is not False and not overridden:
             yield error(
                 SERVICE_NAME_BREAKS_ENGINE,

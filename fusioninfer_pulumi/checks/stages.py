@@ -37,11 +37,11 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     """
     expansion = expand(args)
     built = build_service(expansion.args, name)
-    memory, found = planned_memory(built.plan, built.args)
+    memory, problems = planned_memory(built.plan, built.args)
     findings = [*expansion.findings, *preset_findings(args)]
     # What follows from a container that could not be written says nothing.
     unwritten = {finding.location[:2] for finding in errors(expansion.findings)}
-    others = (*built.findings, *_findings(built), *found)
+    others = (*built.findings, *_findings(built), *problems)
     findings += [finding for finding in others if finding.location[:2] not in unwritten]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
@@ -86,7 +86,7 @@ def planned_memory(
     if package is None:
         at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {MISSING}"
-        return {}, [info(MEMORY_NOT_CHECKED, each, message) for each in at]
+        return {}, [info(MEMORY_NOT_CHECKED, place, message) for place in at]
     memory, findings = package.check(plan, args)
     return memory, list(findings)
 

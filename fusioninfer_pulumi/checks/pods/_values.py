@@ -127,9 +127,9 @@ def between(least: int, most: int = MAX_INT32) -> Check:
     bounds = f"of at least {least}" if most == MAX_INT32 else f"from {least} to {most}"
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
-        held = number(value)
-        if held is not None and not least <= held <= most:
-            yield error(OUT_OF_RANGE, at, f"must be an integer {bounds}, got {held}")
+        amount = number(value)
+        if amount is not None and not least <= amount <= most:
+            yield error(OUT_OF_RANGE, at, f"must be an integer {bounds}, got {amount}")
 
     return check
 
@@ -168,12 +168,12 @@ def exactly_one(rule: Rule, what: str, keys: tuple[str, ...], *, least: int = 1)
     """Exactly one of some fields of a mapping, or at most one."""
 
     def check(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
-        found = [key for key in keys if value.get(key) is not None]
-        if len(found) > 1:
+        present = [key for key in keys if value.get(key) is not None]
+        if len(present) > 1:
             yield error(
-                rule, at, f"takes one {what}, got {' and '.join(found)}; remove one of them"
+                rule, at, f"takes one {what}, got {' and '.join(present)}; remove one of them"
             )
-        elif len(found) < least:
+        elif len(present) < least:
             yield error(rule, at, f"needs one {what}: {', '.join(keys)}")
 
     return check

@@ -82,13 +82,13 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
     may never meet, and other connectors may do without.
     """
-    sides = [[each for each in roles if each[0].role.component_type is kind] for kind in PAIRED]
-    found: list[Finding] = []
+    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
+    findings: list[Finding] = []
     if not all(sides):
-        found = [_alone(ctx) for side in sides for ctx, _ in side]
+        findings = [_alone(ctx) for side in sides for ctx, _ in side]
     for prefiller, decoder in product(*sides):
-        found += _pair(prefiller, decoder)
-    return found
+        findings += _pair(prefiller, decoder)
+    return findings
 
 
 def _alone(ctx: Context) -> Finding:
