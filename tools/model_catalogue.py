@@ -62,6 +62,7 @@ LEFT_OUT = {
     "--chat-template": "its file is not known to be in the image",
     "--kernel-config.enable_flashinfer_autotune": "a workaround for start-up time",
 }
+_TUNED = {"nvidia": "NVIDIA", "hopper": "Hopper", "blackwell": "Blackwell"}
 _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
 
 
@@ -130,9 +131,17 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     for words in _flags([word for part in parts for word in part]):
         flag = words[0].partition("=")[0]
         if flag in LEFT_OUT:
-            notes.append(f"{flag}: {LEFT_OUT[flag]}")
+            notes.append(f"`{flag}`: {LEFT_OUT[flag]}")
         else:
             arguments += words
+    overrides = recipe.get("hardware_overrides") or {}
+    for part, title in _TUNED.items():
+        tuned = overrides.get(part) or {}
+        words = [*(tuned.get("extra_args") or ()), *_variables(tuned.get("extra_env"))]
+        if words:
+            notes.append(f"on {title} `{' '.join(words)}`: a tuning for one kind of GPU")
+    if variables := _variables(model.get("base_env")):
+        notes.append(f"`{' '.join(variables)}`: a tuning of kernels")
     siblings = [
         variant["model_id"]
         for key, variant in variants.items()
@@ -152,6 +161,10 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
         "source": f"models/{path}.yaml, {recipe['meta']['date_updated']}",
         "note": "; ".join(notes),
     }
+
+
+def _variables(environment: dict[str, Any] | None) -> list[str]:
+    return [f"{key}={value}" for key, value in (environment or {}).items()]
 
 
 def _flags(arguments: list[str]) -> list[list[str]]:

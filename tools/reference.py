@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,6 +49,12 @@ tool calls and of reasoning, the runner, types. Generated from
 
 A template's own arguments replace these, with the warning `preset-argument-replaced`.
 
+"""
+_DIFFERENCES = """\
+What differs from a recipe for every model: the split is the smallest that holds the model's longest
+sequence, where recipes name one for the GPUs that they were tried on, or shorten the sequence; the
+container has probes, requests and shared memory, of which recipes say nothing; speculative decoding
+and text-only serving are left to users, as they are optional there.
 """
 _OUTPUTS = """\
 # Which values may be Outputs
@@ -126,13 +131,14 @@ def catalogue_page() -> str:
         shown = f"`{arguments}`" if arguments else ""
         parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
-    parts.append("| Model | Recipe, its date | Quantized siblings | Left out of its recipe |")
-    parts.append("|---|---|---|---|")
+    parts.append(_DIFFERENCES)
+    parts.append("| Model | Recipe, its date | GB by it | Quantized siblings | Left out, and why |")
+    parts.append("|---|---|---|---|---|")
     for model in models:
         source = model.source.partition("models/")[2]
         siblings = ", ".join(f"`{name}`" for name in model.siblings)
-        note = re.sub(r"(--[\w.-]+)", r"`\1`", model.note)
-        parts.append(f"| `{model.name}` | {source} | {siblings} | {note} |")
+        cells = [f"`{model.name}`", source, str(model.memory), siblings, model.note]
+        parts.append(f"| {' | '.join(cells)} |")
     return "\n".join(parts) + "\n"
 
 

@@ -40,7 +40,7 @@ ENGINE_ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
-MODELS = ("tiny", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1")
+MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1")
 """Names under which the tiny model is there: that of the examples, too."""
 
 STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
@@ -99,7 +99,7 @@ def image(name: str) -> Image:
     """
     repository = name.partition("@")[0].rpartition(":")[0] or name
     tag = name.rpartition(":")[2]
-    if repository.endswith("/vllm-openai"):
+    if repository.endswith(("/vllm-openai", "/vllm-openai-cpu")):
         return _engine(vllm())
     if repository.endswith("gateway-api-inference-extension/epp"):
         minor = ".".join(tag.removeprefix("v").split(".")[:2])

@@ -108,7 +108,8 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         written = _Writer(args, model, position, role)
         roles.append(written.role())
         values += written.values
-        engines.append(written.running)
+        if "image" not in written.own:
+            engines.append(written.running)
         findings += written.findings
     update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
     expanded = _without(args.model_copy(update=update), "engine", "image_registry")
@@ -431,6 +432,9 @@ class _Writer:
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
             processors, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
             memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+            if role.kv_cache_offloading is not None:
+                memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
+                reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
         self._noted(self._own_requests(), "cpu", requests["cpu"], LIBRARY, why)
         self._noted(self._own_requests(), "memory", requests["memory"], LIBRARY, reason)
@@ -444,7 +448,8 @@ class _Writer:
 
     def _note_engine(self) -> None:
         origin = LIBRARY if self.running.default else USER
-        self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+        if "image" not in self.own:
+            self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
         reason = "for processors" if self.on_cpu else "for GPUs"
         self._noted(self.own, "image", self._image(), RELEASE, reason)
         if not self.own.get("command"):

@@ -211,6 +211,7 @@ def test_an_image_of_ones_own_gets_the_rest_where_an_engine_is_asked_for() -> No
     assert made["image"] == "registry.example.com/own/vllm-openai:v1"
     assert made["command"] == ["vllm", "serve"]
     assert made["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert plan_of(manifest).engines == ()
 
 
 def test_a_template_with_an_image_stays_as_it_is() -> None:
@@ -323,6 +324,38 @@ def test_a_gated_model_needs_a_token() -> None:
     assert warning.startswith("warning: model.tokenSecret: is not given, and meta-llama/")
     token = {**gated, "tokenSecret": {"name": "hub"}}
     assert warnings(service(short(accelerator="H100"), model=token)) == []
+
+
+def test_a_release_that_is_too_old_for_the_model_is_told() -> None:
+    model = {"uri": "hf://moonshotai/Kimi-K2.5"}
+    manifest = service(short(accelerator="H200"), model=model, engine={"version": "0.18.0"})
+    assert "warning: engine.version: moonshotai/Kimi-K2.5 needs 0.19.1 or later, got 0.18.0" in (
+        warnings(manifest)
+    )
+
+
+def test_a_release_beside_an_image_is_refused() -> None:
+    own = template({"name": "vllm", "image": "vllm/vllm-openai:v0.31.0"})
+    manifest = service(short(gpus=1, template=own, engine={"version": "0.32.0"}), **UNKNOWN)
+    (text,) = said(manifest, "error")
+    assert text == (
+        "roles[0].engine.version: stands beside the template's image vllm/vllm-openai:v0.31.0; "
+        "remove one"
+    )
+
+
+def test_host_memory_for_the_kv_cache_is_requested() -> None:
+    manifest = service(short(gpus=1, kvCacheOffloading={"cpu": "64Gi"}), **UNKNOWN)
+    assert engine(manifest)["resources"]["requests"]["memory"] == "80Gi"
+    assert warnings(manifest) == []
+
+
+def test_a_cache_of_the_model_is_used() -> None:
+    cache = {"storage": {"size": "100Gi"}, "warmUp": True}
+    model = {"uri": "hf://Qwen/Qwen3-32B", "cache": cache}
+    manifest = service(short(accelerator="H100"), model=model)
+    assert warnings(manifest) == []
+    assert engine(manifest)["args"][0].startswith("/mnt/model-cache/Qwen-Qwen3-32B-")
 
 
 def test_an_update_waits_as_long_as_large_weights_take() -> None:
