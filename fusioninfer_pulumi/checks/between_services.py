@@ -108,7 +108,7 @@ def _key(namespace: Any, name: str) -> tuple[object, str]:
     return (id(namespace) if is_output(namespace) else namespace), name
 
 
-#: How alike two names are of which one is probably meant to be the other.
+#: Similarity from which a name is probably a slip for the other.
 _ALIKE = 0.75
 
 
@@ -407,7 +407,7 @@ def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Fi
     router, theirs = plan.router, other.router
     if router is None or theirs is None or router.route is None or theirs.route is None:
         return
-    # What one of them says of the other is checked there.
+    # `Shares` checks requests that one of them routes to the other.
     if _splits_to(plan, other) or _splits_to(other, plan) or not share_gateway(router, theirs):
         return
     host = _shared_host(router.route, theirs.route)

@@ -44,7 +44,7 @@ class Owners:
                 reported.add((first, owner))
                 findings.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
                 if kind == _SERVICE:
-                    # Two services of one name: all collisions of their roles follow from it.
+                    # All collisions of roles follow from two services of one name.
                     return findings
         return findings
 
@@ -56,7 +56,7 @@ def _text(kind: str, name: str, owner: str) -> str:
 
 
 def _namespace(namespace: Any) -> object:
-    # Outputs are compared by identity: their values are unknown.
+    # The values of Outputs are unknown, so they are compared by identity.
     return id(namespace) if is_output(namespace) else namespace
 
 

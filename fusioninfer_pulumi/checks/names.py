@@ -44,8 +44,8 @@ RESERVED_ROLES = frozenset(
     )
 )
 
-#: Services by namespace that a cluster cannot do without, and whose they are: Kubernetes 1.35, and
-#: LeaderWorkerSet 0.9 and Volcano 1.14 as their own manifests install them.
+#: Services that a cluster needs, by namespace, with their owners: those of Kubernetes 1.35, and of
+#: the manifests of LeaderWorkerSet 0.9 and Volcano 1.14.
 _OWNED = {
     ("default", "kubernetes"): "the API server",
     ("kube-system", "kube-dns"): "the cluster's DNS",
@@ -111,7 +111,7 @@ def service_name_findings(
                 f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
                 "over; rename the service",
             )
-    # Every pod of the namespace gets these variables of each Service with an address.
+    # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:
         engine = role.serving.command.engine

@@ -95,8 +95,8 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
     if request.threshold and not family.pd_threshold:
-        # Its decider reads what only the prepareDataPlugins feature gate prepares, and without
-        # the gate never disaggregates (llm-d-inference-scheduler v0.7.1
+        # The decider never disaggregates without the feature gate prepareDataPlugins, which
+        # prepares what it reads (llm-d-inference-scheduler v0.7.1
         # pkg/plugins/profile/prefix_based_pd_decider.go).
         able = images(lambda candidate: candidate.pd_threshold)
         message = (

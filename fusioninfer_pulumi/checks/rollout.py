@@ -308,7 +308,8 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
+    # Additional replicas have the highest ordinals, which are updated first, regardless of
+    # maxUnavailable.
     severity = warning if plan.gang_scheduled else info
     yield severity(
         UPDATE_NEEDS_ROOM,

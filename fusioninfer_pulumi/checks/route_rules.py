@@ -36,10 +36,10 @@ LISTENERS_CONFLICT = Rule(
 )
 
 _REGULAR = "RegularExpression"
-#: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
+#: Syntax that gateways accept (RE2, PCRE, Rust's) and Python does not, or not everywhere.
 _FOREIGN = re.compile(r"\\[pPQEzZKhHRCXGu]|\\x\{|\(\?(?![:=!]|P<|<[=!])|[*+?}]\+|\[\[")
 _EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
-#: Protocols that end TLS; they may share a port, where host names distinguish them.
+#: Protocols that end TLS. Listeners of one port may have them if their host names differ.
 _ENDING_TLS = frozenset({"HTTPS", "TLS"})
 
 
@@ -129,7 +129,7 @@ def listener_findings(parts: RouterParts) -> Iterator[Finding]:
         "cert" in key for key in gateway.annotations
     )
     for index, listener in enumerate(gateway.listeners):
-        # What stands in `tls` is checked with the other rules of the Gateway API.
+        # The content of `tls` is checked with the other rules of the Gateway API.
         if listener["protocol"] in _ENDING_TLS and listener.get("tls") is None and not otherwise:
             yield error(
                 LISTENER_WITHOUT_CERTIFICATE,

@@ -51,7 +51,7 @@ API_SERVER_NOT_ASKED = Rule(
     remedy="Use credentials that may create and patch these kinds; dry runs store nothing.",
 )
 
-#: Where objects are tried whose namespace does not exist yet.
+#: Namespace in which objects are tried while their own does not exist.
 FALLBACK_NAMESPACE = "default"
 #: Sent in place of a value that is not known yet: a valid name, label value, image and host name.
 STAND_IN = "unknown"
@@ -66,7 +66,7 @@ REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "runtimeClassName": (re.compile('RuntimeClass ".*" not found'), ("overhead",)),
 }
 _LWS = "leaderworkerset.sigs.k8s.io"
-#: Of the form that the controllers give to hashes.
+#: A hash as the controllers write it.
 _HASH, _KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
 _WORDS = 600
 
@@ -234,7 +234,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
             # The running pods of the same service take up the quota now.
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
-            # It may know controllers by the user that creates the pod, which this one is not.
+            # It may recognize controllers by their user, and the dry run has another user.
             or (tried.template is not None and _WEBHOOK in answer.words)
         )
         say = warning if lenient else error

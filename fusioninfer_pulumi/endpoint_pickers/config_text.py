@@ -12,15 +12,15 @@ from typing import Any
 
 import yaml
 
-#: A ConfigMap holds no more than this.
+#: Size limit of a ConfigMap.
 MAX_CHARACTERS = 1024 * 1024
 _MAX_DEPTH = 60
-#: Values with every alias written out.
+#: Limit of values, with every alias written out.
 _MAX_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|0o[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$")
-# PyYAML wants a dot and a sign before it calls this a number.
+# PyYAML only calls this a number with a dot and a sign.
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 

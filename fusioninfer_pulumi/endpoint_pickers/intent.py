@@ -99,7 +99,7 @@ def group_affinity(
     if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     return GroupAffinity(
-        # The workers of a multi-node replica carry the other labels too, but do not serve.
+        # Workers of a multi-node replica have the other labels too, but do not serve.
         selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
         strict=args.group_pairing is not GroupPairing.PREFERRED,
     )

@@ -44,7 +44,7 @@ PASSES: tuple[Pass, ...] = (
     parallelism,  # workers without a command take their leader's, with the model in it
     kv_offloading,  # the sizes say how many engines share a pod's memory
     split,
-    # The command lines, which nothing reads any more once a launcher has put them into a script.
+    # The command lines. Nothing reads them once a launcher has put them into a script.
     kv_transfer,
     tracing,
     read_engine,

@@ -75,7 +75,7 @@ def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
     command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Whoever writes two templates, or with `parallelism` two commands, launches by hand.
+    # Two templates, or with `parallelism` two commands, are launched as they are written.
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None
@@ -93,7 +93,7 @@ def _pairing(
         return None
     _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
-        # The router's own plan refuses it; the rest is checked against the default endpoint picker.
+        # The router's plan refuses the image, and pods are built for the default endpoint picker.
         family = family_of(DEFAULT_PD_IMAGE)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
-#: For everything but reading the weights: the image's start, compilation, CUDA graphs, warm-up.
+#: Time for all but reading the weights: start of the image, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
 
@@ -45,8 +45,7 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     command = pods.engine_command
     probes: dict[str, Any] = {}
     if command.engine is not None:
-        # On the engine's port: ray's port answers long before the model is loaded, and so does a
-        # sidecar.
+        # The probe asks the engine: ray and a sidecar answer long before the model is loaded.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
         port = pods.engine_port
         if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:

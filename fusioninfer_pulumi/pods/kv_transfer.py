@@ -123,7 +123,7 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     """
     args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
-    # Other engines have arguments of their own for it, which are set already.
+    # `kv_offloading` has set the arguments of the other engines.
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = offloading_of(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):

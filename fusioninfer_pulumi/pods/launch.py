@@ -27,7 +27,7 @@ OUTPUT_IN_COMMAND = Rule(
     remedy="Use a plain value.",
 )
 
-#: What a worker pod's serving container does not get: it serves nothing.
+#: Fields that the serving container of a worker pod does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 #: Launchers that write a container's command line.
@@ -56,12 +56,12 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     name = ctx.launcher.value
-    # A worker that gives up before the ray head is up would restart its group again and again.
+    # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
-        # Arguments that passes added to it are the engine's, which runs on the leader.
+        # The arguments that passes added to it are for the engine, which runs on the leader.
         explicit = worker.own.get("command") or worker.own.get("args")
         if ctx.role.worker_template is not None and name == "ray" and explicit:
             message = (

@@ -43,10 +43,10 @@ MODEL_PATH_TAKEN = Rule(
     remedy="Remove the mount, or set `model.mountPath`.",
 )
 
-#: Launchers with which workers run the engine by themselves.
+#: Launchers with which workers run the engine themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
-#: Where huggingface_hub keeps what it downloads, and what it shows to the hub.
+#: Variables of huggingface_hub: the folder of its downloads, and its token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
@@ -160,8 +160,9 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
     """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
-    # A folder for each source and revision: another one is fetched beside the one in use. One that
-    # is mounted by itself is filled in another way (`pods/model_cache.py`), so its folder differs.
+    # Each source and revision has a folder: a new one is fetched beside the one in use. A folder
+    # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
+    # name.
     form = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"

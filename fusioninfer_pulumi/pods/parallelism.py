@@ -59,7 +59,7 @@ def _completed(
     pod: Pod, leader: Pod, sizes: Sizes, args: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.leads and not pod.has_command:
-        # It runs what the leader runs, which is complete already.
+        # It runs the leader's command line, which is complete already.
         run = leader.container
         copied = {key: run[key] for key in ("command", "args") if key in run}
         return pod.with_container(lambda container: {**container, **copied}), []

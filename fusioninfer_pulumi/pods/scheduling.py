@@ -25,7 +25,7 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Sets scheduler, priority, and the annotation of the gang or the queue."""
     annotations: dict[str, str] = {}
     if ctx.gang:
-        # That of a serving group is filled in for its sets: groups share a revision.
+        # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
         annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
     elif ctx.queue and ctx.scheduler:
         # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.

@@ -33,10 +33,10 @@ SIDECAR_PROTOCOL = Rule(
 )
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
-#: A proxy of streams: little of anything, whatever the model is.
+#: A proxy of streams needs little, whatever the model is.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
-# Listens on as many ports from its own, and hands each on to the engine's of that number.
+# Flag for the number of ports that it listens on, from its own on; each leads to a rank.
 _RANKS = "--data-parallel-size"
 
 
@@ -168,7 +168,7 @@ Manifest = dict[str, Any]
 
 #: Name of the sidecar's container.
 SIDECAR = "pd-sidecar"
-# Where every container finds the token of the pod's ServiceAccount, unless something else is
+# Folder with the token of the pod's ServiceAccount in every container, unless something else is
 # mounted there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
 _NO_TOKEN = "no-token"  # noqa: S105  # a volume
@@ -200,7 +200,7 @@ def _with_sidecar(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest:
         built["volumes"] = [*(spec.get("volumes") or ()), token]
     if planned.account is not None and not planned.own_account:
         built["serviceAccountName"] = planned.account
-        # The account is the sidecar's, so its token is mounted there alone.
+        # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
     built["initContainers"] = [
         *(spec.get("initContainers") or ()),
@@ -227,7 +227,7 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             {"name": names.SIDECAR_PORT, "containerPort": planned.port},
             *({"containerPort": port} for port in planned.ports[1:]),
         ],
-        # Says that it listens; whether the engine behind it serves is the engine's to say.
+        # This probe shows that the sidecar listens. The engine has a probe of its own.
         "readinessProbe": {
             "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
             "periodSeconds": 10,

@@ -47,7 +47,7 @@ CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
-#: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
+#: Seconds in which a picker may finish its streams, as in upstream's charts.
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
@@ -59,7 +59,7 @@ _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnava
 #: Several replicas elect a leader, and only the leader becomes Ready. So new ones would wait for
 #: the old leader to go.
 _RECREATE = {"type": "Recreate"}
-#: Its indexes grow with the traffic, so there is no limit that would end the pod.
+#: No memory limit: its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 

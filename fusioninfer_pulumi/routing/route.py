@@ -18,9 +18,9 @@ from fusioninfer_pulumi.routing.pool import pool_reference
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
-#: No limit: a streamed answer may take minutes.
+#: No time limit: a streamed answer may take minutes.
 _NO_TIMEOUT = "0s"
-#: What a backend keeps that is corrected to the pool; its port and kind were those of a Service.
+#: Fields that stay when a backend is corrected to the pool; port and kind are of a Service.
 _KEPT = ("weight", "filters")
 
 

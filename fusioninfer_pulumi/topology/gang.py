@@ -219,7 +219,7 @@ def _sub_group_policies(
     chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
-    # Listed even without optional replicas, so that one more replica does not change the PodGroup.
+    # Roles without optional replicas are listed too: one more replica then changes no PodGroup.
     yield {**whole, "minSubGroups": 0}
 
 

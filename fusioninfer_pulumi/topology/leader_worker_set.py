@@ -68,7 +68,7 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) ->
     if policy is not None:
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
-        # With the webhook's default, so that the stored object equals the rendered one.
+        # The webhook adds this default: without it the stored object differs from the rendered one.
         built["subGroupPolicy"] = completed(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )

@@ -44,10 +44,10 @@ def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
     timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:
-        # The service's counts are of groups; inside a group nothing is held back.
+        # The service counts groups; inside of a group nothing is held back.
         return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
     limit = explicit(service, role, "max_unavailable")
-    # LeaderWorkerSet counts within itself; LeaderWorkerSets of one replica count together.
+    # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
     whole = role.lws and role.lws[0].ordinal is None
     count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(

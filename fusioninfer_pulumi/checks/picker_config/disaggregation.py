@@ -101,7 +101,7 @@ def _stage_findings(
     if not isinstance(name, str) or name in names:
         return
     there = f"no profile is named {shown(name)}; the profiles are {shown(names)}"
-    # disagg_profile_handler.go, Pick and ProcessResults.
+    # Source: disagg_profile_handler.go, Pick and ProcessResults.
     if stage == "decode":
         yield error(PICKER_CONFIG_INVALID, at, f"every request fails: {there}")
     else:

@@ -37,7 +37,7 @@ class Format:
 
     def fits(self, value: str) -> bool:
         """Whether a string has the format."""
-        # Compiled when it is needed first: most templates have values for few of the fields.
+        # Compiled at first use: most templates have few of the fields.
         return len(value) <= self.longest and re.fullmatch(self.pattern, value) is not None
 
 
@@ -60,7 +60,7 @@ PORT_NAME = Format(
     "(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*",
     15,
 )
-#: What every release since 1.32 takes.
+#: Names of variables that every Kubernetes release since 1.32 accepts.
 VARIABLE = Format("printable ASCII without =", "[ -<>-~]+")
 KEY = Format(
     "a key of a ConfigMap or Secret (at most 253 of A-Z a-z 0-9 - _ .)",

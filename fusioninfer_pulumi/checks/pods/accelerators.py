@@ -190,7 +190,7 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     if meant is None or name in names:
                         continue
                     names.add(name)
-                    # A name in the plural is none of another device.
+                    # No other device has such a name in the plural.
                     plain = str(name).lower().removesuffix("s")
                     same = plain == meant.lower().removesuffix("s")
                     say = error if same else warning

@@ -37,7 +37,7 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = pod.own_command, plain_variables(pod.own)
-        # Of a prefiller or decoder `pods.kv_transfer` says what is wrong with its transfer.
+        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
@@ -62,7 +62,7 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
     explicit = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]
-    # Arguments beside `model.lora` are refused for that.
+    # Arguments beside `model.lora` are refused as contradictions.
     modules = engine.lora_flags["modules"]
     findings = [] if explicit and written.has(modules) else engine.check_lora(command)
     if explicit and not written.has(rank):  # what is an argument of the user's was checked as such

@@ -58,7 +58,7 @@ NODES_RUN_ONE_COMMAND = Rule(
     source="https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/",
 )
 
-#: What a script does with the words behind it.
+#: Ways in which a script reads the words behind it.
 _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 #: A repository of a model hub, with what names a file of it behind a colon (GGUF).
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
@@ -87,7 +87,7 @@ _ENDLESS = re.compile(
 )
 #: Ends of commands of a script that run one after the other.
 _NEXT = re.compile(r"&&|;|\n")
-#: Arguments with which servers say something and end.
+#: Arguments with which servers print something and exit.
 _TOLD = re.compile(r"(^|\s)(-h|--help(=\S*)?|-V|--version)(\s|$)")
 #: An image that serves without a command.
 _SERVING_IMAGE = re.compile(r"(\S*/)?nginx([:@]\S*)?")

@@ -81,7 +81,7 @@ def _image(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     if not given(image):
         yield error(FIELD_REQUIRED, (*at, "image"), "is required: an image reference")
     elif isinstance(image, str) and any(character.isspace() for character in image):
-        # Inside of a reference the API server takes a space, and no kubelet does.
+        # The API server accepts a space inside of a reference, and no kubelet does.
         message = f"must be an image reference, got {shown(image)}"
         yield error(INVALID_IMAGE, (*at, "image"), message)
 

@@ -28,10 +28,10 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     have, *others = {accelerators(pod.template) for pod in pods.each}
-    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
-    # several ranks, such as a Neuron device, says nothing about how many there are.
+    # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
+    # several ranks, such as Neuron devices.
     counted = have and not others and one_rank_each(pods.leader.template)
-    # What does not fit `parallelism` is an error of that field.
+    # Accelerators that do not fit `parallelism` are an error of that field.
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:

@@ -26,7 +26,7 @@ MODEL_NOT_DOWNLOADED = Rule(
     source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
 )
 
-#: Flags of a file or folder that has to be there.
+#: Flags that name a file or folder.
 _FLAGS = (
     "--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--tokenizer",
     "--tokenizer-path", "--hf-config-path", "--chat-template", "--tool-parser-plugin",
@@ -39,7 +39,7 @@ _IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|d
 def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of paths that an engine's own image does not have."""
     command, engine = pods.command, pods.command.engine
-    # A script may fetch what it names.
+    # A script may fetch the files that it names.
     if engine is None or not command.image.stock or command.script is not None:
         return
     yield from _offline(pods)

@@ -127,7 +127,7 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
     if planned is not None:
         at = ctx.at("kvTransfer")
         yield Listener("the sidecar", at, planned.port, planned.rank_ports)
-    # Their port was compared with the engine's where the sidecar was looked for.
+    # `sidecar_findings` compares the port of such a sidecar with the engine's.
     brought = own_sidecar(leader.written, leader.name, pods.port) if pods.kv is not None else None
     for at, container in _beside(leader):
         if container.get("name") != brought:
