@@ -12,9 +12,10 @@ import pytest
 from e2e.engine.project import Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
+from e2e.serve.counters import RUNNING, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import Load, figures
+from e2e.serve.load import Load, figures, outage
 from e2e.serve.services import IMAGE, MODEL, NEED, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 
@@ -25,6 +26,9 @@ pytestmark = [
 
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""
+
+LONG_TOKENS = 300
+"""Take an engine some seconds."""
 
 NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
@@ -37,35 +41,47 @@ class Stack:
         namespace: Of the service.
         project: Pulumi's.
         gateway: In front of the service.
+        image: Of the engines.
     """
 
     def __init__(self, running: Serving) -> None:
         """Deploy it."""
         self.running = running
+        self.image = IMAGE
         self.namespace = running.cluster.new_namespace()
         folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
         self.project = Project(folder, running.cluster.kubeconfig, seconds=2 * START_SECONDS)
         self.update()
         self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
 
-    def update(self, *, image: str = IMAGE, replicas: int = 2) -> None:
-        """Run `pulumi up`, and wait until everything serves."""
-        inference = role(replicas=replicas, image=image)
-        wait = {"timeout": f"{START_SECONDS:.0f}s"}
-        manifest = service(self.namespace, router(), inference, wait=wait, rollout=wait)
+    def update(self, *, image: str | None = None, replicas: int = 2) -> None:
+        """Run `pulumi up`, with the same image unless one is given; wait until all serves."""
+        self.image = image or self.image
+        manifest = self._write(self.image, replicas, START_SECONDS)
         objects = objects_of(manifest)
         self.running.bring(objects)
-        self.project.write(manifest)
         self.project.up().assert_fine()
         wait_serving(self.running, objects, self.namespace)
 
-    def load(self) -> Load:
-        """Two clients."""
-        return Load(self.gateway.url, MODEL, host=self.gateway.host, clients=2)
+    def _write(self, image: str, replicas: int, seconds: float) -> Object:
+        limit = {"timeout": f"{seconds:.0f}s"}
+        inference = role(replicas=replicas, image=image)
+        manifest = service(self.namespace, router(), inference, wait=limit, rollout=limit)
+        self.project.write(manifest)
+        return manifest
+
+    def load(self, tokens: int = 8, clients: int = 2) -> Load:
+        """Some clients."""
+        host = self.gateway.host
+        return Load(self.gateway.url, MODEL, host=host, clients=clients, tokens=tokens)
+
+    def pods(self) -> list[Object]:
+        """Those of the engines."""
+        return self.running.pods(self.namespace, LEADERS)
 
     def images(self) -> set[str]:
         """Those of the engines' pods."""
-        return {_image(pod) for pod in self.running.pods(self.namespace, LEADERS)}
+        return {_image(pod) for pod in self.pods()}
 
 
 def _image(pod: Object) -> str:
@@ -78,7 +94,6 @@ def stack(running: Serving) -> Iterator[Stack]:
     made = Stack(running)
     yield made
     made.gateway.close()
-    made.project.down()
     running.cluster.delete_namespace(made.namespace)
 
 
@@ -96,23 +111,37 @@ def test_an_image_change_loses_no_request(stack: Stack) -> None:
         during = len(load.answers)
         load.wait(20)
     assert stack.images() == {OTHER_IMAGE}
-    print(f"before: {figures(load.answers[:before])}")
-    print(f"during: {figures(load.answers[before:during])}")
-    print(f"after: {figures(load.answers[during:])}")
+    _tell(load, before=before, during=during)
     assert load.failed() == []
 
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`pulumi up` with one replica more, and then one less, loses no request under load",
+    "`pulumi up` with one replica more, and then one less, loses no request under load; those of "
+    "some seconds on the pod that goes are answered to their end",
     needs=NEEDS,
 )
 def test_scaling_loses_no_request(stack: Stack) -> None:
-    with stack.load() as load:
+    with stack.load() as load, stack.load(LONG_TOKENS, clients=3) as long:
+        load.wait(40)
+        before = len(load.answers)
+        stack.update(replicas=3)
+        grown = len(load.answers)
+        load.wait(40)
+        busy = by_pod(stack.pods(), RUNNING)
+        shrinks = len(load.answers)
+        stack.update(replicas=2)
+        shrunk = len(load.answers)
         load.wait(20)
-        stack.update(image=OTHER_IMAGE, replicas=3)
-        load.wait(20)
-        stack.update(image=OTHER_IMAGE, replicas=2)
-        load.wait(20)
-    print(figures(load.answers))
-    assert load.failed() == []
+    _tell(load, before=before, growing=grown)
+    _tell(load, before=shrinks, shrinking=shrunk)
+    print(f"requests on pods before one went: {busy}; {figures(long.answers)}")
+    assert load.failed() == long.failed() == []
+
+
+def _tell(load: Load, *, before: int, **until: int) -> None:
+    """Print the figures before an update, and of its phases until those numbers of answers."""
+    print(f"before: {figures(load.answers[:before])}")
+    for phase, end in until.items():
+        print(f"{phase}: {figures(load.answers[before:end])}; {outage(load.answers[before:end])}")
+        before = end

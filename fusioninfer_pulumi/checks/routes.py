@@ -209,9 +209,9 @@ def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        (own, _), *others = route.split
+        (own_pool, _), *others = route.split
         for index, (pool, _) in enumerate(others):
-            if pool == own:
+            if pool == own_pool:
                 yield error(
                     SPLIT_TO_ITSELF,
                     (*split, index, "service"),

@@ -20,8 +20,8 @@ from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 
-#: Names of containers and repositories by which a sidecar of the user's own is known, also of
-#: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
+#: Names of containers and repositories of a user's own sidecar. Releases that are not in the table
+#: have them too (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
 KNOWN_IMAGES = frozenset(
     {
         "llm-d-routing-sidecar",
@@ -39,7 +39,7 @@ KNOWN_NAMES = frozenset(
     }
 )
 
-#: The path that answers 200 as soon as it listens; whether the engine serves it does not know.
+#: Path that answers 200 as soon as the sidecar listens, whether the engine serves or not.
 HEALTH_PATH = "/health"
 #: Numeric user of its image (`Dockerfile.sidecar`, distroless nonroot).
 USER = 65532

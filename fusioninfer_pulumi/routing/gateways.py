@@ -48,8 +48,8 @@ class SeveralPools(enum.Enum):
     UNKNOWN = "unknown"
 
 
-#: Builds what a gateway needs beside the route, of the service's metadata, its endpoint picker, its
-#: pool and the roles whose pods the pool holds.
+#: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
+#: picker, pool, and the roles in the pool.
 Extras = Callable[[ServiceMeta, EppPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
 
 
@@ -155,13 +155,12 @@ class Implementation:
     proxies: Proxies | None = None
 
 
-#: Stands for an implementation that is not named or not known. The class is that of KServe's
-#: documents.
+#: Used if the implementation is not named or not known. The class is that of KServe's documents.
 UNKNOWN = Implementation("", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
 
 IMPLEMENTATIONS = {
-    each.name: each
-    for each in (
+    implementation.name: implementation
+    for implementation in (
         Implementation(
             "envoy-ai-gateway",
             # The class must be created: Envoy Gateway brings none.

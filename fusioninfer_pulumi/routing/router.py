@@ -212,7 +212,7 @@ def router_plan(
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     """The service's metadata with the labels of every object of its router role."""
-    own = {
+    own_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
         labels.ROLE_NAME: role,
@@ -220,7 +220,7 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     return ServiceMeta(
         service=meta.service,
         namespace=meta.namespace,
-        labels={**meta.labels, **own},
+        labels={**meta.labels, **own_labels},
         annotations=meta.annotations,
     )
 

@@ -57,7 +57,7 @@ PREFILL_CERTIFICATES = Rule(
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks that prefill and decode hand their KV cache over."""
-    # As written: a finished command line has what was generated.
+    # The written command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.own_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
-# Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
+# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
 _KNOWN_GROUPS = frozenset(
     {
         "",

@@ -40,13 +40,13 @@ from fusioninfer_pulumi.findings import Finding
 
 #: Seconds that a program may take.
 LIMIT = 300.0
-#: Forking is quick, and safe while the process has no threads; elsewhere systems start some.
+#: Forking is quick, and safe without threads. Other systems than Linux start some.
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
-#: Seconds for saying what a program was waiting for, before it is killed.
+#: Seconds in which a program whose time is over reports where it waits.
 _GRACE = 3.0
-#: Seconds after which a process that sends nothing is looked at.
+#: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
-#: Bytes that a program may print: they are kept in a temporary file.
+#: Bytes that a program may print; a temporary file keeps them until it ends.
 _MOST_PRINTED = 64 << 20
 
 
@@ -79,7 +79,7 @@ def run_program(
     """
     project = load_project(folder)
     config = stack_config(project, stack)
-    # Here, so that several programs share what is loaded; and not before it is needed.
+    # Imported before the fork: several programs share the loaded SDK.
     with _without_collecting():
         child = importlib.import_module("fusioninfer_pulumi.cli.program._child")
     with tempfile.NamedTemporaryFile(prefix="fusioninfer-pulumi-") as printed:
