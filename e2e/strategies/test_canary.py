@@ -67,7 +67,7 @@ def test_a_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) 
         path = cluster.directory / "envoy-canary.json"
         path.write_text(json.dumps(settings), encoding="utf-8")
         options = ("--concurrency", "1", "--log-level", "warn", "--use-dynamic-base-id")
-        command = [envoy, "--config-path", path, *options]
+        command: list[str | Path] = [envoy, "--config-path", path, *options]
         program = cluster.programs.start("envoy-canary", command)
         try:
             wait_http(program, f"http://{LOOPBACK}:{admin}/ready")
