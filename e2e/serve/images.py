@@ -109,6 +109,8 @@ def image(name: str) -> Image:
             return _program(found(file))
     if repository.endswith("/storage-initializer"):
         return _fetcher(vllm())
+    if repository == "python":
+        return Image(["/usr/bin/python3"])
     if repository.endswith("/pause"):
         # The only container that the mounts are not for.
         return Image(["/usr/bin/sleep", "infinity"], files=_with_libraries("/usr/bin/sleep"))
