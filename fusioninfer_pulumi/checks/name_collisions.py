@@ -72,7 +72,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     yield "Service", names.serving_service(plan.service), _NAME, here
     if plan.routers:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
-    guarded = plan.router is not None and plan.router.args.network_policy is not None
+    guarded = plan.router is not None and plan.router.network_policy is not None
     if guarded:
         yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
     yield from _operations(plan)

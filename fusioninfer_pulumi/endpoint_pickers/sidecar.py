@@ -65,6 +65,11 @@ OWNED_FLAGS = {
 }
 
 
+# Up to v0.9.0 a sidecar asked for pods labelled `matchLabels`, which no label can be
+# (`pkg/sidecar/proxy/allowlist.go`).
+_READ_POOLS = frozenset({Family.LLM_D_0_10})
+
+
 @dataclass(frozen=True)
 class SidecarRelease:
     """One release of the sidecar.
@@ -72,10 +77,13 @@ class SidecarRelease:
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
         connectors: Protocols that `--kv-connector` takes, the default first.
+        reads_pool: Whether SSRF protection knows the pods of a v1 InferencePool; without that it
+            refuses every prefill pod.
     """
 
     port_flag: str
     connectors: tuple[str, ...]
+    reads_pool: bool
     flags: frozenset[str]
 
 
@@ -84,6 +92,7 @@ def _release(family: Family) -> SidecarRelease:
     return SidecarRelease(
         port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
         connectors=tuple(release(family)["sidecarConnectors"]),
+        reads_pool=family in _READ_POOLS,
         flags=flags,
     )
 

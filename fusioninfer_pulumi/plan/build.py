@@ -75,7 +75,14 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     if intent is not None:
         position = routers[0]
         parts = router_parts(
-            service, args.namespace, position, args.roles, roles, intent, args.groups
+            service,
+            args.namespace,
+            position,
+            args.roles,
+            roles,
+            intent,
+            args.groups,
+            monitored=args.monitoring is not None,
         )
         router, problems = router_plan(parts, args.tracing)
         findings += problems

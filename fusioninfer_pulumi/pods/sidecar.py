@@ -106,7 +106,7 @@ def sidecar_plan(
     arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
     explicit = spec.get("serviceAccountName")
-    if args.ssrf_protection:
+    if release.reads_pool and args.ssrf_protection is not False:
         account = explicit or names.sidecar(ctx.meta.service)
         pool = names.inference_pool(ctx.meta.service)
         arguments += [
@@ -307,6 +307,6 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
         "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
         "subjects": [
             {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
-            for account in sorted(used)
+            for account in used
         ],
     }

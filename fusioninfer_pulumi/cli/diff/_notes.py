@@ -148,7 +148,9 @@ def _service_notes(
         yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
-        yield from (f"{each}{rest}" for each in share_notes(edit.key.kind, edit.old, edit.new))
+        yield from (
+            f"{share_note}{rest}" for share_note in share_notes(edit.key.kind, edit.old, edit.new)
+        )
 
 
 def _object(edit: Edit) -> str:
