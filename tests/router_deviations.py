@@ -286,6 +286,15 @@ def the_pickers_port_names_its_protocol(document: Objects, ours: Objects) -> Non
             port["appProtocol"] = "http2"
 
 
+@deviation
+def sidecars_know_their_pool(document: Objects, ours: Objects) -> None:
+    if is_pair(document):
+        name = f"{service_of(document)}-sidecar"
+        rights = [each for each in ours if each["metadata"]["name"] == name]
+        assert [each["kind"] for each in rights] == ["ServiceAccount", "Role", "RoleBinding"]
+        document += rights
+
+
 def text(name: str) -> str:
     """What the document shows, as it shows it."""
     return (DOCUMENTS / f"{name}.yaml").read_text(encoding="utf-8")

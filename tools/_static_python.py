@@ -257,7 +257,7 @@ _HANDLERS: dict[type[ast.AST], str] = {
     ast.Lambda: "_lambda",
     ast.Call: "_call",
 }
-# What evaluates to nothing: code that Python would run otherwise may not be there.
+# Evaluating may fail where Python itself would not run the code: the value is UNKNOWN then.
 _FAILURES = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 
 
@@ -302,7 +302,7 @@ class Module:
         for target in targets:
             if isinstance(target, ast.Name):
                 definition = self._defined.get(target.id)
-                # A class that is wrapped afterwards is the one that is written.
+                # A class that a later assignment wraps stays the class as it is written.
                 if not isinstance(definition, ast.ClassDef):
                     self._defined[target.id] = statement.value
 

@@ -166,7 +166,7 @@ class Interpreter:
     def _branch(self, node: ast.If, module: Module, names: Names) -> None:
         test = module.evaluate(node.test, names)
         if test is UNKNOWN or isinstance(test, (External, Function)):
-            # What may be there is.
+            # The condition is not known: both branches are read.
             self._body([*node.body, *node.orelse], module, names)
         else:
             self._body(node.body if test else node.orelse, module, names)
@@ -293,7 +293,7 @@ def _vllm_type(name: str, hints: dict[str, tuple[Any, ...]], text: str) -> dict[
         return {"action": External("argparse.BooleanOptionalAction")}
     if "literal" in hints:
         values = list(hints["literal"])
-        # Where text is taken as well, the values are only shown.
+        # If any text is allowed too, the choices are only shown in the help.
         enforced = "str" not in hints or '"metavar" if contains_type' not in text
         return {"type": _type_of(values[0]), **({"choices": values} if enforced else {})}
     for kind in ("tuple", "list", "set"):

@@ -73,7 +73,7 @@ def main() -> None:
             config = {**table[base]["config"], **changed}
             add(table, release["name"], f"{table[base]['source']} ({base})", config)
             if "format" not in release:
-                # The same model to who estimates times by name.
+                # Estimators of times know the model by another name.
                 table[release["name"]]["base"] = base
     lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
     TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -270,7 +270,7 @@ def _kthena(checkout: Path) -> Iterator[Sample]:
     folders: dict[str, list[Manifest]] = {}
     files = list(_published(checkout))
     for name, documents in files:
-        # A page is a whole of its own, and so is a folder of files.
+        # The manifests of one page, or of one folder, belong together.
         whole = name if name.endswith(".md") else str(Path(name).parent)
         folders.setdefault(whole, []).extend(documents)
     for name, documents in files:

@@ -103,7 +103,7 @@ def size(options: argparse.Namespace) -> int:
     return 0
 
 
-# What is asked for.
+# The wish
 
 
 def _inventory(path: str | None) -> InventoryArgs | None:
@@ -194,7 +194,7 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_role(wish, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{wish.name}"
-    # A folder's name is none of a repository.
+    # A folder's name is no repository.
     model: dict[str, Any] = {"uri": uri if read_source(uri) else f"hf://organization/{name}"}
     if is_gated(wish.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}

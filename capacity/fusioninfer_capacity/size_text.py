@@ -14,7 +14,7 @@ from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
 from fusioninfer_capacity.proposals import Proposal
 
-#: Proposals that are shown; the others take more accelerators.
+#: Most proposals that are printed; the others take more accelerators.
 _SHOWN = 8
 _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR")
 

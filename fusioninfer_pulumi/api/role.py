@@ -282,8 +282,8 @@ class RoleArgs(SpecModel):
     aliases and canaries. Not every picker knows them (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | None = None
-    """Routers only: lets only the gateway and the picker reach the pods; by default everybody
-    may."""
+    """Routers only: lets only the gateway and the picker reach the pods; by default where
+    `gateway.implementation` says where the gateway's proxies run."""
 
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other

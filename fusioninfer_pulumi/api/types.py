@@ -344,7 +344,7 @@ class _Unquoted:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # Some editors and checkers read YAML 1.1, too: to them an unquoted Off is false.
+        # YAML 1.1, which some editors still read, takes an unquoted Off for false.
         schema = handler(core)
         choices = handler.resolve_ref_schema(schema)["enum"]
         also = [read for read, word in _SPELLINGS.items() if word in choices]

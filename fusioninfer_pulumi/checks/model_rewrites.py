@@ -25,7 +25,9 @@ def model_rewrite_findings(parts: RouterParts, epp: EppPlan) -> Iterator[Finding
     if not rewrites:
         return
     if epp.family.rewrite_api is None:
-        able = ", ".join(each.image for each in FAMILIES.values() if each.rewrite_api is not None)
+        able = ", ".join(
+            family.image for family in FAMILIES.values() if family.rewrite_api is not None
+        )
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,

@@ -94,6 +94,12 @@ EXTERNAL_ROUTE = Rule(
     "The route of a service is its own.",
     remedy="Nothing: another service's route leads here.",
 )
+NETWORK_POLICY = Rule(
+    "network-policy",
+    ("info", "error"),
+    "Who reaches the pods of a service is known.",
+    remedy="Set `networkPolicy`.",
+)
 SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
     "several-pools-gateway-unknown",
     "warning",
@@ -175,6 +181,27 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
+def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
+    """Says whom NetworkPolicies let in that nobody asked for, and where a Gateway is not known."""
+    field, policy = (*parts.at, "networkPolicy"), parts.args.network_policy
+    if policy is None:
+        if not parts.proxies:
+            return
+        if parts.monitored:
+            message = "not set, and none by default: it would shut out the service's monitors; set "
+            yield info(NETWORK_POLICY, field, f"{message}networkPolicy.metrics")
+        else:
+            name = parts.implementation.name
+            message = f"not set: only the proxies of {name} reach engines and picker"
+            yield info(NETWORK_POLICY, field, f"{message}; set metrics for those who read metrics")
+    elif policy.enabled and not (policy.gateway or policy.gateway_namespace or parts.proxies):
+        yield error(
+            NETWORK_POLICY,
+            field,
+            "it is not known where the gateway's proxies run; set gatewayNamespace or gateway",
+        )
+
+
 def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks `split`, and every rule that leads to several pools against the implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
@@ -182,9 +209,9 @@ def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        (own, _), *others = route.split
+        (own_pool, _), *others = route.split
         for index, (pool, _) in enumerate(others):
-            if pool == own:
+            if pool == own_pool:
                 yield error(
                     SPLIT_TO_ITSELF,
                     (*split, index, "service"),
@@ -393,6 +420,7 @@ CHECKS: tuple[Check, ...] = (
     listener_findings,
     external_route_findings,
     several_pools_findings,
+    network_policy_findings,
     route_attachment_findings,
     grant_findings,
     name_findings,

@@ -46,10 +46,10 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
 
     sources = read_sources(options.sources, options)
-    # What is wrong with a placement alone leaves plans that explain it.
+    # An error of the placement alone still leaves plans to print, which explain it.
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
-    # A person at a terminal sees the warnings once, in the text below.
+    # At a terminal the text below has the warnings already.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _refused(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
@@ -124,7 +124,7 @@ def convert(options: argparse.Namespace) -> int:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        # What cannot be built is no service of ours either.
+        # A service that cannot be built is not printed either.
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
@@ -273,7 +273,7 @@ def diff(options: argparse.Namespace) -> int:
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
     if not options.show_secrets:
-        # Masks are marked, so that a changed credential is a difference.
+        # Each mask carries a mark of its value, so that a changed credential is a difference.
         objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)

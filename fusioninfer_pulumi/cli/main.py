@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Exit statuses, part of the contract with CI jobs.
 OK, DIFFERENT, INVALID = 0, 1, 2
-#: That of a program that SIGPIPE ends; the output may be incomplete.
+#: Status of a program that SIGPIPE ends: its output may be incomplete.
 BROKEN_PIPE = 141
 
 _MOST = 10**9
@@ -72,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads the output has seen enough: `... | head`.
+        # The reader closed the pipe: `... | head`.
         _discard_output()
         return BROKEN_PIPE
     except OSError as problem:
-        # Sources report their own: only the output is left.
+        # Errors of sources are findings by now: this one is of the output.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
         return INVALID
@@ -91,7 +91,7 @@ def _words(arguments: Sequence[str] | None) -> Sequence[str]:
 
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
-    # Writing to a closed output fails: output that is lost must not look like success.
+    # A closed output raises here: lost output must not look like success.
     sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
@@ -101,7 +101,7 @@ def _prepare_streams() -> None:
 
 def _prepare_process() -> None:
     """Spares a process that ends with the command what costs a tenth of its time."""
-    # Hundreds of collections while modules are loaded find nothing.
+    # Garbage collection finds nothing while modules are loaded, and runs hundreds of times.
     gc.set_threshold(100_000)
     # Looking for pydantic's plugins reads the metadata of every installed package, and none of
     # them has a say in what a manifest means.

@@ -230,8 +230,8 @@ def _problems(options: argparse.Namespace) -> list[str]:
         args = model_service(options.model, accelerator=options.accelerator, name="llm", **more)
     except InvalidServiceError as problem:
         return [f"{finding.path}: {finding.message}" for finding in problem.findings]
-    found = errors(plan_service(args).findings)
-    return [f"{finding.path}: {finding.message}" for finding in found]
+    problems = errors(plan_service(args).findings)
+    return [f"{finding.path}: {finding.message}" for finding in problems]
 
 
 _TITLES = {"python": "Python", "yaml": "YAML", "typescript": "TypeScript", "go": "Go"}

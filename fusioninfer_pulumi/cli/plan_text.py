@@ -33,7 +33,7 @@ _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "
 # Columns of a picture: as wide as the first page of a repository shows it.
 _SVG_WIDTH = 112
 
-#: What is printed of one service: its plan, capacity table, objects and place.
+#: Plan, capacity table, objects and place of one service.
 Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], Sequence[RenderableType]]
 
 
@@ -102,7 +102,7 @@ def plan_svg(
     svg = screen.export_svg(
         title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
     )
-    # Without web fonts: a picture is one file, in the fonts of who looks at it.
+    # Web fonts are removed: a picture is one file, shown in the reader's fonts.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 

@@ -39,7 +39,7 @@ def report(
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
     if form == "text":
         print_findings(
-            # A document as a whole is named by its number, which its first line would hide.
+            # A finding of a whole document shows its number in place of a line.
             (replace(origin, line=origin.line if finding.location else None), finding)
             for origin, finding in placed
         )
@@ -70,7 +70,7 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
 
 def finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # The name of a file is one word, with all its characters.
+    # A file name with blanks is not broken at them.
     place = one_line(origin).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
     first = wrapped(f"{first}{rule_mark(finding)}", width, "    ").replace(_HARD_SPACE, " ")
@@ -175,7 +175,7 @@ def to_sarif(located: Sequence[Located]) -> dict[str, Any]:
 def _rule(name: str) -> dict[str, Any]:
     from fusioninfer_pulumi.rules.catalog import all_rules, area_of
 
-    # Rules of findings that another process made are declared in modules that it alone imported.
+    # A program's process may have imported the rule's module, and this one not.
     rule = declared_rules().get(name) or all_rules()[name]
     return {
         "id": name,
@@ -204,5 +204,5 @@ def _result(located: Located, index: int) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     path = Path(file)
-    # The bytes of the name: it may be no UTF-8.
+    # File names may be no UTF-8, so their bytes are quoted.
     return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))

@@ -62,7 +62,7 @@ class _Stack:
     made: set[str] = field(default_factory=set)
 
 
-# By the stack that a program builds, so that nothing outlives it.
+# Keyed by the stack, so that nothing outlives it.
 _stacks: WeakKeyDictionary[Any, _Stack | None] = WeakKeyDictionary()
 
 

@@ -115,7 +115,7 @@ _LLM_D_0_9 = _after(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     versions=((0, 9, 0), (0, 9, 0)),
     api_versions=(LLM_D_API, X_K8S_API),
-    # Where the cluster has the kind of both groups it ignores the older one.
+    # It ignores the older group if the cluster has the kind of both.
     rewrite_api="llm-d.ai/v1alpha2",
     prefix_keys=PrefixKeys.PRODUCER,
     pd_needs_headers_handler=False,

@@ -99,7 +99,7 @@ def group_affinity(
     if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     return GroupAffinity(
-        # The workers of a multi-node replica carry the other labels too, but do not serve.
+        # Workers of a multi-node replica have the other labels too, but do not serve.
         selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
         strict=args.group_pairing is not GroupPairing.PREFERRED,
     )
@@ -111,8 +111,8 @@ def config_list(text: str, key: str) -> list[Any]:
         config, _ = read_config(text)
     except UnreadableError:
         return []
-    found = config.get(key) if isinstance(config, dict) else None
-    return found if isinstance(found, list) else []
+    items = config.get(key) if isinstance(config, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def event_port(text: str) -> int | None:

@@ -40,10 +40,10 @@ ARGUMENT_DEPRECATED = Rule(
 )
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-# Another release may be installed before the engine starts.
+# The command line may install another release before the engine starts.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Likeness of a slip of the pen; new arguments are less like known ones.
+#: Likeness from which on a word is a typing error; new arguments are less like known ones.
 _SLIP = 0.9
 
 
@@ -187,7 +187,7 @@ class _Check:
         self.command, self.engine, self.release = command, engine, release
         self.leave_out = leave_out
         self.table: ArgumentTable = argument_table(engine.name)
-        # Of an unknown release each argument is read as the newest one that has it does.
+        # For an unknown release, each argument is read as by the newest release that has it.
         table = self.table
         self.options = table.options(release) if release else table.latest_options()
         self.words = engine.argparse_words(command, words)
@@ -222,7 +222,7 @@ class _Check:
             yield from self.engine.check_words(self.command, self.words)
 
     def _needs_serve(self, option: Option) -> bool:
-        # Files of arguments are read by the parser itself, with every program.
+        # The parser itself reads files of arguments, whatever the program.
         other = bool(self.command.program) and not self.command.serve
         return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
@@ -295,7 +295,7 @@ class _Check:
         options = [option] if self.release is not None else self.table.versions(option.name)
         for value in argument.values:
             outcomes = [problem(choice, value) for choice in options]
-            # Of an unknown release only what no release takes is wrong.
+            # For an unknown release, only a value that no release takes is wrong.
             if outcomes and all(outcomes) and outcomes[-1] is not None:
                 rule, wanted = outcomes[-1]
                 message = f"{argument.written} {wanted}, got {shown(value)}"
@@ -309,7 +309,7 @@ class _Check:
                 rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
                 yield self.say(ARGUMENT_VALUE_INVALID, word.place, rest)
             elif index >= self.engine.positionals(self.command):
-                # It is not shown: it may be a key that lost its argument.
+                # The word is not shown: it may be a key that lost its argument.
                 message = "belongs to no argument; remove it, or write the argument in front of it"
                 yield self.say(ARGUMENT_UNKNOWN, word.place, message)
 

@@ -32,7 +32,7 @@ RAY_PORT = 6379
 #: data parallel ranks needs its own (KServe's template resolves LWS_LEADER_ADDRESS for that
 #: reason).
 LEADER_ADDRESS_ENV = "POD_IP"
-#: The end of every refusal: how to take over.
+#: The end of every refusal: how users start the nodes themselves.
 BY_HAND = "or set launcher: none and write the leader's and the workers' commands yourself"
 #: Spellings of the flag with the number of nodes.
 NODES = ("--nnodes", "-n")

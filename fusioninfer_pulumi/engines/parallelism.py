@@ -30,7 +30,7 @@ def stated_sizes(command: EngineCommand, engine: Engine) -> dict[str, int] | Non
         if number is None or number < (0 if size == "data_local" else 1):
             return None
         sizes[size] = number
-    # A file of options may hold any of them.
+    # A file of options may hold any of these flags.
     return None if command.has("--config") else sizes
 
 

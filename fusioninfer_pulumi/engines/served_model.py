@@ -21,7 +21,7 @@ MODEL_CONTRADICTED = Rule(
 # SGLang: `ServerArgs` of 0.5.3.
 _NAME = "--served-model-name"
 _REVISION = "--revision"
-#: Repositories of Hugging Face that ask for a licence to be accepted, by an account.
+#: Gated repositories of Hugging Face: an account has to accept their licence.
 _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 
 

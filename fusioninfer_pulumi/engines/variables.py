@@ -33,7 +33,7 @@ def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
         name, value = variable.get("name"), variable.get("value")
         if isinstance(name, str):
             plain.pop(name, None)
-            # The shell splits what has blanks, and a reference has a value of its own.
+            # The shell splits values with blanks, and values that refer to others are not known.
             if isinstance(value, str) and not re.search(r"[$\s]", value):
                 plain[name] = value
     return plain

@@ -356,7 +356,7 @@ class Vllm(Engine):
             elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
                 kept.append(word)
             elif "." in name:
-                # A key of a JSON object; what it may be is not known here.
+                # A key of a JSON object, whose values are not known here.
                 skip = not equals
                 head = canonical(name).partition(".")[0]
                 kept.append(Word(f"{head}={UNKNOWN}", word.place))
@@ -395,12 +395,15 @@ class Vllm(Engine):
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
-        # always a process of its own.
+        # always a process of its own, and so it is where ranks span nodes or copies
+        # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
         version, name = command.image.version, command.image.name or ""
         processors = command.value("--device") == "cpu" or "cpu" in name
-        apart = command.value("--distributed-executor-backend") == "mp"
+        sizes, backend = command.parallelism, command.value(_EXECUTOR)
+        copies = backend is None and sizes is not None and sizes.data > 1
+        apart = copies or backend == "mp" or launcher in ("multiprocessing", "data-parallel")
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:
@@ -553,7 +556,7 @@ class Vllm(Engine):
             return []
         if settings.get("kv_connector") != _REMOVED_CONNECTOR:
             return list(_check_transfer(settings))
-        # It is in no registry from 0.10.2 on, older releases are not known well enough.
+        # No registry has it from 0.10.2 on. Older releases are not known well enough.
         if settings.get("kv_connector_module_path"):
             return []
         if version is not None and version < WITHOUT_PYNCCL:
@@ -567,7 +570,7 @@ class Vllm(Engine):
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         if not _by_nixl(prefill, decode):
             return ()
-        # The sidecar hands a prefiller's 404 on to the client.
+        # The sidecar passes a prefiller's 404 on to the client.
         always: tuple[str, ...] = ("served name",)
         versions = [side.image.version for side in (prefill, decode)]
         if _blocks_refused(prefill, decode):
@@ -748,12 +751,12 @@ def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
     address = LEADER_ADDRESS_ENV if leads else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(_LOCAL, (str(local),)),
-        # The kubelet would expand $(NAME) too; the shell's own form needs no such knowledge.
+        # `$NAME` is expanded by the shell alone; the kubelet would expand $(NAME) too.
         Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if leads:
         return arguments
-    # Where a node has one rank its number is its index, which needs no arithmetic.
+    # With one rank a node, the rank is the node's index: no arithmetic is needed.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
     first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
@@ -770,7 +773,7 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
     arguments += [word for argument in added if argument not in computed for word in argument.words]
     if not computed:
         return ContainerCommand(program, arguments)
-    # A shell works out the first rank; it hands the words on as they are.
+    # The shell computes the first rank, and passes the other words on.
     script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
@@ -927,7 +930,7 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
         if role is None and isinstance(name, str):
             message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
-    # Others may be newer, or registered by a plugin: only a likely typing error is reported.
+    # Unknown names may be newer, or a plugin's: only a likely typing error is reported.
     module_path = settings.get("kv_connector_module_path")
     if isinstance(name, str) and name not in _CONNECTORS and not module_path:
         import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown

@@ -777,10 +777,20 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 
 
 class NetworkPolicyArgsDict(TypedDict, total=False):
-    """Who reaches the service's pods; everybody else is shut out."""
+    """Who reaches the service's pods; everybody else is shut out.
 
-    gateway: Required[Sequence[Mapping[str, Any]]]
-    """NetworkPolicyPeers that match the gateway's proxies."""
+    By default on where `gateway.implementation` says where the proxies of the route's Gateways run,
+    and no monitor of the service would be shut out."""
+
+    enabled: bool
+    """Whether there are NetworkPolicies; false lets everybody in."""
+
+    gateway_namespace: Input[str] | None
+    """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
+    `gateway.implementation` runs them. May be an Output."""
+
+    gateway: Sequence[Mapping[str, Any]] | None
+    """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
 
     metrics: Sequence[Mapping[str, Any]] | None
     """NetworkPolicyPeers that read metrics; by default none."""
@@ -1112,8 +1122,8 @@ class RoleArgsDict(TypedDict, total=False):
     aliases and canaries. Not every picker knows them (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
-    """Routers only: lets only the gateway and the picker reach the pods; by default everybody
-    may."""
+    """Routers only: lets only the gateway and the picker reach the pods; by default where
+    `gateway.implementation` says where the gateway's proxies run."""
 
     reference_grants: bool | None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
@@ -1269,9 +1279,10 @@ class SidecarArgsDict(TypedDict, total=False):
     )
     """Its protocol, by default the one that fits the engine's connector."""
 
-    ssrf_protection: bool
+    ssrf_protection: bool | None
     """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
+    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
+    with a ServiceAccount and a Role of its own."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, in place of the default requests."""

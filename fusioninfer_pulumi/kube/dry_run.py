@@ -38,7 +38,7 @@ class Answer:
     @property
     def accepted(self) -> bool:
         """Whether the server would store the object, as far as its name is free."""
-        # Whether the name is free is looked up after everything else.
+        # The server checks last whether the name is free.
         return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.words)
 
 

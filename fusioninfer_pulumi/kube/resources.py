@@ -29,10 +29,10 @@ _ACCELERATORS = dict.fromkeys(
     )
 )
 _FAMILIES = ("nvidia.com/mig-",)
-# Devices of other plugins that are near to those above (KubeVirt's, Huawei's other chips).
+# Devices of other plugins whose names are close to those above (KubeVirt's, Huawei's other chips).
 _OTHERS = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
-# Resources that people write by their device alone, or without the domain's ending.
+# Names that people shorten: the device alone, or the domain without its ending.
 _SHORTENED = (
     "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron",
 )  # fmt: skip

@@ -27,9 +27,9 @@ INPUT_GIVEN_TWICE = Rule(
     remedy="Remove the second one.",
 )
 
-#: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
+#: Endings that `kubectl apply -f FOLDER` reads; neither reads folders below it.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: The error of a folder without any.
+#: The error of a folder without manifests.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
@@ -100,7 +100,7 @@ def parse(text: Text) -> Parsed:
     if not manifests and not notes and text.folder is None:
         notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
-        # Settings of a tool, values of a chart: a folder holds other files as well.
+        # A folder also holds files that are no manifests, such as values of a chart.
         notes += [
             _remark(origin, NO_SERVICE, (), "holds no manifest: left out")
             for origin, _ in manifests[:1]

@@ -101,7 +101,7 @@ def file_text(file: Path) -> str:
     if "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     with file.open("rb") as stream:
-        # Never more than that: the path may be a device that does not end.
+        # The read is limited: the path may be a device that does not end.
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], str(file))

@@ -121,19 +121,19 @@ def _pod_monitor(
         {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
     )
     ports = [port, *({"portNumber": number} for number in monitor.rank_ports)]
-    own = role_labels(plan, role.args)
+    own_labels = role_labels(plan, role.args)
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
     return {
         "apiVersion": _API,
         "kind": "PodMonitor",
-        "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
+        "metadata": _chosen(metadata(plan, monitor.name, own_labels), monitoring),
         "spec": {
-            "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
+            "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
             "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *grouped],
             "podMetricsEndpoints": [
-                {**each, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
-                for each in ports
+                {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
+                for port in ports
             ],
         },
     }
@@ -170,8 +170,8 @@ def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:
 
 
 def _scraping(monitoring: MonitoringPlan) -> Manifest:
-    given = {
+    authorization = {
         "interval": monitoring.args.interval,
         "scrapeTimeout": monitoring.args.scrape_timeout,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in authorization.items() if value is not None}

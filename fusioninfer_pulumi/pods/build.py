@@ -44,7 +44,7 @@ PASSES: tuple[Pass, ...] = (
     parallelism,  # workers without a command take their leader's, with the model in it
     kv_offloading,  # the sizes say how many engines share a pod's memory
     split,
-    # The command lines, which nothing reads any more once a launcher has put them into a script.
+    # The command lines. Nothing reads them once a launcher has put them into a script.
     kv_transfer,
     tracing,
     read_engine,
@@ -103,9 +103,9 @@ class RolePods:
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Builds the pods of a role once, by all passes."""
     pods, findings = ctx.written, []
-    for each in PASSES:
-        pods, found = each(pods, ctx)
-        findings += found
+    for add_feature in PASSES:
+        pods, problems = add_feature(pods, ctx)
+        findings += problems
     for pod in pods.each():
         pods = pods.put(replace(pod, template=normal(pod.template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]

@@ -27,7 +27,7 @@ OUTPUT_IN_COMMAND = Rule(
     remedy="Use a plain value.",
 )
 
-#: What a worker pod's serving container does not get: it serves nothing.
+#: Fields that the serving container of a worker pod does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 #: Launchers that write a container's command line.
@@ -56,12 +56,12 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     name = ctx.launcher.value
-    # A worker that gives up before the ray head is up would restart its group again and again.
+    # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
-        # Arguments that passes added to it are the engine's, which runs on the leader.
+        # The arguments that passes added to it are for the engine, which runs on the leader.
         explicit = worker.own.get("command") or worker.own.get("args")
         if ctx.role.worker_template is not None and name == "ray" and explicit:
             message = (
@@ -84,7 +84,7 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         taken = any(port.get("name") == "ray-head" for port in ports)
         name = {} if taken else {"name": "ray-head"}
         ports.append({**name, "containerPort": RAY_PORT})
-    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
 
 
 def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -95,7 +95,7 @@ def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     declared = {port.get("containerPort") for port in ports}
     wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
     ports += [{"containerPort": port} for port in wanted if port not in declared]
-    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
 
 
 def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
@@ -107,7 +107,7 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     if worker is None or worker.path != pods.leader.path:
         return pods, []
     trimmed = worker.with_container(
-        lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
+        lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), []
 

@@ -66,5 +66,5 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
                 )
                 return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
             # A worker may run nothing but ray.
-        pods = pods.put(traced.with_container(lambda each: with_env(each, variables)))
+        pods = pods.put(traced.with_container(lambda container: with_env(container, variables)))
     return replace(pods, traced=True), []

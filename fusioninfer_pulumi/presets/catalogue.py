@@ -69,7 +69,7 @@ def catalogue() -> Mapping[str, CatalogueModel]:
             kind=entry["kind"],
             arguments=tuple(entry["arguments"]),
             accelerators={
-                kind: CatalogueLayout(**held) for kind, held in entry["accelerators"].items()
+                kind: CatalogueLayout(**fields) for kind, fields in entry["accelerators"].items()
             },
             siblings=tuple(entry["siblings"]),
             context=entry["context"],

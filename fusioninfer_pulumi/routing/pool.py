@@ -77,8 +77,8 @@ def pool_plan(
 ) -> PoolPlan:
     """Plans the pool of a router role, whose pods serve on `ports`."""
     types = pooled_types(declared, intent)
-    # LeaderWorkerSet's own label distinguishes the leaders, which serve, from the workers;
-    # no other pod has it together with the service's.
+    # LeaderWorkerSet's label distinguishes leaders, which serve, from workers. No other pod has it
+    # together with the service's label.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: _LEADER}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value

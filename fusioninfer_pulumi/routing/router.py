@@ -42,7 +42,12 @@ from fusioninfer_pulumi.routing.model_rewrite import (
     inference_model_rewrite,
     rewrite_plan,
 )
-from fusioninfer_pulumi.routing.network_policy import network_policies
+from fusioninfer_pulumi.routing.network_policy import (
+    NetworkPolicyPlan,
+    network_policies,
+    network_policy_plan,
+    proxy_peers,
+)
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -71,6 +76,9 @@ class RouterParts:
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
         grants: ReferenceGrants that are needed.
+        proxies: NetworkPolicyPeers that match the gateway's proxies, none where it is not known
+            where they run.
+        monitored: Whether the service has monitors.
     """
 
     service: str
@@ -85,6 +93,8 @@ class RouterParts:
     route: RoutePlan | None
     implementation: Implementation
     grants: tuple[GrantPlan, ...]
+    proxies: tuple[Manifest, ...]
+    monitored: bool
 
     @property
     def args(self) -> RoleArgs:
@@ -120,6 +130,12 @@ class RouterPlan(RouterParts):
         return self.grants if self.args.reference_grants else ()
 
     @property
+    def network_policy(self) -> NetworkPolicyPlan | None:
+        """Who reaches the pods, None where everybody does."""
+        policy = self.args.network_policy
+        return network_policy_plan(policy, self.proxies, monitored=self.monitored)
+
+    @property
     def routed_by(self) -> str | None:
         """The service whose route leads to the pool, None where it is not another one's."""
         return None if self.args.httproute is None else self.args.httproute.routed_by
@@ -144,6 +160,8 @@ def router_parts(
     roles: Sequence[RolePlan],
     intent: EppIntent,
     groups: int | None = None,
+    *,
+    monitored: bool = False,
 ) -> RouterParts:
     """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
@@ -151,6 +169,7 @@ def router_parts(
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
     route = route_plan(service, namespace, args, gateway, implementation)
+    parents = parent_plans(at, namespace, args, gateway)
     return RouterParts(
         service=service,
         namespace=namespace,
@@ -160,10 +179,12 @@ def router_parts(
         intent=intent,
         served=tuple(role for role in roles if role.component_type in types),
         gateway=gateway,
-        parents=parent_plans(at, namespace, args, gateway),
+        parents=parents,
         route=route,
         implementation=implementation,
         grants=tuple(needed_grants(service, namespace, at, args, route, gateway)),
+        proxies=() if route is None else proxy_peers(namespace, parents, implementation),
+        monitored=monitored,
     )
 
 
@@ -191,7 +212,7 @@ def router_plan(
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     """The service's metadata with the labels of every object of its router role."""
-    own = {
+    own_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
         labels.ROLE_NAME: role,
@@ -199,7 +220,7 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     return ServiceMeta(
         service=meta.service,
         namespace=meta.namespace,
-        labels={**meta.labels, **own},
+        labels={**meta.labels, **own_labels},
         annotations=meta.annotations,
     )
 
@@ -228,10 +249,9 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield http_route(meta, router.route, router.pool.name)
     yield from gateway_extras(topology, router)
     yield from reference_grants(meta, router.created_grants)
-    if router.args.network_policy is not None:
-        yield from network_policies(
-            meta, router.args.network_policy, epp, router.pool, topology.roles
-        )
+    policy = router.network_policy
+    if policy is not None:
+        yield from network_policies(meta, policy, router.epp, router.pool, topology.roles)
 
 
 def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:

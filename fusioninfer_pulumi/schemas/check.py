@@ -69,12 +69,12 @@ _FORMATS = {
 _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
 #: Quantities are the only strings of schemas whose pattern begins with a sign.
 _QUANTITY_PATTERN = "^(\\+|-)?"
-#: More keys than that are no help in a message.
+#: Most keys that a message lists.
 _LISTED = 8
 #: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
 #: alone, or after 1.36. A later LeaderWorkerSet takes them.
 OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
-#: Levels of mappings and lists; what is deeper has a finding of its own.
+#: Most levels of mappings and lists; deeper input is a finding.
 MAX_DEPTH = 100
 
 
@@ -211,7 +211,7 @@ def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> I
         wanted = schema.below(schema.at(at), expected)
         yield error(FIELD_REQUIRED, (*at, expected), f"is required: {_wanted(schema, wanted)}")
     elif name == "type":
-        # Unquoted numbers and words such as `true` are what YAML makes of many strings.
+        # YAML reads unquoted numbers and words such as `true` as other types than strings.
         scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
         kind = _wanted(schema, schema.at(at))

@@ -105,7 +105,7 @@ class RolePlan:
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
         """The replicas of all LeaderWorkerSets, none when the role is parked."""
-        return tuple(replica for each in self.lws for replica in each.replicas)
+        return tuple(replica for lws in self.lws for replica in lws.replicas)
 
     @property
     def group_replicas(self) -> int:
@@ -181,7 +181,7 @@ def role_plan(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) 
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        lws=tuple(each for group in indexes for each in _lws(ctx, layout, group)),
+        lws=tuple(lws for group in indexes for lws in _lws(ctx, layout, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         scaled_externally=ctx.role.autoscaling is not None,
@@ -200,5 +200,8 @@ def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]
         for index in range(role.replicas)
     )
     if layout is Layout.PER_REPLICA or not replicas:
-        return tuple(LwsPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
+        return tuple(
+            LwsPlan(replica.name, replica.task, (replica,), replica.index, group)
+            for replica in replicas
+        )
     return (LwsPlan(names.role_lws(service, role.name, group), role.name, replicas, None, group),)

@@ -267,7 +267,7 @@ def _sidecar(draw: Draw, setting: Setting) -> Manifest:
     fields = draw.fields(
         0.3,
         resources={"requests": {"cpu": "200m"}, "limits": {"memory": "1Gi"}},
-        ssrfProtection=True,
+        ssrfProtection=False,
         args=["--secure-proxy=true", "--zap-log-level=debug"],
         connector=(*(_PROTOCOLS[setting.connector],) * 3, "mooncake", "offloading"),
     )

@@ -305,7 +305,7 @@ def _windowed(text: Config, index: int) -> bool:
     return pattern is None or (index + 1) % int(pattern) != 0
 
 
-#: One layer of so many sees everything, where the config does not list its layers.
+#: One of this many layers has full attention, if the config does not list its layers.
 _PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2}
 
 
@@ -399,7 +399,7 @@ def _latent(text: Config, index: int) -> Layer:
         parts += _experts(text, int(count), width, int(text.get("n_shared_experts") or 0) * width)
     else:
         parts.append(_mlp(text, _number(text, "intermediate_size")))
-    # Sparse attention keeps an index beside the latent, in a format that releases choose.
+    # Sparse attention keeps an index beside the latent; its format differs by release.
     cache = None if sparse else Cache(1, rank + rope, latent=True)
     return Layer(tuple(parts), cache)
 

@@ -168,11 +168,12 @@ def _text(version: Version) -> str:
 
 _VLLM_OLDEST: Version = (0, 9, 0)
 _VLLM_NEWEST: Version = (0, 24, 0)
-#: From here on a share of 0.92 is the default, and CUDA graphs count.
+#: First release whose default share is 0.92, with CUDA graphs in it.
 _GRAPHS: Version = (0, 21, 0)
-#: From here on the sampler sorts nothing where it can use a kernel of its own.
+#: First release whose sampler sorts nothing if its own kernel works.
 _KERNEL: Version = (0, 18, 0)
-#: From here on accelerators of 160 GiB or more get the largest batches (`get_batch_defaults`).
+#: First release with the largest batches on accelerators of 160 GiB or more
+#: (`get_batch_defaults`).
 _LARGEST_BATCHES: Version = (0, 28, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
 #: sorts nothing, either, where FlashInfer works in the image, which its reference does not say
@@ -220,7 +221,7 @@ def vllm_memory(
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
         batched=batched,
-        # How much the encoder of images takes in the profiling run is not followed, nor releases
+        # Not estimated: the encoder of images in the profiling run, and releases
         # that were not read or that the image does not name.
         certain=command.image.version is not None
         and version <= _VLLM_NEWEST

@@ -66,7 +66,7 @@ def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
     if part.expert and split.expert > 1:
         ways = split.expert
     elif part.split:
-        # Heads that are fewer than the ranks are kept by several of them.
+        # With fewer heads than ranks, several ranks keep the same head.
         ways = min(split.tensor, part.heads or split.tensor)
     return part.parameters * bits / 8 / ways
 

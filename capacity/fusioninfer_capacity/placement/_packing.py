@@ -22,9 +22,9 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
 Shape = tuple[int, ...]
-#: What one pool holds: replicas by their shape.
+#: Replicas in one pool, by their shape.
 Load = tuple[tuple[Shape, int], ...]
-#: What every pool holds, in the order of the inventory.
+#: Replicas in every pool, in the order of the inventory.
 Usage = tuple[Load, ...]
 
 
@@ -112,7 +112,7 @@ def _nodes(pool: NodePoolArgs, more: int = 0) -> list[NodePool]:
 
 
 def _fit(free: list[NodePool], load: Load) -> Fit:
-    # Every replica has to fit, whichever gang it belongs to: one gang of them all says that.
+    # All replicas have to fit, whatever their gangs: they are checked as one gang.
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]

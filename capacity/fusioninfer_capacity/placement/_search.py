@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fusioninfer_capacity.placement._packing import Fit, Pools, Usage, accelerators, with_more
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
-#: Combinations that are looked at; beyond it the best that is at hand is taken.
+#: Most combinations that are considered; beyond it the best so far is taken.
 MAX_STEPS = 100_000
 
 

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     shown,
 )
 
-#: Where a pod spec says on which nodes it may run.
+#: Fields of a pod spec that choose its nodes.
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
@@ -109,7 +109,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
 
 def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
-    # Fields are names of nodes, which an inventory does not hold; an empty term selects nothing.
+    # `matchFields` selects names of nodes, which no inventory has. An empty term selects nothing.
     if term.get("matchFields") or not expressions:
         return False
     return all(_matches(expression, labels) for expression in expressions)

@@ -178,7 +178,7 @@ def placement_of(
             service_key(metadata["namespace"], lws_labels[labels.SERVICE]), {}
         )
         before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
-        # What pods claim stands in other objects.
+        # Claims of pods are objects of their own.
         claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
         unknown = claims or before.accelerators is None
         amount = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
@@ -224,7 +224,7 @@ def _by_claims(
             for node, listed in devices.items()
         },
         resource=None,
-        # Other classes of exactly these devices.
+        # Further device classes that select exactly these devices.
         classes=[
             name
             for name in sorted(counts)

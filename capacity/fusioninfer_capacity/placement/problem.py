@@ -28,7 +28,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Indexes of pools, one for each role of a service.
 Assignment = tuple[int, ...]
-#: Assignments that are looked at for one service.
+#: Most assignments that are considered for one service.
 MAX_ASSIGNMENTS = 5_000
 _EXACT = "ExactCount"
 

@@ -11,7 +11,7 @@ from fusioninfer_capacity.placement.explain import missing_text, pools_text
 from fusioninfer_capacity.placement.result import PlacedRole, PoolLeft, ServicePlacement, Status
 
 _PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
-# Rejected places that are shown; the others are counted.
+# Most rejected places that are printed; the others are counted.
 _REJECTED = 6
 
 
@@ -31,7 +31,7 @@ def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
         lacks = missing_text(record.nearest.missing)
         yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
     if record.terms:
-        # The last one, the order, says nothing by itself.
+        # The last term is the order of pools, which explains nothing.
         terms = ", ".join(f"{term.words} {term.value}" for term in record.terms[:-1])
         yield Text(f"  because: {terms}")
     others = Table.grid(padding=(0, 2, 0, 0))

@@ -58,7 +58,7 @@ NODES_RUN_ONE_COMMAND = Rule(
     source="https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/",
 )
 
-#: What a script does with the words behind it.
+#: Ways in which a script reads the words behind it.
 _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 #: A repository of a model hub, with what names a file of it behind a colon (GGUF).
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
@@ -87,7 +87,7 @@ _ENDLESS = re.compile(
 )
 #: Ends of commands of a script that run one after the other.
 _NEXT = re.compile(r"&&|;|\n")
-#: Arguments with which servers say something and end.
+#: Arguments with which servers print something and exit.
 _TOLD = re.compile(r"(^|\s)(-h|--help(=\S*)?|-V|--version)(\s|$)")
 #: An image that serves without a command.
 _SERVING_IMAGE = re.compile(r"(\S*/)?nginx([:@]\S*)?")
@@ -194,7 +194,7 @@ def _unread(pod: Pod) -> Iterator[Finding]:
         )
         return
     outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
-    flags = any(isinstance(each, str) and each.startswith("-") for each in argv.args)
+    flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
     if outside and flags and not _POSITIONAL.search(argv.script):
         message = 'the script in command does not read these; move them into it, or add "$@"'
         yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
@@ -234,9 +234,10 @@ def _differs(pod: Pod, command: EngineCommand) -> bool:
     """Whether a command line may do something else on each node."""
     if integer(command.value("--node-rank")) is not None:
         return False
-    texts = [_SAME.sub("", each) for each in command.argv.texts()]
-    if any("$" in each or "`" in each or "ray" in each for each in texts):
+    texts = [_SAME.sub("", word) for word in command.argv.texts()]
+    if any("$" in word or "`" in word or "ray" in word for word in texts):
         return True
     return any(
-        (each.get("valueFrom") or {}).get("fieldRef") for each in pod.container.get("env") or ()
+        (variable.get("valueFrom") or {}).get("fieldRef")
+        for variable in pod.container.get("env") or ()
     )

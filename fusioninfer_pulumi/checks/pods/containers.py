@@ -80,8 +80,8 @@ def _image(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         return
     if not given(image):
         yield error(FIELD_REQUIRED, (*at, "image"), "is required: an image reference")
-    elif isinstance(image, str) and any(each.isspace() for each in image):
-        # Inside of a reference the API server takes a space, and no kubelet does.
+    elif isinstance(image, str) and any(character.isspace() for character in image):
+        # The API server accepts a space inside of a reference, and no kubelet does.
         message = f"must be an image reference, got {shown(image)}"
         yield error(INVALID_IMAGE, (*at, "image"), message)
 
@@ -240,7 +240,9 @@ def _volume_missing(at: Location, name: str, pod: PodFacts) -> Iterator[Finding]
 
 def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     """Checks that no init container has the name of another container."""
-    names = {text(each.get("name")) for _, each in mappings(spec.get("containers"))} - {""}
+    names = {text(container.get("name")) for _, container in mappings(spec.get("containers"))} - {
+        ""
+    }
     for index, container in mappings(spec.get("initContainers")):
         name = text(container.get("name"))
         if name in names:
@@ -254,8 +256,8 @@ def host_ports(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         return
     for position, container in mappings(spec.get("containers")):
         for index, port in mappings(container.get("ports")):
-            own, host = number(port.get("containerPort")), number(port.get("hostPort"))
-            if host and own and host != own:
-                message = f"must be the containerPort ({own}) with hostNetwork, got {host}"
+            declared, host = number(port.get("containerPort")), number(port.get("hostPort"))
+            if host and declared and host != declared:
+                message = f"must be the containerPort ({declared}) with hostNetwork, got {host}"
                 where = (*at, "containers", position, "ports", index, "hostPort")
                 yield error(HOST_PORT_DIFFERS, where, message)

@@ -26,21 +26,21 @@ PROGRAM_IN_ARGS = Rule(
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Yields what the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
-    found: list[Finding] = []
-    have, *others = {accelerators(each.template) for each in pods.each}
-    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
-    # several ranks, such as a Neuron device, says nothing about how many there are.
+    findings: list[Finding] = []
+    have, *others = {accelerators(pod.template) for pod in pods.each}
+    # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
+    # several ranks, such as Neuron devices.
     counted = have and not others and one_rank_each(pods.leader.template)
-    # What does not fit `parallelism` is an error of that field.
+    # Accelerators that do not fit `parallelism` are an error of that field.
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
-        found += check_accelerators(command, have, ctx.nodes)
+        findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for each in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
+        for finding in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
             # Without a flag, a finding is about the launcher that the image does not fit.
-            yield each.at(*(at if each.location else ctx.at("multinode", "launcher")))
+            yield finding.at(*(at if finding.location else ctx.at("multinode", "launcher")))
     if engine is not None:
-        found += engine.check_connector(command)
-        found += engine.check_tracing(command) if pods.traced else []
+        findings += engine.check_connector(command)
+        findings += engine.check_tracing(command) if pods.traced else []
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,
@@ -48,7 +48,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "vLLM's image starts the engine by itself and gets these words as its arguments: move "
             f'"{" ".join(command.program)}" to command',
         )
-    yield from (each.at(*at) for each in found)
+    yield from (finding.at(*at) for finding in findings)
 
 
 def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:

@@ -34,6 +34,13 @@ KV_TRANSFER_MISSING = Rule(
     remedy="Add the flag, or `kvTransfer: {}`.",
     source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
 )
+SIDECAR_PROTECTION = Rule(
+    "sidecar-protection",
+    ("info", "error"),
+    "The sidecar's release can tell the pods of the service's pool from others.",
+    remedy="Use llm-d v0.10.0 or later; with an older release leave `ssrfProtection` out.",
+    source="pkg/sidecar/proxy/allowlist.go: up to v0.9.0 it reads no selector of a v1 pool",
+)
 KV_TRANSFER_DISABLED = Rule(
     "kv-transfer-disabled",
     "warning",
@@ -50,7 +57,7 @@ PREFILL_CERTIFICATES = Rule(
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks that prefill and decode hand their KV cache over."""
-    # As written: a finished command line has what was generated.
+    # The written command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.own_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -126,6 +133,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if plan.sidecar is None:
         return
     yield from _argument_findings(plan.sidecar, args, ctx)
+    yield from _protection_findings(plan.sidecar, args, ctx)
     at = pods.leader.command_path
     port = serving_port(pods.leader.own, pods.leader.own_command, None)
     if port == pool and pods.command.engine is not None:
@@ -134,6 +142,24 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     elif port == engine:
         message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
         yield info(SIDECAR_PLACED, at, message)
+
+
+def _protection_findings(
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
+) -> Iterator[Finding]:
+    """Checks whether the sidecar's release can refuse prefill addresses."""
+    known, wanted = sidecar_release(sidecar.family), args.sidecar.ssrf_protection
+    assert known is not None, "only families with a sidecar are wired"
+    if known.reads_pool or wanted is False:
+        return
+    at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
+    release = f"the sidecar of {sidecar.family.name}"
+    if wanted:
+        message = f"{release} reads no v1 InferencePool and would refuse every prefill pod"
+        yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
+    else:
+        message = f"{release} cannot protect itself: a client's header chooses its prefill pod"
+        yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
 
 
 def _argument_findings(

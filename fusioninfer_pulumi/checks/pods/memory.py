@@ -56,7 +56,7 @@ _HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods)
+    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
         if shares and runs and _shares_by_memory(pod):
@@ -74,9 +74,10 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _is_checked(pods: RolePods) -> bool:
+def _is_checked(pods: RolePods, ctx: Context) -> bool:
     engine = pods.command.engine
-    return engine is not None and engine.checks_shared_memory(pods.command)
+    launcher = ctx.launcher.value if ctx.launcher is not None and ctx.nodes > 1 else None
+    return engine is not None and engine.checks_shared_memory(pods.command, launcher)
 
 
 def _shares_by_memory(pod: Pod) -> bool:
@@ -132,13 +133,13 @@ def _offloaded(pods: RolePods) -> Iterator[Finding]:
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
     """The volumes in memory: where each stands, and how much it may hold."""
-    found: dict[str, tuple[Location, Decimal | None]] = {}
+    volumes: dict[str, tuple[Location, Decimal | None]] = {}
     for index, volume in enumerate(pod.spec.get("volumes") or ()):
         source = volume.get("emptyDir")
         if isinstance(source, Mapping) and source.get("medium") == "Memory":
             at = (*pod.path, "spec", "volumes", index, "emptyDir")
-            found[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
-    return found
+            volumes[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
+    return volumes
 
 
 def _amount(value: Any) -> Decimal | None:
@@ -154,18 +155,18 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     written = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
-            _amount(limit_of(each, "memory"))
-            for each in containers
-            if any(mount.get("name") == name for mount in each.get("volumeMounts") or ())
+            _amount(limit_of(container, "memory"))
+            for container in containers
+            if any(mount.get("name") == name for mount in container.get("volumeMounts") or ())
         ]
         known = [limit for limit in limits if limit is not None]
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        own = isinstance(index, int) and index < written
+        is_written = isinstance(index, int) and index < written
         yield warning(
             MEMORY_LIMIT_TOO_SMALL,
-            (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
+            (*at, "sizeLimit") if is_written else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -190,7 +191,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        asked = (_amount(limit_of(each, _DISK)) for each in containers)
+        asked = (_amount(limit_of(container, _DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
@@ -204,5 +205,5 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _writes_to_volume(pod: Pod) -> bool:
     """Whether the serving container may write to a volume."""
-    paths = [str(each.get("mountPath")) for each in pod.container.get("volumeMounts") or ()]
+    paths = [str(mount.get("mountPath")) for mount in pod.container.get("volumeMounts") or ()]
     return any(path.rstrip("/") != SHARED_MEMORY for path in paths)

@@ -44,7 +44,7 @@ KV_TRANSFER_WRONG_WAY = Rule(
 )
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Rules by what differs, as `Engine.must_agree` calls it.
+#: Rules by the name of the setting that differs (`Engine.must_agree`).
 _RULES = {
     "model": PAIRED_SETTINGS_DIFFER,
     "release": PAIRED_SETTINGS_DIFFER,
@@ -82,13 +82,13 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
     may never meet, and other connectors may do without.
     """
-    sides = [[each for each in roles if each[0].role.component_type is kind] for kind in PAIRED]
-    found: list[Finding] = []
+    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
+    findings: list[Finding] = []
     if not all(sides):
-        found = [_alone(ctx) for side in sides for ctx, _ in side]
+        findings = [_alone(ctx) for side in sides for ctx, _ in side]
     for prefiller, decoder in product(*sides):
-        found += _pair(prefiller, decoder)
-    return found
+        findings += _pair(prefiller, decoder)
+    return findings
 
 
 def _alone(ctx: Context) -> Finding:
@@ -116,7 +116,7 @@ def _pair(
         filled, read = _setting(prefill, engine, key), _setting(decode, engine, key)
         if filled is None or read is None or filled == read:
             continue
-        # What `auto` becomes is in the model's own configuration.
+        # The model's own configuration decides what `auto` means.
         say: _Say = error if key in agreed and _AUTO not in (filled, read) else warning
         message = (
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "

@@ -17,7 +17,7 @@ def probe_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
-    named = {each.get("name"): each.get("containerPort") for each in pod.own.get("ports") or ()}
+    named = {entry.get("name"): entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     for name in _PROBES:
         probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
         for kind in ("httpGet", "grpc"):

@@ -45,14 +45,14 @@ def container_resources(
     yield from _claims((*at, "claims"), known(resources).get("claims"), claims)
 
 
-def amounts(held: Any) -> dict[str, Decimal]:
+def amounts(resources: Any) -> dict[str, Decimal]:
     """The quantities of a mapping, as far as they are known."""
-    found = {}
-    for name, amount in known(held).items():
+    quantities = {}
+    for name, amount in known(resources).items():
         parsed = parsed_amount(amount)
         if parsed is not None:
-            found[str(name)] = parsed
-    return found
+            quantities[str(name)] = parsed
+    return quantities
 
 
 def parsed_amount(amount: Any) -> Decimal | None:
@@ -64,8 +64,8 @@ def parsed_amount(amount: Any) -> Decimal | None:
 
 
 def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    held = {key: known(resources.get(key)) for key in ("limits", "requests")}
-    for key, its in held.items():
+    parts = {key: known(resources.get(key)) for key in ("limits", "requests")}
+    for key, its in parts.items():
         for name, amount in its.items():
             here = (*at, key, str(name))
             yield from _name(here, str(name))
@@ -79,17 +79,17 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
-                    f"must equal limits[{name}] ({held['limits'][name]}), got "
-                    f"{shown(held['requests'][name])}",
+                    f"must equal limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
-                    f"must be at most limits[{name}] ({held['limits'][name]}), got "
-                    f"{shown(held['requests'][name])}",
+                    f"must be at most limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
                 )
-        elif exact and name not in held["limits"]:
+        elif exact and name not in parts["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
 
 

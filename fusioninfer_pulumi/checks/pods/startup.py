@@ -19,7 +19,7 @@ LIVENESS_PROBE_TOO_EARLY = Rule(
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
 )
 
-#: A liveness probe that waits no longer than this ends most loading engines.
+#: A liveness probe that waits no longer than this restarts most engines while they load.
 _EARLY_SECONDS = 600
 
 

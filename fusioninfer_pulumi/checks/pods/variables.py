@@ -34,10 +34,12 @@ _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+
 def reference_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of references that stay as they are written."""
     for pod in pods.written:
-        built = {each["name"]: each for each in pod.spec["containers"]}
+        built = {container["name"]: container for container in pod.spec["containers"]}
         for index, written in enumerate(pod.written["spec"]["containers"]):
             at = (*pod.path, "spec", "containers", index)
-            names = [str(each.get("name")) for each in built[written["name"]].get("env") or ()]
+            names = [
+                str(variable.get("name")) for variable in built[written["name"]].get("env") or ()
+            ]
             known = None if written.get("envFrom") else frozenset(names)
             yield from _words(at, pod.commands.of(written), known)
             yield from _order(at, written)
@@ -71,7 +73,10 @@ def _words(at: Location, command: EngineCommand, known: frozenset[str] | None) -
 
 def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     """Variables that refer to later ones: the kubelet replaces those before them alone."""
-    listed = [(str(each.get("name")), each.get("value")) for each in container.get("env") or ()]
+    listed = [
+        (str(variable.get("name")), variable.get("value"))
+        for variable in container.get("env") or ()
+    ]
     for index, (_, value) in enumerate(listed):
         if not isinstance(value, str):
             continue

@@ -35,7 +35,7 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
-        # How their number changes has a column of its own.
+        # Changes of their number stand in a column of their own.
         "why": [effect.restart_reason or effect.role_change or "untouched" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -143,7 +143,7 @@ def counts(objects: Iterable[ObjectChange]) -> str:
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
     parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
-    # What a partition held back may restart without any.
+    # Replicas that a partition held back may restart without a changed object.
     return f"objects: {', '.join(parts) or 'none changed'}"
 
 
@@ -181,9 +181,9 @@ def _masked(change: ObjectChange) -> str:
     return text
 
 
-#: Two names are as short as a range, and plainer.
+#: Two names are as short as a range, and easier to read.
 _SHORTEST_RUN = 3
-# Longer ones count nothing, and reading huge ones takes long.
+# Longer numbers are no indexes, and converting huge ones takes long.
 _LONGEST_NUMBER = 9
 
 
@@ -320,7 +320,7 @@ def _as_json(value: Any) -> str:
 
 def _window(text: str, start: int, limit: int) -> str:
     """Cuts a text down to some characters from a place on."""
-    # A cut of one character would save nothing.
+    # The mark of a cut is as long as the one character that it would save.
     start = 0 if start <= 1 or len(text) <= limit else start
     head = "…" if start else ""
     rest = text[start:]

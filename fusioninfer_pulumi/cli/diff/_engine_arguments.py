@@ -61,7 +61,7 @@ def engine_notes(changes: Sequence[EngineChange], services: int) -> Iterator[str
                 for argument in arguments.removed
             ]
             yield f"{prefix}: no longer takes {', '.join(listed)}"
-        # What null stands for is the engine's choice, and may be the same.
+        # The engine chooses what null stands for: it may be the same in both releases.
         stated = [
             default for default in arguments.defaults if None not in (default.before, default.after)
         ]

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
-# Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
+# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
 _KNOWN_GROUPS = frozenset(
     {
         "",
@@ -148,7 +148,9 @@ def _service_notes(
         yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
-        yield from (f"{each}{rest}" for each in share_notes(edit.key.kind, edit.old, edit.new))
+        yield from (
+            f"{share_note}{rest}" for share_note in share_notes(edit.key.kind, edit.old, edit.new)
+        )
 
 
 def _object(edit: Edit) -> str:

@@ -43,33 +43,33 @@ def _listed(asked: list[str]) -> str:
 
 def _rewrites(manifest: Manifest | None) -> dict[str, Shares]:
     """Shares of models by the name that requests ask for; empty for all other names."""
-    found: dict[str, Shares] = {}
+    by_route: dict[str, Shares] = {}
     for rule in _items(at(manifest, "spec", "rules")):
         models = [at(match, "model", "value") for match in _items(rule.get("matches"))]
         shares = _shares(rule.get("targets"), "modelRewrite")
         for name in models or [""]:
-            found.setdefault(str(name), shares)
-    return found
+            by_route.setdefault(str(name), shares)
+    return by_route
 
 
 def _routes(manifest: Manifest | None) -> dict[str, Shares]:
     """Shares of pools by the rule; empty for a rule of all requests."""
-    found: dict[str, Shares] = {}
+    by_route: dict[str, Shares] = {}
     for index, rule in enumerate(_items(at(manifest, "spec", "rules"))):
         backends = _items(rule.get("backendRefs"))
         if all(backend.get("kind") == POOL_KIND for backend in backends):
             name = f"rule {rule.get('name') or index + 1}" if rule.get("matches") else ""
-            found[name] = _shares(backends, "name")
-    return found
+            by_route[name] = _shares(backends, "name")
+    return by_route
 
 
 def _shares(listed: Any, key: str) -> Shares:
-    weights = {str(each.get(key)): each.get("weight", 1) for each in _items(listed)}
+    weights = {str(item.get(key)): item.get("weight", 1) for item in _items(listed)}
     numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
     total = sum(numbers.values())
     return {name: 100 * number / total for name, number in numbers.items()} if total else {}
 
 
 def _items(listed: Any) -> list[Mapping[str, Any]]:
-    found = listed if isinstance(listed, list) else []
-    return [each for each in found if isinstance(each, Mapping)]
+    items = listed if isinstance(listed, list) else []
+    return [item for item in items if isinstance(item, Mapping)]

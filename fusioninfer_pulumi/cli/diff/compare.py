@@ -157,7 +157,7 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
-            # A namespace that is written out is the one that was meant: identities are equal.
+            # Both are one object: a namespace that only one of them states is no change.
             changes = _changes("", old, new)
             fields = [field for field in changes if field.path != "metadata.namespace"]
             if fields:

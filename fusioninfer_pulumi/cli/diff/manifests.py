@@ -22,7 +22,7 @@ _POD_TEMPLATE = "spec.template"
 #: Where a LeaderWorkerSet says how it updates its groups.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-# What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
+# LeaderWorkerSet's own defaults: writing them explicitly is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
@@ -43,7 +43,7 @@ def _number(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-# Made once: making them takes longer than most manifests.
+# Built once: that takes longer than comparing most manifests.
 _ENCODER = json.JSONEncoder(default=_jsonable)
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
 _SORTED = json.JSONEncoder(sort_keys=True)

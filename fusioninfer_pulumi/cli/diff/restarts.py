@@ -43,7 +43,7 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 #: Namespace and name of a service.
 Service = tuple[str, str]
 
-# More replicas of one LeaderWorkerSet than anybody runs have no names.
+# Above this count, replicas of one LeaderWorkerSet get no names.
 _MOST_NAMES = 10_000
 
 
@@ -260,11 +260,11 @@ def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: l
         return
     several = not label(new, labels.REPLICA_INDEX)
     if edit.key.ordinal or (turn is None and not several):
-        # The same service in two clusters: each of them goes its own way.
+        # The service runs in two clusters, which update independently.
         role.ordered = False
         return
     recreated = bool(edit.refused) or (turn is not None and turn.recreated)
-    # LeaderWorkerSet paces what is in one set, as far as the cluster lets it.
+    # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
     paced = several and not recreated
     at_a_time = None
     if not recreated:

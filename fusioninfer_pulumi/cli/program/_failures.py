@@ -19,7 +19,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError, error
 
 _MAX_FRAMES = 8
 _MAX_LINES = 50
-#: Text with which the SDK starts what it says about a value that is no property.
+#: How the SDK's error about a value that is no property begins.
 _SERIALISING = "While processing resource: "
 
 #: File, line and function of a stack frame.

@@ -37,12 +37,12 @@ from fusioninfer_pulumi.loading.yaml import documents
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
-#: Custom resources that stand for many objects.
+#: Resources that the engine expands into many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
 #: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
-#: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
+#: Largest whole number that protobuf keeps: all its numbers are floats.
 _EXACT = 2**53
 
 Inputs = dict[str, Any]
@@ -262,7 +262,7 @@ class Recorder(MockMonitor):
         self._recorded.append((position, Recorded(name, token, manifest)))
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
-            # The provider will make one up.
+            # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
 

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 T = TypeVar("T")
-#: Whose hash marks are: of this process, and of those that it starts (see `mark_with`).
+#: Key of the hashes in marks; the processes that this one starts get the same (see `mark_with`).
 _KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))

@@ -176,7 +176,7 @@ def _configurations(text: str) -> list[Mapping[str, Any]]:
         return []
     try:
         documents = list(yaml.safe_load_all(text))
-    # Prose, templates, tags of others: what cannot be read configures no manager.
+    # Other texts of a ConfigMap, such as templates, are no YAML: they configure no manager.
     except Exception:  # noqa: BLE001
         return []
     return [

@@ -96,7 +96,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             kubeconfig_output = kubeconfig.apply(
                 lambda text: self._checked_facts(text, context), run_with_unknowns=True
             )
-            # The facts hold nothing of the kubeconfig.
+            # The facts contain nothing of the kubeconfig, so they are no secret.
             return pulumi.Output.unsecret(kubeconfig_output)
         named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
