@@ -153,6 +153,7 @@ def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempP
     running.wait_ready(GATEWAYS, 1, timeout=120)
     pods = Pods(running, namespace, elsewhere)
     enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
+    cluster.wait(lambda: pods.reaches(*LET_IN[0]), 60, enforced.program.tail)
     # What is shut out below is so by the policies.
     assert [each for each in (*LET_IN, *SHUT_OUT) if not pods.reaches(*each)] == []
     cluster.apply(policies)
