@@ -141,8 +141,9 @@ def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempP
         role("prefill", "prefiller", kvTransfer={}),
         role("decode", "decoder", kvTransfer={}, multinode={"nodeCount": 2}),
     ]
-    without_gang = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
-    objects = list(listening(objects_of(service(namespace, *roles, **without_gang))))
+    gangless = {"gangPolicy": {"mode": "Off"}}
+    manifest = service(namespace, *roles, schedulingStrategy=gangless)
+    objects = list(listening(objects_of(manifest)))
     policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
     assert len(policies) == 3
     running.apply([each for each in objects if each not in policies])
