@@ -14,7 +14,7 @@ from pathlib import Path
 from e2e.catalog import program
 from e2e.harness import Object
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.serve.node import ADDRESS
+from e2e.serve.enclosure import ADDRESS
 from e2e.serve.serving import Serving
 
 _NAME = "kube-network-policies"

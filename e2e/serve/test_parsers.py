@@ -55,7 +55,7 @@ def arguments(objects: Any, release: str) -> set[tuple[str, ...]]:
     for container in containers(objects):
         command = read_command(container)
         is_vllm = command.engine is not None and command.engine.name == "vllm"
-        if is_vllm and command.readable and command.image.version == version(release):
+        if is_vllm and command.readable and command.image.release == release:
             found.add(tuple(expanded(command.arguments)))
     return found
 
@@ -67,11 +67,6 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
         if not skipped and word != "--config":
             yield VARIABLE.sub("1", word)
         skipped = word == "--config"
-
-
-def version(release: str) -> tuple[int, ...]:
-    """A release as numbers."""
-    return tuple(map(int, release.split(".")))
 
 
 def moved(manifest: Any, release: str) -> Any:

@@ -358,8 +358,13 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
-        """Whether even one rank needs shared memory, and stops at its start without."""
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without.
+
+        Args:
+            command: The engine's command line, without what the launcher adds.
+            launcher: Of a replica that spans nodes, None for others.
+        """
         return False
 
     def drain_seconds(self, command: EngineCommand) -> int:

@@ -395,12 +395,15 @@ class Vllm(Engine):
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
-        # always a process of its own.
+        # always a process of its own, and so it is where ranks span nodes or copies
+        # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
         version, name = command.image.version, command.image.name or ""
         processors = command.value("--device") == "cpu" or "cpu" in name
-        apart = command.value("--distributed-executor-backend") == "mp"
+        sizes, backend = command.parallelism, command.value(_EXECUTOR)
+        copies = backend is None and sizes is not None and sizes.data > 1
+        apart = copies or backend == "mp" or launcher in ("multiprocessing", "data-parallel")
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:

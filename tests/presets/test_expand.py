@@ -8,6 +8,7 @@ import pytest
 
 import fusioninfer_pulumi.capacity
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi.engines._image import read_image
 from fusioninfer_pulumi.engines.preset import PRESETS
 from fusioninfer_pulumi.loading.written import written
 from fusioninfer_pulumi.plan.objects import render
@@ -404,3 +405,11 @@ def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifes
     )
     assert rendered(out) == render(plan_service(args))
     assert plan_of(out).presets == ()
+
+
+def test_arguments_of_a_build_for_processors_are_checked_and_nothing_else_follows() -> None:
+    own = template({"name": "vllm", "args": ["--max-model-length", "8"]})
+    (text,) = said(service(short(accelerator="cpu", template=own), **UNKNOWN), "error")
+    assert "has no argument --max-model-length; did you mean --max-model-len?" in text
+    image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
+    assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
