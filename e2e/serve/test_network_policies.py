@@ -6,6 +6,7 @@ addresses. Their containers only listen: whom an engine would answer is not the 
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ from e2e.serve.serving import Serving
 pytestmark = [
     pytest.mark.serve,
     pytest.mark.skipif(
-        not tool("kube-network-policies").is_built,
-        reason="not built: python -m e2e.build_tools --only kube-network-policies",
+        not (tool("kube-network-policies").is_built and shutil.which("iptables")),
+        reason="needs iptables and python -m e2e.build_tools --only kube-network-policies",
     ),
 ]
 
