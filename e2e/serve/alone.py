@@ -23,8 +23,6 @@ ENVIRONMENT = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
     "OMP_NUM_THREADS": "1",
-    # On processors 0.8.5 starts the older engine without this.
-    "VLLM_USE_V1": "1",
 }
 
 

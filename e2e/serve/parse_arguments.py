@@ -34,8 +34,11 @@ MEMORY = 2 << 40
 COMPILED = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch")
 """Modules that builds for processors may lack."""
 
-OF_THE_MODEL = ("tokenizer", "hf_config_path", "revision", "code_revision", "tokenizer_revision")
-"""Arguments that would be looked up in the model's repository."""
+OF_THE_MODEL = (
+    "tokenizer", "hf_config_path", "revision", "code_revision", "tokenizer_revision",
+    "reasoning_parser",
+)  # fmt: skip
+"""Arguments that would be looked up in the model's repository, or need its tokenizer."""
 
 
 def first(*places: str) -> Any:
@@ -97,7 +100,7 @@ class Engine:
     def _configure(self, args: argparse.Namespace) -> None:
         args.model = self.model
         for name in OF_THE_MODEL:
-            setattr(args, name, None)
+            setattr(args, name, self.serve.get_default(name))
         engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(
             args
         )
@@ -177,11 +180,22 @@ def see_accelerators() -> None:
 
 
 def ray() -> dict[str, types.ModuleType]:
-    """Modules that stand for Ray."""
+    """Modules that stand for Ray, and have whatever is imported from them."""
     names = ("ray", "ray.util", "ray.util.scheduling_strategies", "ray.util.placement_group")
     modules = {name: types.ModuleType(name) for name in names}
+    for name, module in modules.items():
+        module.__dict__.update(__path__=[], __getattr__=_anything(name))
     modules["ray"].__dict__.update(is_initialized=lambda: False, util=modules["ray.util"])
     return modules
+
+
+def _anything(module: str) -> Callable[[str], Any]:
+    def attribute(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{module} has no {name}")
+        return type(name, (), {})
+
+    return attribute
 
 
 def accelerators() -> Any:

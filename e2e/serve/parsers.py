@@ -19,13 +19,20 @@ import yaml
 from e2e.harness import Object
 from e2e.inputs import ROOT
 from e2e.serve.engine import Vllm
-from fusioninfer_pulumi import InvalidServiceError, load, plan_service, render
+from fusioninfer_pulumi import (
+    InvalidServiceError,
+    load,
+    model_service,
+    plan_service,
+    render,
+)
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, argument_table
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.vllm import SERVE_ENTRYPOINT, VLLM
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.presets.catalogue import catalogue
 
 # In `tests`, which pytest puts on the path.
 sys.path.append(str(ROOT / "tests"))
@@ -135,6 +142,16 @@ def accepted(release: str) -> list[CommandLine]:
     return sorted(lines)
 
 
+def of_the_catalogue(release: str) -> list[CommandLine]:
+    """Command lines of every model of the catalogue, on each of its GPUs and on processors."""
+    lines: set[CommandLine] = set()
+    for name, model in catalogue().items():
+        for accelerator in (*model.accelerators, "cpu"):
+            args = model_service(name, accelerator=accelerator, name="chat", engine=release)
+            lines |= command_lines(list(render(plan_service(args))), release)
+    return sorted(lines)
+
+
 def warns_of_the_release(finding: Finding) -> bool:
     """Whether a finding says that the release does not have what it is asked for."""
     return finding.severity == "warning" and finding.rule == "release-without-feature"
@@ -227,10 +244,15 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
 def refused(release: str) -> list[CommandLine]:
     """What the rules refuse of all edges of arguments, and of arguments that contradict."""
     table = argument_table("vllm")
-    lines = [("m", *words) for words in _of_table(table, release)]
+    lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
     lines += [("m", *words) for words in _together()]
     lines += [("--model", "m"), ("m", "stray")]
     return [line for line in dict.fromkeys(map(CommandLine, lines)) if errors(line, release)]
+
+
+def _context(word: str) -> tuple[str, ...]:
+    """What a configuration needs in order to have an argument at all."""
+    return ("--enable-lora",) if word.startswith("--max-lora") else ()
 
 
 def _of_table(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:

@@ -225,6 +225,10 @@ NIXL_ROLES: Version = (0, 23, 0)
 WITH_OTEL: Version = (0, 17, 0)
 WITHOUT_OTEL: Version = (0, 9, 2)
 
+#: First release whose `--lora-modules NAME=PATH` may have another `=` in its path
+#: (`LoRAParserAction`: in 0.30.0, not in 0.29.0).
+PATHS_WITH_EQUALS: Version = (0, 30, 0)
+
 #: First release with the metric `vllm:kv_cache_usage_perc` (`vllm/v1/metrics/loggers.py`: in 0.9.2,
 #: not in 0.9.1).
 KV_CACHE_METRIC: Version = (0, 9, 2)
@@ -380,7 +384,8 @@ class Vllm(Engine):
         return found
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        return [*contradictions(words), *self._check_model(command, words)]
+        version = command.image.version or ()
+        return [*contradictions(words, version), *self._check_model(command, words)]
 
     def _check_model(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         """Whether the program takes the model in the way in which it is given."""
@@ -430,12 +435,14 @@ class Vllm(Engine):
                 message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
                 return [error(LORA_NOT_ENABLED, (modules,), message)]
             return []
-        found = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
+        modules = last_values(command.arguments, self.lora_flags["modules"])
+        found = list(_check_modules(modules, command.image.version))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
         cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
         if gpu is None and not command.has(flag, CONFIG_FLAG):
             gpu = 1
-        if cpu is not None and gpu is not None and cpu < gpu:
+        # With none and fewer vLLM takes the default.
+        if cpu is not None and gpu is not None and 0 < cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
             found.append(error(OUT_OF_RANGE, (cpu_flag,), message))
         return found
@@ -901,14 +908,14 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     return settings or None if text is None else settings
 
 
-def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
+def _check_modules(values: Sequence[str] | None, version: Version | None) -> Iterator[Finding]:
     """The adapters that are neither NAME=PATH nor JSON (`LoRAParserAction`)."""
     flag = Vllm.lora_flags["modules"]
     for value in values or ():
         if not value or UNKNOWN in value or "$" in value:
             continue
         if "=" in value and "," not in value:
-            taken = value.count("=") == 1
+            taken = value.count("=") == 1 or version is None or version >= PATHS_WITH_EQUALS
         else:
             try:
                 held = parsed_json(value)
