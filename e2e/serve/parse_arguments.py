@@ -1,8 +1,9 @@
 """Parses command lines as vLLM does, and makes its configuration; run by the Python of an engine.
 
 Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes what the parser
-of `vllm serve` takes (`options`), and what the engine says against each line (`errors`): empty
-where it takes the line, else it begins with `parser` or `config`, by what refused it.
+of `vllm serve` takes (`options`), the names of the `metrics` that it registers, and what it says
+against each line (`errors`): empty where it takes the line, else it begins with `parser` or
+`config`, by what refused it.
 
 Nothing is loaded and no device is needed: the model is a `config.json`, and vLLM sees accelerators
 that are not there.
@@ -17,6 +18,7 @@ import inspect
 import io
 import json
 import os
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -97,7 +99,18 @@ class Engine:
         args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64"])
         self._configure(args)
 
-    def _configure(self, args: argparse.Namespace) -> None:
+    def metrics(self) -> list[str]:
+        """The names of all metrics that the engine serves, with LoRA adapters."""
+        args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64", "--enable-lora"])
+        config = self._configure(args)
+        logger = first("vllm.v1.metrics.loggers:PrometheusStatLogger")(config)
+        # Before 0.11.0 its constructor does that.
+        getattr(logger, "log_engine_initialized", lambda: None)()
+        text: str = importlib.import_module("prometheus_client").generate_latest().decode()
+        # Those with labels that nothing has yet are declared, and have no value.
+        return sorted(set(re.findall(r"^(?:# TYPE )?(vllm:\w+)", text, re.MULTILINE)))
+
+    def _configure(self, args: argparse.Namespace) -> Any:
         args.model = self.model
         for name in OF_THE_MODEL:
             setattr(args, name, self.serve.get_default(name))
@@ -110,10 +123,10 @@ class Engine:
         options = (
             {"headless": bool(getattr(args, "headless", False))} if "headless" in takes else {}
         )
-        make(first("vllm.usage.usage_lib:UsageContext").OPENAI_API_SERVER, **options)
+        return make(first("vllm.usage.usage_lib:UsageContext").OPENAI_API_SERVER, **options)
 
 
-def said_by(call: Callable[[], None]) -> str:
+def said_by(call: Callable[[], object]) -> str:
     """With what a call fails, empty if it does not."""
     said = io.StringIO()
     try:
@@ -126,7 +139,7 @@ def said_by(call: Callable[[], None]) -> str:
     return ""
 
 
-def apart(call: Callable[[], None]) -> str:
+def apart(call: Callable[[], object]) -> str:
     """`said_by` in a process of its own: a configuration changes what the next one reads."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -158,8 +171,6 @@ def see_accelerators() -> None:
             importlib.import_module(f"vllm.{name}")
         except ImportError:
             sys.modules[f"vllm.{name}"] = types.ModuleType(name)
-    # Images that have Ray are known to the rules; here only the name counts.
-    sys.modules.update(ray())
     torch.cuda.device_count = lambda: DEVICES
     torch.cuda.is_available = lambda: True
     memory = psutil.virtual_memory()._replace(total=MEMORY, available=MEMORY)
@@ -177,25 +188,6 @@ def see_accelerators() -> None:
         for counter in ("cuda_device_count_stateless", "_cuda_device_count_stateless"):
             if counter in held:
                 held[counter] = lambda *_: DEVICES
-
-
-def ray() -> dict[str, types.ModuleType]:
-    """Modules that stand for Ray, and have whatever is imported from them."""
-    names = ("ray", "ray.util", "ray.util.scheduling_strategies", "ray.util.placement_group")
-    modules = {name: types.ModuleType(name) for name in names}
-    for name, module in modules.items():
-        module.__dict__.update(__path__=[], __getattr__=_anything(name))
-    modules["ray"].__dict__.update(is_initialized=lambda: False, util=modules["ray.util"])
-    return modules
-
-
-def _anything(module: str) -> Callable[[str], Any]:
-    def attribute(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{module} has no {name}")
-        return type(name, (), {})
-
-    return attribute
 
 
 def accelerators() -> Any:
@@ -236,7 +228,8 @@ def main() -> None:
     engine.learn_model()
     see_accelerators()
     errors = [engine.error(each["words"], serve=each["serve"]) for each in asked["lines"]]
-    print(json.dumps({"options": list(described(engine.serve)), "errors": errors}))
+    options = list(described(engine.serve))
+    print(json.dumps({"options": options, "metrics": engine.metrics(), "errors": errors}))
 
 
 if __name__ == "__main__":

@@ -93,10 +93,12 @@ class Answers:
 
     Attributes:
         options: The options of `vllm serve`: spellings, number of values, choices.
+        metrics: The names of its metrics, on accelerators.
         errors: Why it refuses a command line, empty where it takes it.
     """
 
     options: list[dict[str, Any]]
+    metrics: list[str]
     errors: Mapping[CommandLine, str]
 
     def refused(self, lines: Iterable[CommandLine]) -> list[str]:
@@ -118,7 +120,7 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     if done.returncode != 0:
         raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
     told = json.loads(done.stdout.splitlines()[-1])
-    return Answers(told["options"], dict(zip(lines, told["errors"], strict=True)))
+    return Answers(told["options"], told["metrics"], dict(zip(lines, told["errors"], strict=True)))
 
 
 # Command lines that `check` accepts.

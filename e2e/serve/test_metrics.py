@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import urllib3
 
 from e2e.catalog import program
 from e2e.inputs import ROOT
-from e2e.serve.alone import serving
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
+from e2e.serve.parsers import ask
 from e2e.serve.services import NEED, objects_of, role, router, service
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -26,17 +25,19 @@ OF_PICKERS = (
 )
 """What endpoint pickers read by themselves; the oldest gets the second by a flag."""
 
-ONLY_WITH = {"vllm:nixl_bytes_transferred_sum": "NIXL"}
-"""Names that engines have only with more than the tiny model."""
+OF_OTHERS = ("vllm:gpu_cache_usage_perc", "vllm:nixl_bytes_transferred_sum")
+"""A name that the library writes for older releases alone, and one of engines with NIXL."""
 
-OLD = {"vllm:gpu_cache_usage_perc"}
-"""Names of older releases, which the library writes for those alone."""
+FOLDERS = (
+    "fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers",
+    "e2e/serve", "e2e/strategies",
+)  # fmt: skip
 
 
 def named() -> dict[str, str]:
     """Every metric that the library, its examples and its pages name, with a file that does."""
     found = {}
-    for folder in ("fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers", "e2e/serve", "e2e/strategies"):  # fmt: skip  # noqa: E501
+    for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".yaml", ".md") and path != Path(__file__):
                 for name in NAME.findall(path.read_text(encoding="utf-8")):
@@ -59,25 +60,22 @@ def test_endpoint_pickers_read_these(tool: str) -> None:
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def scraped(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
+def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
     reason = absent(request.param)
     if reason is not None:
         pytest.skip(reason)
-    with serving(vllm(request.param)) as address:
-        asked = {"model": "adapter", "prompt": "the quick brown fox", "max_tokens": 4}
-        answer = urllib3.request("POST", f"{address}/v1/completions", json=asked, timeout=120)
-        assert answer.status == 200, answer.data
-        text = urllib3.request("GET", f"{address}/metrics", timeout=30).data.decode()
-    return request.param, set(NAME.findall(text))
+    return request.param, set(ask(vllm(request.param), []).metrics)
 
 
 @pytest.mark.proves(
-    "vLLM 0.8.5, 0.11.0 and 0.32.0 have the metrics that the rendered endpoint picker reads of "
-    "them",
+    "the loggers of vLLM 0.8.5, 0.11.0 and 0.32.0 register the metrics that the rendered endpoint "
+    "picker reads of them",
     needs=f"{NEED} with that release installed",
 )
-def test_the_engine_has_what_its_endpoint_picker_reads(scraped: tuple[str, set[str]]) -> None:
-    release, metrics = scraped
+def test_the_engine_has_what_its_endpoint_picker_reads(
+    registered: tuple[str, set[str]],
+) -> None:
+    release, metrics = registered
     rendered = picker_metrics(release)
     assert len(rendered) == 1
     by_default = {*OF_PICKERS} - {"vllm:kv_cache_usage_perc"}
@@ -85,13 +83,13 @@ def test_the_engine_has_what_its_endpoint_picker_reads(scraped: tuple[str, set[s
 
 
 @pytest.mark.proves(
-    "every metric of vLLM that code, examples and pages name exists in vLLM 0.32.0",
+    "every metric of vLLM that code, examples and pages name is registered by vLLM 0.32.0",
     needs=f"{NEED} with that release installed",
 )
-def test_every_metric_that_is_named_exists(scraped: tuple[str, set[str]]) -> None:
-    release, metrics = scraped
+def test_every_metric_that_is_named_exists(registered: tuple[str, set[str]]) -> None:
+    release, metrics = registered
     if release != VLLM:
         pytest.skip("pages are about the newest release")
-    names = {name: file for name, file in named().items() if name not in {*OLD, *ONLY_WITH}}
+    names = {name: file for name, file in named().items() if name not in OF_OTHERS}
     assert len(names) >= 5
     assert {name: file for name, file in names.items() if name not in metrics} == {}
