@@ -170,6 +170,24 @@ TOOLS: tuple[Tool, ...] = (
     _picker("1.2"),
     _picker("1.5"),
     Tool(
+        name="envoy-gateway",
+        source="github.com/envoyproxy/gateway",
+        programs={"envoy-gateway": "github.com/envoyproxy/gateway/cmd/envoy-gateway"},
+        manifests={
+            "crds": tuple(
+                f"charts/gateway-helm/crds/generated/gateway.envoyproxy.io_{kind}.yaml"
+                for kind in ("backendtrafficpolicies", "clienttrafficpolicies", "securitypolicies")
+            )
+        },
+        optional=True,
+    ),
+    Tool(
+        name="kube-network-policies",
+        source="sigs.k8s.io/kube-network-policies",
+        programs={"kube-network-policies": "sigs.k8s.io/kube-network-policies/cmd"},
+        optional=True,
+    ),
+    Tool(
         name="pulumi",
         source="github.com/pulumi/pulumi/pkg/v3",
         programs={"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"},

@@ -19,7 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
     )
     parser.addoption(
-        "--write-balance", action="store_true", help="write the table of docs/routing.md"
+        "--write-balance",
+        action="store_true",
+        help="write the empty cells of the table of docs/routing.md",
     )
     verified.add_options(parser)
 

@@ -57,7 +57,7 @@ def served(
         prefill={"port": pool},
         decode={
             "port": pool,
-            "kvTransfer": {"enginePort": engine, "sidecar": {"ssrfProtection": True}},
+            "kvTransfer": {"enginePort": engine},
         },
         container={"args": ["--model", "m", "--kv-transfer-config", NIXL,
                             f"--port={pool}"]},

@@ -16,13 +16,13 @@ from e2e.routers import objects_of
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 ROOT = Path(__file__).parent.parent
-PROTECTED = {"kvTransfer": {"sidecar": {"ssrfProtection": True}}}
+UNPROTECTED = {"kvTransfer": {"sidecar": {"ssrfProtection": False}}}
 
 SERVICES: dict[str, dict[str, Any]] = {
     "single nodes": {},
     "several nodes": {"prefill": {"multinode": {"nodeCount": 2}},
                       "decode": {"multinode": {"nodeCount": 4}}},
-    "protected": {"decode": PROTECTED},
+    "unprotected": {"decode": UNPROTECTED},
     "events": {"prefill": {"kvEvents": {}}, "decode": {"kvEvents": {}}},
     "ports, probes and memory of one's own": {
         "container": {
@@ -63,7 +63,7 @@ def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: s
 
 
 @pytest.mark.proves("sidecars are admitted to a namespace that enforces the restricted profile")
-@pytest.mark.parametrize("name", ["single nodes", "protected"])
+@pytest.mark.parametrize("name", ["single nodes", "unprotected"])
 def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     given = {**SERVICES[name], "container": RESTRICTED_CONTAINER}
     objects = objects_of(disaggregated(restricted, **given))
@@ -79,7 +79,7 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -
         decode = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
         assert [each["name"] for each in inits] == ["pd-sidecar"] * decode
         if decode:
-            _assert_token_is_the_sidecars(pod, uses_one=name == "protected")
+            _assert_token_is_the_sidecars(pod, uses_one=name != "unprotected")
 
 
 def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
@@ -98,7 +98,7 @@ def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
 def test_the_sidecars_account_holds_only_the_generated_role(
     cluster: Cluster, namespace: str
 ) -> None:
-    objects = objects_of(disaggregated(namespace, decode=PROTECTED))
+    objects = objects_of(disaggregated(namespace))
     cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
     client = cluster.client_for(f"system:serviceaccount:{namespace}:svc-sidecar")
     assert client.list("v1/Pod", namespace) == []

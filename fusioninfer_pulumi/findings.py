@@ -153,7 +153,8 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
     )
 
 
@@ -185,8 +186,8 @@ class InvalidServiceError(ValueError):
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         super().__init__(
             "\n".join(
-                f"{one_line(each)}: {finding}" if each else str(finding)
-                for each, finding in zip(self.titles, self.findings, strict=True)
+                f"{one_line(source)}: {finding}" if source else str(finding)
+                for source, finding in zip(self.titles, self.findings, strict=True)
             )
         )
 

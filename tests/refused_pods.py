@@ -143,7 +143,7 @@ REFUSED: list[Case] = [
      f"{_C}.livenessProbe.successThreshold"),
     ("invalid-port", probe(tcpSocket={"port": "80"}), f"{_C}.livenessProbe.tcpSocket.port"),
     ("field-required", probe(exec={}), f"{_C}.livenessProbe.exec.command"),
-    ("volume-missing", container(volumeMounts=[{"name": "v", "mountPath": "/v"}]),
+    ("name-not-found", container(volumeMounts=[{"name": "v", "mountPath": "/v"}]),
      f"{_C}.volumeMounts[0].name"),
     ("invalid-format", container(env=[{"name": "A=B"}]), f"{_C}.env[0].name"),
     ("sources-not-one", variable(valueFrom={}), f"{_C}.env[0].valueFrom"),
@@ -166,7 +166,7 @@ REFUSED: list[Case] = [
     ("wrong-type", resources(limits={"example.com/gpu": "0.5"}),
      f"{_R}.limits[example.com/gpu]"),
     ("out-of-range", resources(limits={"cpu": "-1"}), f"{_R}.limits.cpu"),
-    ("claim-missing", resources(claims=[{"name": "c"}]), f"{_R}.claims[0].name"),
+    ("name-not-found", resources(claims=[{"name": "c"}]), f"{_R}.claims[0].name"),
 ]  # fmt: skip
 
 #: Those that only the API server refuses, with the field that it names.

@@ -268,7 +268,7 @@ def a_new_picker_takes_over_from_the_old_one(document: Objects, ours: Objects) -
 @deviation
 def the_picker_finishes_its_streams(document: Objects, ours: Objects) -> None:
     pod(document)["terminationGracePeriodSeconds"] = 130
-    container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 90}}}
+    container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
 
 
 @deviation
@@ -284,6 +284,15 @@ def the_pickers_port_names_its_protocol(document: Objects, ours: Objects) -> Non
     for port in of(document, "Service")["spec"]["ports"]:
         if port["name"] == "grpc-ext-proc":
             port["appProtocol"] = "http2"
+
+
+@deviation
+def sidecars_know_their_pool(document: Objects, ours: Objects) -> None:
+    if is_pair(document):
+        name = f"{service_of(document)}-sidecar"
+        rights = [each for each in ours if each["metadata"]["name"] == name]
+        assert [each["kind"] for each in rights] == ["ServiceAccount", "Role", "RoleBinding"]
+        document += rights
 
 
 def text(name: str) -> str:

@@ -74,8 +74,8 @@ def test_everything_that_is_not_allowed_stops_it_at_once(
     told = capsys.readouterr().err
     wanted = [
         "38 GPUs are wanted, the budget is 37",
-        "chat: image vllm/vllm-openai:v0.11.0 is not from registry.k8s.io/",
-        "reasoning: image vllm/vllm-openai:v0.11.0 is not from registry.k8s.io/",
+        "chat: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
+        "reasoning: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
     ]
     for each in wanted:
         assert f"policy: {each}" in told

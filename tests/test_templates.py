@@ -15,11 +15,22 @@ import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, __version__, plan_service
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.extras import ADDRESS
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = ROOT / "templates"
-ANSWERS = {"model": "Qwen/Qwen3-8B", "gpus": "2", "replicas": "3"}
+ANSWERS = {"model": "Qwen/Qwen3-32B", "accelerator": "H100", "replicas": "3"}
+
+
+@pytest.mark.parametrize("name", ["python", "yaml"])
+def test_templates_are_what_init_writes(name: str) -> None:
+    # `make regenerate` writes them.
+    folder = TEMPLATES / name
+    committed = {
+        path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()
+    }
+    assert committed == TEMPLATE.files(name)
 
 
 def generated(name: str, folder: Path) -> Path:
@@ -104,9 +115,9 @@ def test_a_yaml_programs_service_has_a_plan(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "yaml"])
-def test_a_template_asks_for_model_gpus_and_replicas(name: str) -> None:
+def test_a_template_asks_for_model_accelerator_and_replicas(name: str) -> None:
     project = yaml.safe_load((TEMPLATES / name / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert list(project["template"]["config"]) == ["model", "gpus", "replicas"]
+    assert list(project["template"]["config"]) == ["model", "accelerator", "replicas"]
     assert project["name"] == "${PROJECT}"
     if name == "yaml":
         assert set(project["config"]) == set(project["template"]["config"])

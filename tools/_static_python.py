@@ -91,45 +91,47 @@ class Class:
     @property
     def is_enum(self) -> bool:
         """Whether it is an enumeration."""
-        names = [ast.unparse(base) for each in self.lineage() for base in each.node.bases]
+        names = [ast.unparse(base) for ancestor in self.lineage() for base in ancestor.node.bases]
         return any(name.rpartition(".")[2] in ("Enum", "IntEnum", "StrEnum") for name in names)
 
     @property
     def is_dataclass(self) -> bool:
         """Whether it is a dataclass, or one of vLLM's `@config` classes."""
-        names = {ast.unparse(each).partition("(")[0] for each in self.node.decorator_list}
+        names = {ast.unparse(decorator).partition("(")[0] for decorator in self.node.decorator_list}
         return any(name.rpartition(".")[2] in ("config", "dataclass") for name in names)
 
     def members(self) -> list[Member]:
         """The members of an enumeration."""
-        found = []
+        enum_members = []
         for statement in self.node.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name, value = statement.targets[0].id, self.module.evaluate(statement.value)
                 if not name.startswith("_"):
-                    found.append(Member(name, value[0] if isinstance(value, tuple) else value))
-        return found
+                    enum_members.append(
+                        Member(name, value[0] if isinstance(value, tuple) else value)
+                    )
+        return enum_members
 
     def fields(self) -> dict[str, tuple[Module, ast.AnnAssign]]:
         """The annotated names of its body and of its bases, in the order of a dataclass."""
-        found: dict[str, tuple[Module, ast.AnnAssign]] = {}
-        for each in reversed(list(self.lineage())):
-            for statement in each.node.body:
+        annotated: dict[str, tuple[Module, ast.AnnAssign]] = {}
+        for ancestor in reversed(list(self.lineage())):
+            for statement in ancestor.node.body:
                 if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                    found[statement.target.id] = (each.module, statement)
-        return found
+                    annotated[statement.target.id] = (ancestor.module, statement)
+        return annotated
 
     def method(self, name: str) -> Function | None:
         """A method by its name, looked up in the bases too."""
-        for each in self.lineage():
-            for statement in each.node.body:
+        for ancestor in self.lineage():
+            for statement in ancestor.node.body:
                 if isinstance(statement, ast.FunctionDef) and statement.name == name:
-                    return Function(each.module, statement, self, each)
+                    return Function(ancestor.module, statement, self, ancestor)
         return None
 
     def assigned(self) -> dict[str, ast.expr]:
         """The expressions that its body gives to names."""
-        found: dict[str, ast.expr] = {}
+        values: dict[str, ast.expr] = {}
         for statement in self.node.body:
             if isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 targets: list[ast.expr] = [statement.target]
@@ -138,18 +140,22 @@ class Class:
             else:
                 continue
             assert statement.value is not None
-            found |= {each.id: statement.value for each in targets if isinstance(each, ast.Name)}
-        return found
+            values |= {
+                target.id: statement.value for target in targets if isinstance(target, ast.Name)
+            }
+        return values
 
     def attribute(self, name: str) -> Any:
         """The value of a class attribute, the default of a field, a member or a method."""
         if name == "__name__":
             return self.name
         if self.is_enum:
-            return next((each for each in self.members() if each.name == name), UNKNOWN)
-        for each in self.lineage():
-            if name in each.assigned():
-                return default_of(each.module.evaluate(each.assigned()[name], _Body(each)))
+            return next((member for member in self.members() if member.name == name), UNKNOWN)
+        for ancestor in self.lineage():
+            if name in ancestor.assigned():
+                return default_of(
+                    ancestor.module.evaluate(ancestor.assigned()[name], _Body(ancestor))
+                )
         return self.method(name) or UNKNOWN
 
 
@@ -194,13 +200,13 @@ class Sources:
         if name not in self._modules:
             path = self.root.joinpath(*name.split("."))
             files = (path.with_suffix(".py"), path / "__init__.py")
-            found = next((each for each in files if each.is_file()), None)
-            self._modules[name] = Module(self, name, found) if found is not None else None
+            file = next((candidate for candidate in files if candidate.is_file()), None)
+            self._modules[name] = Module(self, name, file) if file is not None else None
         return self._modules[name]
 
     def loaded(self) -> list[Module]:
         """The modules that were asked for."""
-        return [each for each in self._modules.values() if each is not None]
+        return [module for module in self._modules.values() if module is not None]
 
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -227,8 +233,8 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
 }
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (list, tuple, set, dict, sorted, str, int, float, bool, len, min, max)
+    builtin.__name__: builtin
+    for builtin in (list, tuple, set, dict, sorted, str, int, float, bool, len, min, max)
 } | {"itertools.permutations": itertools.permutations}
 _PLAIN = (str, list, dict, set, tuple, int, float)
 #: Methods of `Module` by what they evaluate.
@@ -252,7 +258,7 @@ _HANDLERS: dict[type[ast.AST], str] = {
     ast.Lambda: "_lambda",
     ast.Call: "_call",
 }
-# What evaluates to nothing: code that Python would run otherwise may not be there.
+# Evaluating may fail where Python itself would not run the code: the value is UNKNOWN then.
 _FAILURES = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 
 
@@ -279,10 +285,10 @@ class Module:
                 # What type checkers alone read is not there at run time; its imports still say
                 # where a name comes from.
                 self._collect(statement.orelse)
-                for each in statement.body:
-                    if isinstance(each, ast.ImportFrom):
+                for child in statement.body:
+                    if isinstance(child, ast.ImportFrom):
                         known = {**self._imported}
-                        self._imported |= {**self.imports(each), **known}
+                        self._imported |= {**self.imports(child), **known}
             elif isinstance(statement, ast.If):
                 self._collect([*statement.body, *statement.orelse])
             elif isinstance(statement, ast.Try):
@@ -296,22 +302,22 @@ class Module:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target in targets:
             if isinstance(target, ast.Name):
-                held = self._defined.get(target.id)
-                # A class that is wrapped afterwards is the one that is written.
-                if not isinstance(held, ast.ClassDef):
+                definition = self._defined.get(target.id)
+                # A class that a later assignment wraps stays the class as it is written.
+                if not isinstance(definition, ast.ClassDef):
                     self._defined[target.id] = statement.value
 
     def imports(self, node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
         """The names that an import binds: by each the module, and the name in it."""
         if isinstance(node, ast.Import):
-            whole = [(each.asname or each.name.partition(".")[0], each) for each in node.names]
-            return {name: (each.name if each.asname else name, None) for name, each in whole}
+            whole = [(alias.asname or alias.name.partition(".")[0], alias) for alias in node.names]
+            return {name: (alias.name if alias.asname else name, None) for name, alias in whole}
         base = node.module or ""
         if node.level:
             parts = self.package.split(".")
             parts = parts[: len(parts) - node.level + 1]
             base = ".".join([*parts, base] if base else parts)
-        return {each.asname or each.name: (base, each.name) for each in node.names}
+        return {alias.asname or alias.name: (base, alias.name) for alias in node.names}
 
     def lookup(self, name: str) -> Any:
         """The value of a global name."""
@@ -379,22 +385,22 @@ class Module:
 
     def items(self, nodes: list[ast.expr], names: Names) -> list[Any]:
         """The values of a list's items or of a call's positional arguments."""
-        found: list[Any] = []
-        for each in nodes:
-            if isinstance(each, ast.Starred):
-                found += iterate(self.evaluate(each.value, names))
+        values: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                values += iterate(self.evaluate(node.value, names))
             else:
-                found.append(self.evaluate(each, names))
-        return found
+                values.append(self.evaluate(node, names))
+        return values
 
     def _mapping(self, node: ast.Dict, names: Names) -> Any:
-        held: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                held.update(self.evaluate(value, names))
+                mapping.update(self.evaluate(value, names))
             else:
-                held[self.evaluate(key, names)] = self.evaluate(value, names)
-        return held
+                mapping[self.evaluate(key, names)] = self.evaluate(value, names)
+        return mapping
 
     def _attribute(self, node: ast.Attribute, names: Names) -> Any:
         base, name = self.evaluate(node.value, names), node.attr
@@ -413,7 +419,7 @@ class Module:
         return base[self.evaluate(node.slice, names)] if isinstance(base, _PLAIN) else UNKNOWN
 
     def _text(self, node: ast.JoinedStr, names: Names) -> str:
-        return "".join(_shown(self.evaluate(each, names)) for each in node.values)
+        return "".join(_shown(self.evaluate(part, names)) for part in node.values)
 
     def _formatted(self, node: ast.FormattedValue, names: Names) -> Any:
         return self.evaluate(node.value, names)
@@ -425,15 +431,15 @@ class Module:
             operands, what = [node.left, node.right], node.op
         else:
             operands, what = [node.left, node.comparators[0]], node.ops[0]
-        values = [self.evaluate(each, names) for each in operands]
+        values = [self.evaluate(operand, names) for operand in operands]
         if isinstance(values[0], str) and isinstance(what, ast.Add):
             return values[0] + _shown(values[1])
         return _OPERATORS[type(what)](*values) if _are_known(values) else UNKNOWN
 
     def _either(self, node: ast.BoolOp, names: Names) -> Any:
         value = UNKNOWN
-        for each in node.values:
-            value = self.evaluate(each, names)
+        for operand in node.values:
+            value = self.evaluate(operand, names)
             if bool(value) is isinstance(node.op, ast.Or):
                 break
         return value
@@ -443,13 +449,13 @@ class Module:
 
     def _comprehension(self, node: Any, names: Names) -> list[Any]:
         (generator,) = node.generators
-        found = []
+        results = []
         for item in iterate(self.evaluate(generator.iter, names)):
             inner = dict(names)
             bind(generator.target, item, inner)
             if all(self.evaluate(test, inner) for test in generator.ifs):
-                found.append(self.evaluate(node.elt, inner))
-        return found
+                results.append(self.evaluate(node.elt, inner))
+        return results
 
     def _lambda(self, node: ast.Lambda, names: Names) -> Function:
         del names
@@ -461,30 +467,36 @@ class Module:
         if answer is not UNKNOWN:
             return answer
         values = self.items(node.args, names)
-        given = {each.arg: self.evaluate(each.value, names) for each in node.keywords if each.arg}
+        keywords = {
+            keyword.arg: self.evaluate(keyword.value, names)
+            for keyword in node.keywords
+            if keyword.arg
+        }
         if isinstance(function, External):
             if function.name.rpartition(".")[2] in ("field", "Field"):
-                return _field(values, given)
-            if function.name in _BUILTINS and _are_known([*values, *given.values()]):
-                plain = [iterate(each) if isinstance(each, Class) else each for each in values]
-                return _BUILTINS[function.name](*plain, **given)
+                return _field(values, keywords)
+            if function.name in _BUILTINS and _are_known([*values, *keywords.values()]):
+                plain = [iterate(value) if isinstance(value, Class) else value for value in values]
+                return _BUILTINS[function.name](*plain, **keywords)
         if isinstance(function, Class) and function.is_enum and len(values) == 1:
-            return next((each for each in function.members() if each.value == values[0]), UNKNOWN)
+            return next(
+                (member for member in function.members() if member.value == values[0]), UNKNOWN
+            )
         if isinstance(getattr(function, "__self__", None), _PLAIN):
-            return function(*values, **given)
+            return function(*values, **keywords)
         return UNKNOWN
 
 
-def _field(values: list[Any], given: Names) -> Field:
-    default = given.get("default", values[0] if values else UNKNOWN)
-    factory = given.get("default_factory")
+def _field(values: list[Any], keywords: Names) -> Field:
+    default = keywords.get("default", values[0] if values else UNKNOWN)
+    factory = keywords.get("default_factory")
     if isinstance(factory, Function) and isinstance(factory.node, ast.Lambda):
         default = factory.module.evaluate(factory.node.body)
     elif isinstance(factory, External) and factory.name in ("list", "dict", "set"):
         default = _BUILTINS[factory.name]()
     elif factory is not None:
         default = UNKNOWN
-    limits = tuple((key, given[key]) for key in ("gt", "ge", "lt", "le") if key in given)
+    limits = tuple((key, keywords[key]) for key in ("gt", "ge", "lt", "le") if key in keywords)
     return Field(default, limits)
 
 
@@ -493,8 +505,8 @@ def bind(target: ast.expr, value: Any, names: Names) -> None:
     if isinstance(target, ast.Name):
         names[target.id] = value
     elif isinstance(target, (ast.Tuple, ast.List)):
-        for each, item in zip(target.elts, iterate(value), strict=True):
-            bind(each, item, names)
+        for element, item in zip(target.elts, iterate(value), strict=True):
+            bind(element, item, names)
 
 
 def iterate(value: Any) -> list[Any]:
@@ -509,7 +521,7 @@ def iterate(value: Any) -> list[Any]:
 
 
 def _are_known(values: list[Any]) -> bool:
-    return not any(isinstance(each, (_Unknown, Function, External, Module)) for each in values)
+    return not any(isinstance(value, (_Unknown, Function, External, Module)) for value in values)
 
 
 def _shown(value: Any) -> str:
@@ -534,9 +546,9 @@ def hints_of(node: ast.AST, module: Module) -> list[Hint]:
     if isinstance(node, ast.Subscript):
         return _hints_of_generic(node, module)
     name = ast.unparse(node)
-    held = module.alias(name)
-    if held is not None:
-        return hints_of(held[1], held[0])
+    alias = module.alias(name)
+    if alias is not None:
+        return hints_of(alias[1], alias[0])
     value = module.evaluate(node)
     if isinstance(value, Class):
         return [("class", (value,))]
@@ -551,13 +563,13 @@ def _hints_of_generic(node: ast.Subscript, module: Module) -> list[Hint]:
     if head == "Literal":
         return [("literal", tuple(_literals(inner, module)))]
     if head in ("Optional", "Union"):
-        found = [hint for each in inner for hint in hints_of(each, module)]
-        return [*found, ("None", ())] if head == "Optional" else found
+        inner_hints = [hint for argument in inner for hint in hints_of(argument, module)]
+        return [*inner_hints, ("None", ())] if head == "Optional" else inner_hints
     if head in ("Annotated", "A", "SkipValidation", "InitVar"):
         return hints_of(inner[0], module)
     head = _CONTAINERS.get(head, head)
     if head in ("list", "tuple", "set", "dict"):
-        return [(head, tuple(tuple(hints_of(each, module)) for each in inner))]
+        return [(head, tuple(tuple(hints_of(argument, module)) for argument in inner))]
     return [("other", ())]
 
 

@@ -54,7 +54,7 @@ _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool
 def text() -> str:
     """The file as it should be."""
     schemas = fields_schema(*ROOTS)
-    used = set(schemas) - {each.__name__ for each in ROOTS}
+    used = set(schemas) - {model.__name__ for model in ROOTS}
     imports = "\n".join(f"        {name}," for name in sorted(used))
     classes = [
         _class(getattr(models, name), schema, schemas)
@@ -85,8 +85,12 @@ def _model_service(schemas: dict[str, Any]) -> str:
     for model, names in ((models.RoleArgs, ROLE_FIELDS), (InferenceServiceArgs, service)):
         properties = schemas[model.__name__]["properties"]
         for name in names:
-            held = properties[model.model_fields[name].alias or name]
-            lines += ["", f"    {name}: {_type(held, schemas)}", *_docstring(held["description"])]
+            model_schema = properties[model.model_fields[name].alias or name]
+            lines += [
+                "",
+                f"    {name}: {_type(model_schema, schemas)}",
+                *_docstring(model_schema["description"]),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -94,12 +98,12 @@ def _class(model: type[BaseModel], schema: dict[str, Any], schemas: dict[str, An
     lines = [f"class {model.__name__}Dict(TypedDict, total=False):"]
     lines += _docstring(schema["description"].partition("\n\nRaises:")[0])
     for name, field in model.model_fields.items():
-        held = schema["properties"][field.alias or name]
-        written = _type(held, schemas)
+        property_schema = schema["properties"][field.alias or name]
+        written = _type(property_schema, schemas)
         if field.is_required():
             written = f"Required[{written}]"
         lines += ["", f"    {name}: {written}"]
-        lines += _docstring(held["description"])
+        lines += _docstring(property_schema["description"])
     return "\n".join(lines) + "\n"
 
 
@@ -110,19 +114,21 @@ def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
 
 def _types(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     if schema.get(OUTPUT_MARK):
-        known = {key: each for key, each in schema.items() if key != OUTPUT_MARK}
+        known = {key: value for key, value in schema.items() if key != OUTPUT_MARK}
         return [f"Input[{_type(known, schemas)}]"]
     if "anyOf" in schema:
-        return [each for choice in schema["anyOf"] for each in _types(choice, schemas)]
+        return [
+            choice_type for choice in schema["anyOf"] for choice_type in _types(choice, schemas)
+        ]
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         if "properties" in schemas[name]:
             return [name, f"{name}Dict"]
         return [name, *_types(schemas[name], schemas)]
     if "enum" in schema:
-        return [f"Literal[{', '.join(_literal(each) for each in schema['enum'])}]"]
+        return [f"Literal[{', '.join(_literal(literal) for literal in schema['enum'])}]"]
     if isinstance(schema.get("type"), list):
-        return [_PLAIN[each] for each in schema["type"]]
+        return [_PLAIN[json_type] for json_type in schema["type"]]
     match schema.get("type"):
         case "array":
             return [f"Sequence[{_type(schema['items'], schemas)}]"]
@@ -130,8 +136,8 @@ def _types(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
             return _TEMPLATE.split(" | ")
         case "object":
             inner = schema.get("additionalProperties")
-            held = _type(inner, schemas) if isinstance(inner, dict) else "Any"
-            return [f"Mapping[str, {held}]"]
+            inner_type = _type(inner, schemas) if isinstance(inner, dict) else "Any"
+            return [f"Mapping[str, {inner_type}]"]
         case None:
             return ["Any"]
         case kind:

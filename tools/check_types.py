@@ -59,7 +59,7 @@ def pyright(folder: Path) -> set[tuple[str, int, str]]:
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["."]}
     # Kubernetes objects and config are Any: to write a type for them is not asked of users.
     unknown = ("Variable", "Member", "Argument", "Parameter", "Lambda")
-    settings |= {f"reportUnknown{each}Type": False for each in unknown}
+    settings |= {f"reportUnknown{unknown_kind}Type": False for unknown_kind in unknown}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable],
@@ -71,9 +71,13 @@ def pyright(folder: Path) -> set[tuple[str, int, str]]:
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stdout + done.stderr)
     return {
-        (Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["message"])
-        for each in json.loads(done.stdout)["generalDiagnostics"]
-        if each["severity"] == "error"
+        (
+            Path(diagnostic["file"]).name,
+            diagnostic["range"]["start"]["line"] + 1,
+            diagnostic["message"],
+        )
+        for diagnostic in json.loads(done.stdout)["generalDiagnostics"]
+        if diagnostic["severity"] == "error"
     }
 
 
@@ -82,25 +86,25 @@ def main() -> int:
     failed = False
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        held = dict(programs())
-        for name, text in held.items():
+        program_texts = dict(programs())
+        for name, text in program_texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         wanted = {
             line
-            for line, text in enumerate(held[MISTAKES].splitlines(), start=1)
+            for line, text in enumerate(program_texts[MISTAKES].splitlines(), start=1)
             if "# mistake: " in text
         }
         for check in (mypy, pyright):
-            found = check(folder)
-            problems = sorted(each for each in found if each[0] != MISTAKES)
-            reported = {line for name, line, _ in found if name == MISTAKES}
+            errors = check(folder)
+            problems = sorted(problem for problem in errors if problem[0] != MISTAKES)
+            reported = {line for name, line, _ in errors if name == MISTAKES}
             problems += [
                 (MISTAKES, line, "no error" if line in wanted else "an error, but no mistake")
                 for line in sorted(reported ^ wanted)
             ]
             for name, line, message in problems:
                 print(f"{check.__name__}: {name}:{line}: {message}")
-            print(f"{check.__name__}: {len(held)} programs, {len(problems)} problems")
+            print(f"{check.__name__}: {len(program_texts)} programs, {len(problems)} problems")
             failed = failed or bool(problems)
     return int(failed)
 

@@ -38,25 +38,25 @@ WAYS = (1, 2, 4, 8)
 
 def main() -> None:
     """Writes the combinations that it can estimate."""
-    found = []
+    rows = []
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():
             for ways in WAYS:
                 row = estimated(model, accelerator, system, ways)
                 if row is not None:
-                    found.append(row)
-    lines = ",\n".join(json.dumps(row) for row in found)
+                    rows.append(row)
+    lines = ",\n".join(json.dumps(row) for row in rows)
     (ROOT / "capacity" / "tests" / "fit" / "aiconfigurator.json").write_text(
         f"[\n{lines}\n]\n", "utf-8"
     )
-    print(f"{len(found)} combinations")
+    print(f"{len(rows)} combinations")
 
 
 def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
     """One combination; None where it cannot be estimated, or where nothing is left."""
     split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
     try:
-        found = estimate_kv_cache(
+        estimate = estimate_kv_cache(
             model, system, "vllm", RELEASE,
             max_num_tokens=8192, max_batch_size=1024, memory_fraction_kind="of_total",
             memory_fraction_value=FRACTION, tp_size=ways, kvcache_quant_mode="bfloat16",
@@ -65,7 +65,7 @@ def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str,
     except ValueError as problem:
         print(f"{model} on {ways} {accelerator}: {str(problem)[:120]}")
         return None
-    parts = found["memory_breakdown"] or {}
+    parts = estimate["memory_breakdown"] or {}
     return {
         "model": model,
         "accelerator": accelerator,
@@ -73,9 +73,9 @@ def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str,
         "weights": parts.get("weights_bytes"),
         "activations": parts.get("activations_bytes"),
         "runtime": parts.get("runtime_overhead_bytes", 0) + parts.get("comm_overhead_bytes", 0),
-        "cache": found["total_kv_size_bytes"],
-        "token": found["kv_size_per_token_bytes"],
-        "tokens": found["total_kv_size_tokens"],
+        "cache": estimate["total_kv_size_bytes"],
+        "token": estimate["kv_size_per_token_bytes"],
+        "tokens": estimate["total_kv_size_tokens"],
     }
 
 

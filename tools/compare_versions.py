@@ -53,15 +53,17 @@ class Comparison:
     def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
         """Compares the outcomes of one seed."""
         self.drawn += 1
-        found = list(differences("status", old["status"], new["status"]))
+        unequal_parts = list(differences("status", old["status"], new["status"]))
         if old["objects"] != new["objects"]:
-            both = [list(yaml.load_all(each["objects"], Loader=_LOADER)) for each in (old, new)]
+            both = [
+                list(yaml.load_all(outcome["objects"], Loader=_LOADER)) for outcome in (old, new)
+            ]
             unequal = list(differences("objects", *both))
-            found += unequal
+            unequal_parts += unequal
             self.rewritten += [] if unequal else [seed]
-        found += differences("plan", old["plans"], new["plans"])
-        if found:
-            self.differing[seed] = found
+        unequal_parts += differences("plan", old["plans"], new["plans"])
+        if unequal_parts:
+            self.differing[seed] = unequal_parts
         before, now = set(old["findings"]), set(new["findings"])
         if before != now:
             lines = [f"- {line}" for line in sorted(before - now)]
@@ -73,7 +75,7 @@ class Comparison:
     def _used(self, seed: int, objects: str) -> set[str]:
         drawn = draw_service(seed)
         kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
-        fields = (used_features(SCHEMA, each) for each in drawn.documents)
+        fields = (used_features(SCHEMA, document) for document in drawn.documents)
         return set().union(kinds, drawn.features, *fields)
 
 
@@ -116,24 +118,26 @@ def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]
         raise SystemExit(f"{checkout}: ended with status {child.returncode}")
 
 
-def report(found: Comparison, show: int) -> None:
+def report(comparison: Comparison, show: int) -> None:
     """Prints what was found."""
-    share = 100 * found.rendered // max(found.drawn, 1)
-    print(f"drawn      {found.drawn}\nrendered   {found.rendered} ({share} %)")
-    print(f"equal      {found.drawn - len(found.differing)}")
-    print(f"differing  {len(found.differing)}")
-    _examples(found.differing, show)
-    if found.rewritten:
-        print(f"equal objects, other text  {len(found.rewritten)}: {_listed(found.rewritten)}")
-    print(f"findings   {found.drawn - len(found.findings)} equal, {len(found.findings)} different")
-    _examples(found.findings, show)
+    share = 100 * comparison.rendered // max(comparison.drawn, 1)
+    print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({share} %)")
+    print(f"equal      {comparison.drawn - len(comparison.differing)}")
+    print(f"differing  {len(comparison.differing)}")
+    _examples(comparison.differing, show)
+    if comparison.rewritten:
+        seeds = _listed(comparison.rewritten)
+        print(f"equal objects, other text  {len(comparison.rewritten)}: {seeds}")
+    different = len(comparison.findings)
+    print(f"findings   {comparison.drawn - different} equal, {different} different")
+    _examples(comparison.findings, show)
     known = schema_features(SCHEMA)
-    others = sorted(set(found.features) - known)
+    others = sorted(set(comparison.features) - known)
     print(f"\nfields and values of the schema ({len(known)}), by the rendered services of each")
-    _counts(found.features, known)
+    _counts(comparison.features, known)
     print("kinds and other features, by the rendered services of each")
-    _counts(found.features, others)
-    missing = sorted(known - set(found.features))
+    _counts(comparison.features, others)
+    missing = sorted(known - set(comparison.features))
     print(f"not covered: {', '.join(missing) or 'none of the schema'}")
 
 
@@ -163,13 +167,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2500, help="services; default: 2500")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed; default: 0")
     parser.add_argument("--show", type=int, default=5, help="differing seeds shown; default: 5")
-    given = parser.parse_args()
-    found = Comparison()
-    both = [outcomes(path, given.seed, given.count) for path in (given.old.resolve(), ROOT)]
-    for seed, (old, new) in enumerate(zip(*both, strict=True), start=given.seed):
-        found.add(seed, old, new)
-    report(found, given.show)
-    return 1 if found.differing else 0
+    options = parser.parse_args()
+    comparison = Comparison()
+    both = [outcomes(path, options.seed, options.count) for path in (options.old.resolve(), ROOT)]
+    for seed, (old, new) in enumerate(zip(*both, strict=True), start=options.seed):
+        comparison.add(seed, old, new)
+    report(comparison, options.show)
+    return 1 if comparison.differing else 0
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Parser:
         if not all(isinstance(name, str) for name in names):
             raise SystemExit(f"the name of an argument cannot be read: {names}")
         if names[0].startswith("-"):
-            names = sorted((each.replace("_", "-") for each in names), key=_length_of_dashes)
+            names = sorted((name.replace("_", "-") for name in names), key=_length_of_dashes)
             self.added[names[0]] = (list(dict.fromkeys(names)), options)
 
 
@@ -90,11 +90,11 @@ class Interpreter:
 
     def added(self, module: str, function: str) -> dict[str, tuple[list[str], dict[str, Any]]]:
         """What a function or a method `Class.name` adds to a parser that it is given."""
-        held = self.sources.module(module)
-        if held is None:
+        source_module = self.sources.module(module)
+        if source_module is None:
             raise SystemExit(f"there is no {module}")
         owner, _, name = function.rpartition(".")
-        target = held.lookup(owner).method(name) if owner else held.lookup(name)
+        target = source_module.lookup(owner).method(name) if owner else source_module.lookup(name)
         parser = Parser()
         self.run(target, [parser], {})
         return parser.added
@@ -102,13 +102,13 @@ class Interpreter:
     def run(self, function: Function, values: list[Any], options: dict[str, Any]) -> Any:
         """What a function returns."""
         node = function.node
-        parameters = [each.arg for each in node.args.args]
+        parameters = [parameter.arg for parameter in node.args.args]
         if function.receiver is not None and parameters[:1] in (["cls"], ["self"]):
             values = [function.receiver, *values]
         names: Names = dict(zip(parameters, values, strict=False))
         defaults = node.args.defaults
         behind = parameters[len(parameters) - len(defaults) :]
-        only = [each.arg for each in node.args.kwonlyargs]
+        only = [parameter.arg for parameter in node.args.kwonlyargs]
         for name, default in zip(
             [*behind, *only], [*defaults, *node.args.kw_defaults], strict=True
         ):
@@ -127,10 +127,10 @@ class Interpreter:
         return None
 
     def _body(self, statements: list[ast.stmt], module: Module, names: Names) -> None:
-        for each in statements:
-            handler = _STATEMENTS.get(type(each))
+        for statement in statements:
+            handler = _STATEMENTS.get(type(statement))
             if handler is not None:
-                getattr(self, handler)(each, module, names)
+                getattr(self, handler)(statement, module, names)
 
     def _expression(self, node: ast.Expr, module: Module, names: Names) -> None:
         module.evaluate(node.value, names)
@@ -148,9 +148,9 @@ class Interpreter:
 
     def _assign(self, target: ast.expr, value: Any, module: Module, names: Names) -> None:
         if isinstance(target, ast.Subscript):
-            held = module.evaluate(target.value, names)
-            if isinstance(held, dict):
-                held[module.evaluate(target.slice, names)] = value
+            mapping = module.evaluate(target.value, names)
+            if isinstance(mapping, dict):
+                mapping[module.evaluate(target.slice, names)] = value
         else:
             bind(target, value, names)
 
@@ -166,7 +166,7 @@ class Interpreter:
     def _branch(self, node: ast.If, module: Module, names: Names) -> None:
         test = module.evaluate(node.test, names)
         if test is UNKNOWN or isinstance(test, (External, Function)):
-            # What may be there is.
+            # The condition is not known: both branches are read.
             self._body([*node.body, *node.orelse], module, names)
         else:
             self._body(node.body if test else node.orelse, module, names)
@@ -178,14 +178,16 @@ class Interpreter:
         names[node.name] = Function(module, node)
 
     def _import(self, node: Any, module: Module, names: Names) -> None:
-        names |= {name: module.imported(*each) for name, each in module.imports(node).items()}
+        names |= {
+            name: module.imported(*imported) for name, imported in module.imports(node).items()
+        }
 
     def _deletion(self, node: ast.Delete, module: Module, names: Names) -> None:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
-                held = module.evaluate(target.value, names)
-                if isinstance(held, dict):
-                    held.pop(module.evaluate(target.slice, names), None)
+                mapping = module.evaluate(target.value, names)
+                if isinstance(mapping, dict):
+                    mapping.pop(module.evaluate(target.slice, names), None)
 
     def _return(self, node: ast.Return, module: Module, names: Names) -> None:
         raise _Return(module.evaluate(node.value, names))
@@ -198,12 +200,12 @@ class Interpreter:
         if last == "get_args":
             return _literals_of(hints_of(node.args[0], module))
         if isinstance(node.func, ast.Attribute):
-            held = module.evaluate(node.func.value, names)
-            if isinstance(held, Parser):
-                return self._parser_call(held, last, node, module, names)
+            parser = module.evaluate(node.func.value, names)
+            if isinstance(parser, Parser):
+                return self._parser_call(parser, last, node, module, names)
             if ast.unparse(node.func.value) == "super()":
                 bases = list(names["__owner__"].lineage())[1:]
-                method = next(filter(None, (each.method(last) for each in bases)))
+                method = next(filter(None, (base.method(last) for base in bases)))
                 receiver = names.get("cls") or names.get("self")
                 function = Function(method.module, method.node, receiver, method.owner)
         values, options = self._given(node, module, names)
@@ -214,8 +216,8 @@ class Interpreter:
         if last in ("optional_type", "parse_type"):
             return values[0]
         if last == "add_cli_args_from_dataclass":
-            for spellings, given in sglang_options(values[1], options.get("fields")):
-                values[0].add(spellings, given)
+            for spellings, field_options in sglang_options(values[1], options.get("fields")):
+                values[0].add(spellings, field_options)
             return None
         if last == "_declared_default":
             return _sglang_default(module.lookup("ServerArgs"), values[0])
@@ -269,7 +271,7 @@ def vllm_options(cls: Class) -> dict[str, dict[str, Any]]:
     """What `get_kwargs` of vLLM's `engine/arg_utils.py` makes of a configuration class."""
     utils = cls.module.sources.module("vllm.engine.arg_utils")
     assert utils is not None
-    found = {}
+    options_of = {}
     for name, (module, statement) in cls.fields().items():
         hints = hints_of(statement.annotation, module)
         options = {"default": cls.attribute(name), "limits": _limits(module, statement)}
@@ -278,8 +280,8 @@ def vllm_options(cls: Class) -> dict[str, dict[str, Any]]:
         elif "bool" not in dict(hints):  # 0.8.4, where it is inside of `add_cli_args`
             optional = len(hints) > 1
             options["type"] = External("str" if optional else hints[0][0])
-        found[name] = options
-    return found
+        options_of[name] = options
+    return options_of
 
 
 def _by_kind(hints: list[Hint]) -> dict[str, tuple[Any, ...]]:
@@ -300,7 +302,7 @@ def _vllm_type(name: str, hints: dict[str, tuple[Any, ...]], text: str) -> dict[
         return {"action": External("argparse.BooleanOptionalAction")}
     if "literal" in hints:
         values = list(hints["literal"])
-        # Where text is taken as well, the values are only shown.
+        # If any text is allowed too, the choices are only shown in the help.
         enforced = "str" not in hints or '"metavar" if contains_type' not in text
         return {"type": _type_of(values[0]), **({"choices": values} if enforced else {})}
     for kind in ("tuple", "list", "set"):
@@ -338,7 +340,7 @@ def _limits(module: Module, statement: ast.AnnAssign) -> dict[str, Any]:
     if isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple):
         nodes += annotation.slice.elts
     fields = [module.evaluate(node) for node in nodes if isinstance(node, ast.Call)]
-    return dict(limit for each in fields if isinstance(each, Field) for limit in each.limits)
+    return dict(limit for field in fields if isinstance(field, Field) for limit in field.limits)
 
 
 def _sglang_fields(cls: Class) -> Iterator[tuple[str, Module, ast.AnnAssign]]:
@@ -349,10 +351,14 @@ def _sglang_fields(cls: Class) -> Iterator[tuple[str, Module, ast.AnnAssign]]:
         for path in sorted((cls.module.path.parent / "arg_groups" / "fields").glob("[a-z]*.py")):
             module = cls.module.sources.module(f"{base}.{path.stem}")
             assert module is not None
-            found = [each for each in module.tree.body if isinstance(each, ast.ClassDef)]
-            classes += [Class(module, each) for each in found]
-    for each in classes:
-        for name, (module, statement) in each.fields().items():
+            class_nodes = [
+                class_statement
+                for class_statement in module.tree.body
+                if isinstance(class_statement, ast.ClassDef)
+            ]
+            classes += [Class(module, class_node) for class_node in class_nodes]
+    for class_ in classes:
+        for name, (module, statement) in class_.fields().items():
             yield name, module, statement
 
 
@@ -375,11 +381,11 @@ def sglang_options(
         if head not in ("A", "Annotated") or not isinstance(node.slice, ast.Tuple):
             continue
         inner, *extras = node.slice.elts
-        said = next(filter(None, (_sglang_metadata(each, module) for each in extras)), None)
+        said = next(filter(None, (_sglang_metadata(extra, module) for extra in extras)), None)
         if said is None or said.get("no_cli") or (only is not None and name not in only):
             continue
         spelling = said.get("cli_name") or "--" + name.replace("_", "-")
-        hints = [each for each in hints_of(inner, module) if each[0] != "None"]
+        hints = [hint for hint in hints_of(inner, module) if hint[0] != "None"]
         options = _sglang_type(said, hints)
         if statement.value is not None:
             options["default"] = default_of(module.evaluate(statement.value))
@@ -430,34 +436,36 @@ _TYPES = {
 
 def spec_of(names: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """An argument as the tables have it."""
-    found: dict[str, Any] = {"names": names[1:]} if names[1:] else {}
+    spec: dict[str, Any] = {"names": names[1:]} if names[1:] else {}
     action, nargs = options.get("action", "store"), options.get("nargs")
     if isinstance(action, Class) and nargs is None:
         nargs = _nargs_of(action)
     negated = isinstance(action, External) and action.name.endswith("BooleanOptionalAction")
     if negated or action in _SWITCHES or nargs == 0:
-        found["type"] = "switch"
+        spec["type"] = "switch"
     else:
         kind = options.get("type", External("str"))
         name = kind.name.rpartition(".")[2] if isinstance(kind, (External, Function)) else ""
-        found["type"] = _TYPES.get(name, "any")
+        spec["type"] = _TYPES.get(name, "any")
         if nargs is not None and nargs is not UNKNOWN:
-            found["nargs"] = nargs
+            spec["nargs"] = nargs
     if negated:
-        found["negated"] = True
+        spec["negated"] = True
     choices = _plain(options.get("choices"))
     if isinstance(choices, list) and choices:
-        found["choices"] = sorted({each for each in choices if each is not None})
+        spec["choices"] = sorted({choice for choice in choices if choice is not None})
     default = _plain(options.get("default", UNKNOWN))
     if action == "store_true" and default is UNKNOWN:
         default = False
     if default is not UNKNOWN:
-        found["default"] = default
-    limits = {key: each for key, each in (options.get("limits") or {}).items() if _is_number(each)}
+        spec["default"] = default
+    limits = {
+        key: limit for key, limit in (options.get("limits") or {}).items() if _is_number(limit)
+    }
     if limits:
-        found["limits"] = limits
+        spec["limits"] = limits
     deprecated = _deprecated(action, options)
-    return found if deprecated is None else {**found, "deprecated": deprecated}
+    return spec if deprecated is None else {**spec, "deprecated": deprecated}
 
 
 def _nargs_of(action: Class) -> Any:
@@ -467,9 +475,9 @@ def _nargs_of(action: Class) -> Any:
         return None
     if re.search(r"super\(.*nargs=0", ast.unparse(init.node)):
         return 0
-    names, defaults = [each.arg for each in init.node.args.args], init.node.args.defaults
-    given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
-    return init.module.evaluate(given["nargs"]) if "nargs" in given else None
+    names, defaults = [parameter.arg for parameter in init.node.args.args], init.node.args.defaults
+    defaults_of = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    return init.module.evaluate(defaults_of["nargs"]) if "nargs" in defaults_of else None
 
 
 def _is_number(value: Any) -> bool:
@@ -481,8 +489,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Member):
         return value.value if isinstance(value.value, (str, int)) else value.name
     if isinstance(value, (list, tuple, set, Class)):
-        items = [_plain(each) for each in iterate(value)]
-        return UNKNOWN if any(each is UNKNOWN for each in items) else items
+        items = [_plain(item) for item in iterate(value)]
+        return UNKNOWN if any(item is UNKNOWN for item in items) else items
     known = value is None or isinstance(value, (str, int, float, bool))
     return value if known else UNKNOWN
 
@@ -507,15 +515,15 @@ def read_arguments(engine: str, root: Path) -> Specs:
     """The arguments of a release, by the first spelling of each."""
     interpreter = Interpreter(root)
     if engine == "sglang":
-        held = interpreter.added("sglang.srt.server_args", "ServerArgs.add_cli_args")
-        common = held
+        arguments = interpreter.added("sglang.srt.server_args", "ServerArgs.add_cli_args")
+        common = arguments
     else:
         module = "vllm.entrypoints.cli.serve"
-        held = interpreter.added(module, "ServeSubcommand.subparser_init")
+        arguments = interpreter.added(module, "ServeSubcommand.subparser_init")
         common = interpreter.added(module, "make_arg_parser")
-    _check_complete(interpreter, {name for names, _ in held.values() for name in names})
-    specs = {name: spec_of(*each) for name, each in held.items()}
-    for name in held.keys() - common.keys():
+    _check_complete(interpreter, {name for names, _ in arguments.values() for name in names})
+    specs = {name: spec_of(*argument) for name, argument in arguments.items()}
+    for name in arguments.keys() - common.keys():
         specs[name]["serve"] = True
     if engine == "vllm":
         _add_checks(interpreter, specs)
@@ -546,8 +554,8 @@ def _check_complete(interpreter: Interpreter, names: set[str]) -> None:
                 continue
             for node in ast.walk(function):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("add_argument"):
-                    for each in node.args:
-                        written = module.evaluate(each)
+                    for argument in node.args:
+                        written = module.evaluate(argument)
                         literal = isinstance(written, str) and "…" not in written
                         if literal and written.startswith("-"):
                             assert written.replace("_", "-") in names, (module.name, written)
@@ -565,7 +573,7 @@ def fetch(engine: str, release: str, folder: Path) -> tuple[Path, Path]:
             break
     else:
         raise SystemExit(f"cannot download {engine} {release}: {done.stderr}")
-    (archive,) = (each for each in folder.iterdir() if each.is_file())
+    (archive,) = (file for file in folder.iterdir() if file.is_file())
     unpacked = folder / "unpacked"
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as opened:
@@ -574,16 +582,20 @@ def fetch(engine: str, release: str, folder: Path) -> tuple[Path, Path]:
                     opened.extract(name, unpacked)
     else:
         with tarfile.open(archive) as opened_tar:
-            wanted = [each for each in opened_tar if each.isfile() and each.name.endswith(".py")]
+            wanted = [
+                member for member in opened_tar if member.isfile() and member.name.endswith(".py")
+            ]
             # The filter keeps files inside of the folder.
             opened_tar.extractall(unpacked, wanted, filter="data")
-    roots = [each.parent for each in unpacked.rglob(engine) if (each / "__init__.py").is_file()]
-    return archive, min(roots, key=lambda each: len(each.parts))
+    roots = [
+        folder_.parent for folder_ in unpacked.rglob(engine) if (folder_ / "__init__.py").is_file()
+    ]
+    return archive, min(roots, key=lambda root: len(root.parts))
 
 
 def version_key(release: str) -> tuple[int, ...]:
     """Sorts releases: `0.8.5` before `0.8.5.post1`."""
-    return tuple(int(each) for each in re.findall(r"[0-9]+", release))
+    return tuple(int(part) for part in re.findall(r"[0-9]+", release))
 
 
 def read_table(path: Path) -> dict[str, tuple[dict[str, str], Specs]]:
@@ -591,11 +603,11 @@ def read_table(path: Path) -> dict[str, tuple[dict[str, str], Specs]]:
     releases: dict[str, tuple[dict[str, str], Specs]] = {}
     specs: Specs = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        held = json.loads(line)
-        specs = {name: each for name, each in specs.items() if name not in held["removed"]}
-        specs = {**specs, **held["set"]}
-        source = {key: held[key] for key in ("file", "sha256")}
-        releases[held["release"]] = (source, specs)
+        change = json.loads(line)
+        specs = {name: spec for name, spec in specs.items() if name not in change["removed"]}
+        specs = {**specs, **change["set"]}
+        source = {key: change[key] for key in ("file", "sha256")}
+        releases[change["release"]] = (source, specs)
     return releases
 
 
@@ -604,14 +616,14 @@ def write_table(path: Path, releases: dict[str, tuple[dict[str, str], Specs]]) -
     lines, before = [], Specs()
     for release in sorted(releases, key=version_key):
         source, specs = releases[release]
-        changed = {name: each for name, each in specs.items() if before.get(name) != each}
-        held = {
+        changed = {name: spec for name, spec in specs.items() if before.get(name) != spec}
+        change = {
             "release": release,
             **source,
             "set": dict(sorted(changed.items())),
             "removed": sorted(before.keys() - specs.keys()),
         }
-        lines.append(json.dumps(held, separators=(",", ":"), ensure_ascii=False) + "\n")
+        lines.append(json.dumps(change, separators=(",", ":"), ensure_ascii=False) + "\n")
         before = specs
     path.write_text("".join(lines), encoding="utf-8")
 

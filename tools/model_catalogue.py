@@ -62,17 +62,20 @@ LEFT_OUT = {
     "--chat-template": "its file is not known to be in the image",
     "--kernel-config.enable_flashinfer_autotune": "a workaround for start-up time",
 }
+_TUNED = {"nvidia": "NVIDIA", "hopper": "Hopper", "blackwell": "Blackwell"}
 _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
 
 
 def main() -> int:
     """Writes the catalogue."""
-    if len(sys.argv) > 1:
-        document = read(Path(sys.argv[1]))
-    else:
-        document = json.loads(TARGET.read_text(encoding="utf-8"))
-    write(document)
+    write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
     return 0
+
+
+def read_written() -> dict[str, Any]:
+    """The committed catalogue."""
+    document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
+    return document
 
 
 def write(document: dict[str, Any]) -> None:
@@ -128,9 +131,17 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     for words in _flags([word for part in parts for word in part]):
         flag = words[0].partition("=")[0]
         if flag in LEFT_OUT:
-            notes.append(f"{flag}: {LEFT_OUT[flag]}")
+            notes.append(f"`{flag}`: {LEFT_OUT[flag]}")
         else:
             arguments += words
+    overrides = recipe.get("hardware_overrides") or {}
+    for part, title in _TUNED.items():
+        tuned = overrides.get(part) or {}
+        words = [*(tuned.get("extra_args") or ()), *_variables(tuned.get("extra_env"))]
+        if words:
+            notes.append(f"on {title} `{' '.join(words)}`: a tuning for one kind of GPU")
+    if variables := _variables(model.get("base_env")):
+        notes.append(f"`{' '.join(variables)}`: a tuning of kernels")
     siblings = [
         variant["model_id"]
         for key, variant in variants.items()
@@ -152,6 +163,10 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _variables(environment: dict[str, Any] | None) -> list[str]:
+    return [f"{key}={value}" for key, value in (environment or {}).items()]
+
+
 def _flags(arguments: list[str]) -> list[list[str]]:
     flags: list[list[str]] = []
     for word in arguments:
@@ -169,19 +184,22 @@ def sizes(name: str, memory: int) -> dict[str, Any]:
     have to be spread. For others by the recipe's memory: then it is not known whether the longest
     sequence fits (`auto`).
     """
-    found: dict[str, Any] = {}
+    layouts: dict[str, Any] = {}
     known = known_architecture(name) is not None
     for kind in CLASSES:
         if known:
             layout = smallest_layout(ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None)
             if not isinstance(layout, str) and layout.nodes == 1:
-                found[kind] = {"gpus": layout.tensor, **({"expert": True} if layout.spread else {})}
+                layouts[kind] = {
+                    "gpus": layout.tensor,
+                    **({"expert": True} if layout.spread else {}),
+                }
             continue
-        each = ACCELERATORS[kind].total / 10**9
-        gpus = next((ways for ways in (1, 2, 4, 8) if ways * each >= memory), None)
+        gigabytes = ACCELERATORS[kind].total / 10**9
+        gpus = next((ways for ways in (1, 2, 4, 8) if ways * gigabytes >= memory), None)
         if gpus is not None:
-            found[kind] = {"gpus": gpus, "auto": True}
-    return found
+            layouts[kind] = {"gpus": gpus, "auto": True}
+    return layouts
 
 
 if __name__ == "__main__":

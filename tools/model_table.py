@@ -62,18 +62,18 @@ def main() -> None:
             config["quantization_config"] = json.loads(beside.read_text(encoding="utf-8"))
         add(table, name, SOURCE, trimmed(config))
     more = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
-    for name, each in more["configs"].items():
-        add(table, name, each["source"], each["config"])
+    for name, model in more["configs"].items():
+        add(table, name, model["source"], model["config"])
     for base, releases in more["releases"].items():
-        for each in releases:
-            release = {"name": each} if isinstance(each, str) else each
+        for entry in releases:
+            release = {"name": entry} if isinstance(entry, str) else entry
             changed = dict(release.get("config") or {})
             if "format" in release:
                 changed["quantization_config"] = more["formats"][release["format"]]
             config = {**table[base]["config"], **changed}
             add(table, release["name"], f"{table[base]['source']} ({base})", config)
             if "format" not in release:
-                # The same model to who estimates times by name.
+                # Estimators of times know the model by another name.
                 table[release["name"]]["base"] = base
     lines = [f"{json.dumps(name)}: {json.dumps(table[name])}" for name in sorted(table)]
     TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -92,37 +92,37 @@ def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]
 
 def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a config says how much memory the model takes."""
-    found: dict[str, Any] = {}
+    trimmed_config: dict[str, Any] = {}
     for key, value in config.items():
         if key in ("text_config", "llm_config", "language_config"):
-            found["text_config"] = trimmed(value)
+            trimmed_config["text_config"] = trimmed(value)
         elif key == "vision_config":
-            found[key] = {name: value[name] for name in VISION if name in value}
+            trimmed_config[key] = {name: value[name] for name in VISION if name in value}
         elif key == "quantization_config":
-            found[key] = quantization({**value, **(value.get("quantization") or {})})
+            trimmed_config[key] = quantization({**value, **(value.get("quantization") or {})})
         elif key in KEYS and value is not None:
-            found[key] = value
-    return found
+            trimmed_config[key] = value
+    return trimmed_config
 
 
 def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The format, with one pattern in place of one for each layer."""
-    found = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
-    for group in (found.get("config_groups") or {}).values():
+    kept = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
+    for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:
             del group[key]
     for key in EXCLUDED:
         if stated.get(key):
-            found["ignore"] = sorted(joined(stated[key]))
-    return found
+            kept["ignore"] = sorted(joined(stated[key]))
+    return kept
 
 
 def joined(patterns: list[str]) -> Iterator[str]:
     """Patterns that differ in their layer alone, as one of all layers where it is many of them."""
     families: dict[str, list[str]] = defaultdict(list)
-    for each in patterns:
-        if not re.search("norm|bias|embed", each):
-            families[re.sub(r"layers\.\d+", "layers.*", each)].append(each)
+    for pattern in patterns:
+        if not re.search("norm|bias|embed", pattern):
+            families[re.sub(r"layers\.\d+", "layers.*", pattern)].append(pattern)
     for family, members in families.items():
         # A module that only some layers have (experts behind dense ones) is named by all of them.
         yield from [family] if len(members) > 16 else members

@@ -31,5 +31,5 @@ def pictures() -> dict[str, str]:
 
 def _without_infos(plan: ServicePlan) -> ServicePlan:
     """As the command prints it without --verbose."""
-    kept = (each for each in plan.findings if each.severity is not Severity.INFO)
+    kept = (finding for finding in plan.findings if finding.severity is not Severity.INFO)
     return replace(plan, findings=tuple(kept))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,6 +49,12 @@ tool calls and of reasoning, the runner, types. Generated from
 
 A template's own arguments replace these, with the warning `preset-argument-replaced`.
 
+"""
+_DIFFERENCES = """\
+What differs from a recipe for every model: the split is the smallest that holds the model's longest
+sequence, where recipes name one for the GPUs that they were tried on, or shorten the sequence; the
+container has probes, requests and shared memory, of which recipes say nothing; speculative decoding
+and text-only serving are left to users, as they are optional there.
 """
 _OUTPUTS = """\
 # Which values may be Outputs
@@ -121,18 +126,19 @@ def catalogue_page() -> str:
     parts.append(f"| Model | Kind | {' | '.join(kinds)} | Arguments |")
     parts.append(f"|---|---|{'---|' * len(kinds)}---|")
     for model in models:
-        held = [_gpus(model.accelerators.get(kind)) for kind in kinds]
+        gpu_cells = [_gpus(model.accelerators.get(kind)) for kind in kinds]
         arguments = " ".join(model.arguments)
         shown = f"`{arguments}`" if arguments else ""
-        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(held)} | {shown} |")
+        parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
-    parts.append("| Model | Recipe, its date | Quantized siblings | Left out of its recipe |")
-    parts.append("|---|---|---|---|")
+    parts.append(_DIFFERENCES)
+    parts.append("| Model | Recipe, its date | GB by it | Quantized siblings | Left out, and why |")
+    parts.append("|---|---|---|---|---|")
     for model in models:
         source = model.source.partition("models/")[2]
         siblings = ", ".join(f"`{name}`" for name in model.siblings)
-        note = re.sub(r"(--[\w.-]+)", r"`\1`", model.note)
-        parts.append(f"| `{model.name}` | {source} | {siblings} | {note} |")
+        cells = [f"`{model.name}`", source, str(model.memory), siblings, model.note]
+        parts.append(f"| {' | '.join(cells)} |")
     return "\n".join(parts) + "\n"
 
 
@@ -155,21 +161,23 @@ def fields_page() -> str:
 
 def _reached(definitions: Mapping[str, Any]) -> list[str]:
     """Names of all definitions, those nearest to the service first."""
-    found = list(_ROOTS)
-    for name in found:
-        found += dict.fromkeys(each for each in _references(definitions[name]) if each not in found)
-    return found
+    reached = list(_ROOTS)
+    for name in reached:
+        reached += dict.fromkeys(
+            reference for reference in _references(definitions[name]) if reference not in reached
+        )
+    return reached
 
 
 def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         if "$ref" in schema:
             yield schema["$ref"].rpartition("/")[2]
-        for each in schema.values():
-            yield from _references(each)
+        for value in schema.values():
+            yield from _references(value)
     elif isinstance(schema, list):
-        for each in schema:
-            yield from _references(each)
+        for item in schema:
+            yield from _references(item)
 
 
 def _model(name: str, schema: Mapping[str, Any]) -> str:
@@ -194,7 +202,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
-        kinds = [_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        kinds = [_type(choice) for choice in schema["anyOf"] if choice.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "const" in schema:
         return f"`{schema['const']}`"
@@ -212,7 +220,7 @@ def _default(value: Any) -> str:
 
 
 def _cell(text: str, breaks: str = " ") -> str:
-    paragraphs = [" ".join(each.split()) for each in text.split("\n\n")]
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     return breaks.join(paragraphs).replace("|", "\\|")
 
 
@@ -237,8 +245,8 @@ def commands_page() -> str:
     """The page with every command and its options."""
     parser = command_line(["size"])
     (commands,) = (
-        each for each in parser._actions  # noqa: SLF001  # argparse has no public way
-        if isinstance(each, argparse._SubParsersAction)  # noqa: SLF001  # likewise
+        action for action in parser._actions  # noqa: SLF001  # argparse has no public way
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
     parts = [_help("fusioninfer-pulumi", parser)]
     parts += [_help(name, command) for name, command in commands.choices.items()]

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.api._help import docstrings_text
 from fusioninfer_pulumi.api.base import DOCSTRINGS
 from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
 from fusioninfer_pulumi.cli import rule_texts
+from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.provider import schema as package_schema
 
@@ -36,6 +37,7 @@ def main() -> int:
     if os.environ.get("CI"):
         print("not in CI: tests compare the committed files")
         return 1
+    model_catalogue.write(model_catalogue.read_written())
     (FOLDER / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
@@ -47,6 +49,9 @@ def main() -> int:
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
+    for language in ("python", "yaml"):
+        for name, text in TEMPLATE.files(language).items():
+            (ROOT / "templates" / language / name).write_text(text, encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("__main__.py")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]
         done = subprocess.run(

@@ -41,6 +41,8 @@ DEFINITIONS = (
      "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml", "v1beta1"),
     ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
      "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml", "v1"),
+    ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
+     "config/crd/bases/inference.networking.x-k8s.io_inferencemodelrewrites.yaml", "v1alpha2"),
     ("keda", "github.com/kedacore/keda/v2", "config/crd/bases/keda.sh_scaledobjects.yaml",
      "v1alpha1"),
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
@@ -48,6 +50,10 @@ DEFINITIONS = (
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
      "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "v1"),
 )  # fmt: skip
+
+#: Groups that have a kind of another one unchanged: llm-d v0.10.0 `config/crd/bases` has the
+#: definition of the inference extension v1.5.0, whose module is pinned.
+SAME = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
 
 #: Of the Gateway API both channels: a cluster may have either.
 _CHANNELS = ("/experimental/", "/standard/")
@@ -111,7 +117,7 @@ def main() -> int:
     wanted = {name: text.encode() for name, text in files()}
     if check:
         stale = sorted(
-            name for name in {*wanted, *(each.name for each in DATA.iterdir())}
+            name for name in {*wanted, *(file.name for file in DATA.iterdir())}
             if wanted.get(name) != _content(DATA / name)
         )  # fmt: skip
         if stale:
@@ -135,15 +141,22 @@ def _content(file: Path) -> bytes | None:
 def files() -> Iterator[tuple[str, str]]:
     """Yields the name and the content, not compressed, of each file."""
     modules = {(tool, module) for tool, module, *_ in DEFINITIONS} | {KUBERNETES}
-    found = {each: _downloaded(*each) for each in sorted(modules)}
-    yield VERSIONS, _text({module: found[tool, module][0] for tool, module in found}, indent=1)
+    downloaded = {pinned: _downloaded(*pinned) for pinned in sorted(modules)}
+    yield (
+        VERSIONS,
+        _text({module: downloaded[tool, module][0] for tool, module in downloaded}, indent=1),
+    )
     for tool, module, path, version in DEFINITIONS:
-        definition = found[tool, module][1] / path
+        definition = downloaded[tool, module][1] / path
         stable = Path(str(definition).replace(*_CHANNELS))
-        yield _custom(definition, stable, version)
+        name, text = _custom(definition, stable, version)
+        yield name, text
+        for group, same in SAME.items():
+            if name.startswith(group.replace("/", "_")):
+                yield name.replace(group.replace("/", "_"), same.replace("/", "_")), text
     for version, kinds in BUILT_IN.items():
         group = f"apis__{version.replace('/', '__')}" if "/" in version else f"api__{version}"
-        folder = found[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
+        folder = downloaded[KUBERNETES][1] / "api" / "openapi-spec" / "v3"
         text = (folder / f"{group}_openapi.json").read_text(encoding="utf-8")
         known = json.loads(text)["components"]["schemas"]
         for kind in kinds:
@@ -190,18 +203,20 @@ def _definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
     """The spec of a CustomResourceDefinition, and the schema of one of its versions."""
     text = file.read_text(encoding="utf-8")
     spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - the C one, if there is one
-    (served,) = [each for each in spec["versions"] if each["name"] == version]
+    (served,) = [
+        stored_version for stored_version in spec["versions"] if stored_version["name"] == version
+    ]
     return spec, _converted(served["schema"]["openAPIV3Schema"])
 
 
 def _mark(schema: Schema, stable: Schema) -> None:
     """Marks the fields that only the experimental channel of a definition has."""
     known = stable.get("properties", {})
-    for name, each in schema.get("properties", {}).items():
+    for name, property_schema in schema.get("properties", {}).items():
         if name in known:
-            _mark(each, known[name])
+            _mark(property_schema, known[name])
         else:
-            each["x-experimental"] = True
+            property_schema["x-experimental"] = True
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             _mark(schema[key], stable[key])
@@ -212,8 +227,8 @@ def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str
     wanted = {"group": group, "kind": kind, "version": number}
     (name,) = [
         name
-        for name, each in known.items()
-        if wanted in each.get("x-kubernetes-group-version-kind", ())
+        for name, definition in known.items()
+        if wanted in definition.get("x-kubernetes-group-version-kind", ())
     ]
     definitions: dict[str, Schema] = {}
     schema = _without_status(_converted(known[name]))
@@ -224,8 +239,8 @@ def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str
 def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Schema]) -> None:
     """Adds every definition that a schema refers to, and shortens the references."""
     if isinstance(schema, list):
-        for each in schema:
-            _define(each, known, definitions)
+        for item in schema:
+            _define(item, known, definitions)
     elif isinstance(schema, dict):
         if "$ref" in schema:
             full = schema["$ref"].rpartition("/")[2]
@@ -234,14 +249,18 @@ def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Sch
             if short not in definitions:
                 definitions[short] = _SCALARS.get(full) or _converted(known[full])
                 _define(definitions[short], known, definitions)
-        for key, each in schema.items():
+        for key, item in schema.items():
             if key != "$ref":
-                _define(each, known, definitions)
+                _define(item, known, definitions)
 
 
 def _without_status(schema: Schema) -> Schema:
-    own = {key: each for key, each in schema["properties"].items() if key != "status"}
-    return {**schema, "properties": own}
+    properties = {
+        key: property_schema
+        for key, property_schema in schema["properties"].items()
+        if key != "status"
+    }
+    return {**schema, "properties": properties}
 
 
 def _converted(schema: Schema) -> Schema:
@@ -255,13 +274,13 @@ def _converted(schema: Schema) -> Schema:
     for key in _KEPT:
         if key not in schema:
             continue
-        held = schema[key]
+        value = schema[key]
         if key == "properties":
-            made[key] = {name: _converted(each) for name, each in held.items()}
-        elif isinstance(held, dict):
-            made[key] = _converted(held)
+            made[key] = {name: _converted(subschema) for name, subschema in value.items()}
+        elif isinstance(value, dict):
+            made[key] = _converted(value)
         else:
-            made[key] = held
+            made[key] = value
     bound = _BOUNDS.get(schema.get("format", ""))
     if bound is not None:
         made = {"minimum": -bound, "maximum": bound - 1, **made}
@@ -279,7 +298,7 @@ def _converted(schema: Schema) -> Schema:
 
 def _shared(schema: Schema) -> Schema:
     """The schema with the long parts that occur in several places as definitions."""
-    counts = Counter(_text(each) for each in _parts(schema))
+    counts = Counter(_text(part) for part in _parts(schema))
     definitions: dict[str, Schema] = {}
     names: dict[str, str] = {}
 
@@ -294,11 +313,11 @@ def _shared(schema: Schema) -> Schema:
 
     def below(part: Schema) -> Schema:
         made = dict(part)
-        for key, held in part.items():
+        for key, value in part.items():
             if key == "properties":
-                made[key] = {name: written(each) for name, each in held.items()}
-            elif key in ("items", "additionalProperties") and isinstance(held, dict):
-                made[key] = written(held)
+                made[key] = {name: written(subschema) for name, subschema in value.items()}
+            elif key in ("items", "additionalProperties") and isinstance(value, dict):
+                made[key] = written(value)
         return made
 
     return {**below(schema), "definitions": definitions}
@@ -306,12 +325,12 @@ def _shared(schema: Schema) -> Schema:
 
 def _parts(schema: Schema) -> Iterator[Schema]:
     yield schema
-    for key, held in schema.items():
+    for key, value in schema.items():
         if key == "properties":
-            for each in held.values():
-                yield from _parts(each)
-        elif key in ("items", "additionalProperties") and isinstance(held, dict):
-            yield from _parts(held)
+            for subschema in value.values():
+                yield from _parts(subschema)
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            yield from _parts(value)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ PART = (
 
 def candidates(version: str) -> Iterator[str]:
     """Yields paths of programs that may be a Python of a version."""
-    found = shutil.which(f"python{version}")
-    if found:
-        yield found
+    executable = shutil.which(f"python{version}")
+    if executable:
+        yield executable
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     yield from (str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python{version}")))
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
@@ -58,15 +58,15 @@ def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
     """
     started = time.monotonic()
     home = ROOT / ".venvs" / version
-    own = home / "bin" / "python"
-    pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    interpreter = home / "bin" / "python"
+    pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip.append("--no-compile")  # modules are compiled on import, and most are never imported
     editable = [word for name in PACKAGES for word in ("-e", f"./{name}")]
     steps = [
         [*pip, "-c", "constraints.txt", "-e", ".[dev,e2e]", *editable],
-        [str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", *part],
+        [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", *part],
     ]
-    if not own.exists():
+    if not interpreter.exists():
         steps.insert(0, [python, "-m", "venv", str(home)])
     output = ""
     for step in steps:
@@ -93,21 +93,21 @@ def main() -> int:
         help="run all tests on the oldest and the newest version only, and a part on the others",
     )
     arguments = parser.parse_args()
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    left_out = own if arguments.others else None
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    left_out = running if arguments.others else None
     wanted = [version for version in VERSIONS if version != left_out]
-    found = {
+    executables = {
         version: next((path for path in candidates(version) if works(path, version)), None)
         for version in wanted
     }
-    there = [version for version in VERSIONS if version == left_out or found.get(version)]
+    there = [version for version in VERSIONS if version == left_out or executables.get(version)]
     ends = (there[0], there[-1]) if there and arguments.brief else VERSIONS
     failed = []
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         runs = {
             pool.submit(run, path, version, () if version in ends else PART): version
             # Complete runs first: the short ones then use the remaining time.
-            for version, path in sorted(found.items(), key=lambda item: item[0] not in ends)
+            for version, path in sorted(executables.items(), key=lambda item: item[0] not in ends)
             if path
         }
         for done in as_completed(runs):
@@ -115,7 +115,7 @@ def main() -> int:
             print(f"=== Python {runs[done]}\n{output}", flush=True)
             if not passed:
                 failed.append(runs[done])
-    for version, path in found.items():
+    for version, path in executables.items():
         if path is None:
             print(f"skipped: no Python {version} on this machine")
     if failed:

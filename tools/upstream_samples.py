@@ -69,19 +69,21 @@ def outcome(sample: Sample) -> Outcome:
     if not refused:
         return Outcome(sample, "accepted")
     if not (still := _said(sample, Severity.ERROR, lossy=True)):
-        lost = {str(each) for each in _findings(sample, lossy=True)} & {
-            str(each).replace("error: ", "warning: ", 1) for each in refused
+        lost = {str(finding) for finding in _findings(sample, lossy=True)} & {
+            str(finding).replace("error: ", "warning: ", 1) for finding in refused
         }
-        return Outcome(sample, "with loss", sorted(lost) or [str(each) for each in refused])
-    return Outcome(sample, "refused", [str(each) for each in still])
+        return Outcome(sample, "with loss", sorted(lost) or [str(finding) for finding in refused])
+    return Outcome(sample, "refused", [str(finding) for finding in still])
 
 
 def _said(sample: Sample, severity: Severity, *, lossy: bool) -> list[Finding]:
-    return [each for each in _findings(sample, lossy=lossy) if each.severity is severity]
+    return [finding for finding in _findings(sample, lossy=lossy) if finding.severity is severity]
 
 
 def _findings(sample: Sample, *, lossy: bool) -> list[Finding]:
-    labelled = [(Origin("", number), each) for number, each in enumerate(sample.documents, 1)]
+    labelled = [
+        (Origin("", number), document) for number, document in enumerate(sample.documents, 1)
+    ]
     source = Source(sample.name)
     plan_all(source, read_all(labelled, allow_lossy=lossy))
     return [finding for _, finding in source.findings]
@@ -97,17 +99,21 @@ def _kserve_samples(folder: Path) -> Iterator[Sample]:
     """Each file with a service, with the other files of its folder that it refers to."""
     files = {path: _documents(path) for path in sorted(folder.rglob("*.yaml"))}
     for path, documents in files.items():
-        services = [each for each in documents if each["kind"] == "LLMInferenceService"]
+        services = [document for document in documents if document["kind"] == "LLMInferenceService"]
         if not services:
             continue
-        wanted = {ref["name"] for each in services for ref in each["spec"].get("baseRefs", ())}
+        wanted = {
+            ref["name"] for service in services for ref in service["spec"].get("baseRefs", ())
+        }
         beside = [
-            each
+            other_document
             for other, its in files.items()
-            for each in its
-            if other != path and other.parent == path.parent and each["metadata"]["name"] in wanted
+            for other_document in its
+            if other != path
+            and other.parent == path.parent
+            and other_document["metadata"]["name"] in wanted
         ]
-        read = [each for each in documents if each["kind"] in _KSERVE_KINDS]
+        read = [document for document in documents if document["kind"] in _KSERVE_KINDS]
         yield Sample("documentation", str(path.relative_to(folder)), [*read, *beside])
 
 
@@ -146,14 +152,14 @@ def _test_cases(module: ast.Module) -> Iterator[tuple[tuple[str, ...], str]]:
     for node in ast.walk(module):
         if not isinstance(node, ast.Call):
             continue
-        given = {each.arg: each.value for each in node.keywords}
-        listed, name = given.get("base_refs"), given.get("service_name")
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        listed, name = keywords.get("base_refs"), keywords.get("service_name")
         if not isinstance(listed, ast.List):
             continue
-        refs = [each.value for each in listed.elts if isinstance(each, ast.Constant)]
-        own = name.value if isinstance(name, ast.Constant) else "service"
+        refs = [element.value for element in listed.elts if isinstance(element, ast.Constant)]
+        service_name = name.value if isinstance(name, ast.Constant) else "service"
         if refs and len(refs) == len(listed.elts):
-            yield tuple(str(each) for each in refs), str(own)
+            yield tuple(str(ref) for ref in refs), str(service_name)
 
 
 def _kserve_service(name: str, refs: Iterable[str]) -> Manifest:
@@ -161,7 +167,7 @@ def _kserve_service(name: str, refs: Iterable[str]) -> Manifest:
         "apiVersion": "serving.kserve.io/v1alpha1",
         "kind": "LLMInferenceService",
         "metadata": {"name": name, "namespace": "e2e"},
-        "spec": {"baseRefs": [{"name": _sanitized(each)} for each in refs]},
+        "spec": {"baseRefs": [{"name": _sanitized(ref)} for ref in refs]},
     }
 
 
@@ -183,7 +189,7 @@ def _import_alone(folder: Path, name: str) -> Any:
     package = types.ModuleType("upstream.tests")
     package.__path__ = [str(folder)]
     stubs = ("upstream", "upstream.common", "upstream.common.gw_api", "kserve", "kubernetes")
-    modules: dict[str, Any] = {each: MagicMock() for each in (*stubs, "pytest")}
+    modules: dict[str, Any] = {stubbed: MagicMock() for stubbed in (*stubs, "pytest")}
     path = folder / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"upstream.tests.{name}", path)
     assert spec is not None
@@ -198,9 +204,9 @@ def _documents(path: Path) -> list[Manifest]:
     """The Kubernetes objects of a file."""
     text = path.read_text(encoding="utf-8")
     return [
-        each
-        for each in yaml.load_all(text, Loader=_LOADER)
-        if isinstance(each, dict) and "kind" in each
+        document
+        for document in yaml.load_all(text, Loader=_LOADER)
+        if isinstance(document, dict) and "kind" in document
     ]
 
 
@@ -221,14 +227,14 @@ def _published(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
         if path.suffix in (".yaml", ".yml"):
             texts = [path.read_text(encoding="utf-8")]
         elif path.suffix == ".md":
-            found = _FENCED.findall(path.read_text(encoding="utf-8"))
+            blocks = _FENCED.findall(path.read_text(encoding="utf-8"))
             texts = [
                 "\n".join(line.removeprefix(indent) for line in text.splitlines())
-                for indent, text in found
+                for indent, text in blocks
             ]
         else:
             continue
-        read = [each for text in texts for each in _objects(text)]
+        read = [document for text in texts for document in _objects(text)]
         if read:
             yield str(name), read
 
@@ -239,7 +245,11 @@ def _objects(text: str) -> list[Manifest]:
         read = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError:
         return []
-    return [each for each in read if isinstance(each, dict) and {"kind", "spec"} <= set(each)]
+    return [
+        document
+        for document in read
+        if isinstance(document, dict) and {"kind", "spec"} <= set(document)
+    ]
 
 
 def _distinct(samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -260,20 +270,20 @@ def _kthena(checkout: Path) -> Iterator[Sample]:
     folders: dict[str, list[Manifest]] = {}
     files = list(_published(checkout))
     for name, documents in files:
-        # A page is a whole of its own, and so is a folder of files.
+        # The manifests of one page, or of one folder, belong together.
         whole = name if name.endswith(".md") else str(Path(name).parent)
         folders.setdefault(whole, []).extend(documents)
     for name, documents in files:
         beside = folders[name if name.endswith(".md") else str(Path(name).parent)]
-        for each in documents:
-            title = f"{name}: {(each.get('metadata') or {}).get('name')}"
-            if each["kind"] == _KTHENA_SERVING:
-                valid = "invalid" if _is_invalid(each) else "valid"
-                yield Sample(f"{valid} servings", title, [each])
-            elif each["kind"] in _KTHENA_ROUTE:
-                yield Sample("routes", title, [each, *_led_to(each, beside)])
-            elif each["kind"] in _KTHENA_POLICIES:
-                yield Sample("policies", title, [each, *_scaled(each, beside)])
+        for document in documents:
+            title = f"{name}: {(document.get('metadata') or {}).get('name')}"
+            if document["kind"] == _KTHENA_SERVING:
+                valid = "invalid" if _is_invalid(document) else "valid"
+                yield Sample(f"{valid} servings", title, [document])
+            elif document["kind"] in _KTHENA_ROUTE:
+                yield Sample("routes", title, [document, *_led_to(document, beside)])
+            elif document["kind"] in _KTHENA_POLICIES:
+                yield Sample("policies", title, [document, *_scaled(document, beside)])
 
 
 def _is_invalid(serving: Manifest) -> bool:
@@ -298,52 +308,57 @@ def _led_to(route: Manifest, beside: Sequence[Manifest]) -> Iterator[Manifest]:
         for target in (rule or {}).get("targetModels") or ()
     }
     servers = [
-        each
-        for each in _once(beside, _KTHENA_SERVER)
-        if (each.get("metadata") or {}).get("name") in names
+        server
+        for server in _once(beside, _KTHENA_SERVER)
+        if (server.get("metadata") or {}).get("name") in names
     ]
     yield from servers
     selectors = [
-        (each["spec"].get("workloadSelector") or {}).get("matchLabels") or {} for each in servers
+        (server["spec"].get("workloadSelector") or {}).get("matchLabels") or {}
+        for server in servers
     ]
     # Folders hold the same pods twice, made by either: one of them is applied.
     for selector in selectors:
-        found = [
-            each
+        workloads = [
+            workload
             for kind in (_KTHENA_SERVING, "Deployment")
-            for each in _once(beside, kind)
-            if selector.items() <= _pod_labels(each).items()
+            for workload in _once(beside, kind)
+            if selector.items() <= _pod_labels(workload).items()
         ]
-        yield from found[:1]
+        yield from workloads[:1]
 
 
 def _pod_labels(workload: Manifest) -> Manifest:
     """Labels of the pods of a Deployment or of the first role of a ModelServing."""
     template = workload["spec"].get("template") or {}
     roles = template.get("roles") or ({},)
-    held = template if workload["kind"] == "Deployment" else roles[0].get("entryTemplate") or {}
+    template_ = (
+        template if workload["kind"] == "Deployment" else roles[0].get("entryTemplate") or {}
+    )
     name = (workload.get("metadata") or {}).get("name")
-    own = {"modelserving.volcano.sh/name": name} if workload["kind"] == _KTHENA_SERVING else {}
-    return {**((held.get("metadata") or {}).get("labels") or {}), **own}
+    own_labels = (
+        {"modelserving.volcano.sh/name": name} if workload["kind"] == _KTHENA_SERVING else {}
+    )
+    return {**((template_.get("metadata") or {}).get("labels") or {}), **own_labels}
 
 
 def _once(documents: Sequence[Manifest], kind: str) -> list[Manifest]:
     """The objects of a kind, the first of each name."""
-    found: Manifest = {}
-    for each in documents:
-        if each["kind"] == kind:
-            found.setdefault((each.get("metadata") or {}).get("name"), each)
-    return list(found.values())
+    by_name: Manifest = {}
+    for document in documents:
+        if document["kind"] == kind:
+            by_name.setdefault((document.get("metadata") or {}).get("name"), document)
+    return list(by_name.values())
 
 
 def _scaled(policy: Manifest, beside: Sequence[Manifest]) -> list[Manifest]:
     """The ModelServing that a policy or a binding names, and the binding's policy."""
     text = str(policy["spec"])
     return [
-        each
+        document
         for kind in (_KTHENA_SERVING, "AutoscalingPolicy")
-        for each in _once(beside, kind)
-        if each is not policy and repr((each.get("metadata") or {}).get("name")) in text
+        for document in _once(beside, kind)
+        if document is not policy and repr((document.get("metadata") or {}).get("name")) in text
     ]
 
 
@@ -354,19 +369,21 @@ def modelplane(checkout: Path) -> Iterator[Sample]:
 
 def _modelplane(checkout: Path) -> Iterator[Sample]:
     files = list(_published(checkout))
-    caches = [each for _, documents in files for each in documents if each["kind"] == "ModelCache"]
+    caches = [
+        cache for _, documents in files for cache in documents if cache["kind"] == "ModelCache"
+    ]
     for name, documents in files:
-        for each in documents:
-            if each["kind"] != "ModelDeployment":
+        for document in documents:
+            if document["kind"] != "ModelDeployment":
                 continue
-            wanted = repr(each["spec"])
+            wanted = repr(document["spec"])
             beside = [
                 cache
                 for cache in _once(caches, "ModelCache")
                 if f"'modelCacheRef': {{'name': {cache['metadata']['name']!r}}}" in wanted
             ]
             shown = "'engines': [" in wanted or "'workers': {" in wanted
-            yield Sample("deployments" if shown else "extracts", name, [each, *beside])
+            yield Sample("deployments" if shown else "extracts", name, [document, *beside])
 
 
 SYSTEMS: dict[str, Callable[[Path], Iterator[Sample]]] = {
@@ -380,22 +397,22 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The lines of a Markdown table, and the shares of each group."""
     yield "| Sample | Result | What is left out, or why |"
     yield "|---|---|---|"
-    for each in outcomes:
-        why = "<br>".join(text.replace("|", "\\|") for text in each.why)
-        yield f"| {each.sample.name} | {each.result} | {why} |"
+    for row in outcomes:
+        why = "<br>".join(text.replace("|", "\\|") for text in row.why)
+        yield f"| {row.sample.name} | {row.result} | {why} |"
     yield ""
-    totals = Counter(each.sample.group for each in outcomes)
+    totals = Counter(row.sample.group for row in outcomes)
     for group, count in totals.items():
-        own = Counter(each.result for each in outcomes if each.sample.group == group)
-        parts = [f"{own[result]} {result}" for result in ("accepted", "with loss", "refused")]
-        share = 100 * own["accepted"] // count
+        results = Counter(row.result for row in outcomes if row.sample.group == group)
+        parts = [f"{results[result]} {result}" for result in ("accepted", "with loss", "refused")]
+        share = 100 * results["accepted"] // count
         yield f"{group}: {count} samples, {', '.join(parts)}; {share} % as they are"
-        uses = sum(each.sample.uses for each in outcomes if each.sample.group == group)
+        uses = sum(row.sample.uses for row in outcomes if row.sample.group == group)
         if uses > count:
             read = sum(
-                each.sample.uses
-                for each in outcomes
-                if each.sample.group == group and each.result == "accepted"
+                row.sample.uses
+                for row in outcomes
+                if row.sample.group == group and row.result == "accepted"
             )
             yield f"{group}: {read} of {uses} tests that apply them; {100 * read // uses} %"
 
@@ -406,7 +423,7 @@ def main() -> None:
     parser.add_argument("system", choices=sorted(SYSTEMS))
     parser.add_argument("checkout", type=Path)
     options = parser.parse_args()
-    outcomes = [outcome(each) for each in SYSTEMS[options.system](options.checkout)]
+    outcomes = [outcome(sample) for sample in SYSTEMS[options.system](options.checkout)]
     print("\n".join(table(outcomes)))
 
 

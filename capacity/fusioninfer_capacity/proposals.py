@@ -54,10 +54,10 @@ class Proposal:
 
 
 def proposals(
-    wish: Wish, found: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
+    wish: Wish, candidates: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
 ) -> Iterator[Proposal]:
     """Yields layouts that fit, with replicas for the load; the fewest accelerators first."""
-    fitting = [layout for layout in found if layout.reason is None]
+    fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
         for layout in sensible(fitting):
             place = _place(wish, layout, inventory, 1)
@@ -113,19 +113,19 @@ def _place(
 
 def room(pool: NodePoolArgs, layout: Layout) -> int:
     """Replicas for which a pool has room: each pod takes accelerators of one node."""
-    held = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
-    pods = sum((pool.accelerators - used) // layout.tensor for used in held)
+    in_use = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
+    pods = sum((pool.accelerators - used) // layout.tensor for used in in_use)
     return pods // layout.nodes
 
 
 def pools_of(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
     """Pools with these accelerators, the cheapest first."""
     pools = inventory.pools if inventory is not None else []
-    own = [
+    fitting_pools = [
         pool
         for pool in pools
         if pool.resource is not None
         and (kind := named_accelerator(pool_accelerator(pool) or "")) is not None
         and kind.name == accelerator
     ]
-    return sorted(own, key=lambda pool: pool.cost)
+    return sorted(fitting_pools, key=lambda pool: pool.cost)

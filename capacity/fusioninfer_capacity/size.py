@@ -19,12 +19,13 @@ from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, arguments, layouts
+from fusioninfer_capacity.fit.sizing import Wish, layouts
 from fusioninfer_capacity.proposals import Proposal, pools_of, proposals
 from fusioninfer_capacity.size_text import layout_name, parts
 from fusioninfer_pulumi.plugins.capacity import (
     ENGINES,
-    SHARED_MEMORY,
+    NIXL,
+    EngineArgs,
     InvalidServiceError,
     InventoryArgs,
     ModelConfigError,
@@ -35,6 +36,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     print_service,
     print_text,
     read_model_config,
+    read_source,
     similar,
     working,
 )
@@ -83,23 +85,25 @@ def size(options: argparse.Namespace) -> int:
         wish = _wish(options, inventory)
         load = _load(options)
         with working(f"{wish.name}: sizing"):
-            found = layouts(wish)
-            proposed = list(proposals(wish, found, inventory, load))
+            candidates = layouts(wish)
+            proposed = list(proposals(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        print_text(parts(wish, found, proposed, load))
+        print_text(parts(wish, candidates, proposed, load))
         return 0 if proposed else 2
     if not proposed:
-        reasons = "; ".join(f"{layout_name(each)}: {each.reason}" for each in found if each.reason)
+        reasons = "; ".join(
+            f"{layout_name(layout)}: {layout.reason}" for layout in candidates if layout.reason
+        )
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
     print_service(manifest(wish, proposed[0], inventory), options.output)
     return 0
 
 
-# What is asked for.
+# The wish
 
 
 def _inventory(path: str | None) -> InventoryArgs | None:
@@ -132,23 +136,23 @@ def _wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
     )
 
 
-def _model(given: str) -> tuple[str, Architecture]:
+def _model(source: str) -> tuple[str, Architecture]:
     """The name and the architecture of a model of the table, or of a `config.json`."""
-    known = known_architecture(given)
+    known = known_architecture(source)
     if known is not None:
-        return given, known
-    if not given.endswith(".json"):
-        near = similar(given, models())
+        return source, known
+    if not source.endswith(".json"):
+        near = similar(source, models())
         hint = f"did you mean {near}? Else give" if near else "give"
-        raise Unsized(f"{given} is not in the table of models: {hint} the path of its config.json")
+        raise Unsized(f"{source} is not in the table of models: {hint} the path of its config.json")
     try:
-        config = read_model_config(given)
-        name = config.get("_name_or_path") or Path(given).absolute().parent.name
+        config = read_model_config(source)
+        name = config.get("_name_or_path") or Path(source).absolute().parent.name
         return str(name), read_config(config)
     except (ModelConfigError, UnknownArchitectureError) as problem:
-        raise Unsized(f"{given}: {problem}") from None
+        raise Unsized(f"{source}: {problem}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        raise Unsized(f"{given} is not understood") from None
+        raise Unsized(f"{source} is not understood") from None
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
@@ -156,9 +160,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 def _load(options: argparse.Namespace) -> Load | None:
     rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
-    if all(each is None for each in (*rates, options.ttft, options.tpot)):
+    if all(number is None for number in (*rates, options.ttft, options.tpot)):
         return None
-    if any(each is None for each in rates):
+    if any(rate is None for rate in rates):
         raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
     return Load(*rates, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
 
@@ -174,30 +178,33 @@ def _seconds(flag: str, text: str | None) -> float | None:
 
 # Manifests.
 
+_GPU = "nvidia.com/gpu"
+
 
 def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
     """A manifest of a proposal."""
     name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
+    kinds = [("serve", "worker", proposal.replicas)]
     roles: list[dict[str, Any]] = []
     if proposal.prefillers:
         roles.append({"name": "router", "componentType": "router",
                       "strategy": "pd-disaggregation", "httproute": {}, "gateway": {}})  # fmt: skip
-        for role, kind, count in (
-            ("prefill", "prefiller", proposal.prefillers),
-            ("decode", "decoder", proposal.replicas),
-        ):
-            own = _role(wish, proposal, inventory, role, kind, count)
-            roles.append(
-                {**own, "kvTransfer": {"connector": SIZED[wish.engine].proposal.connector}}
-            )
-    else:
-        roles.append(_role(wish, proposal, inventory, "serve", "worker", proposal.replicas))
+        kinds = [("prefill", "prefiller", proposal.prefillers),
+                 ("decode", "decoder", proposal.replicas)]  # fmt: skip
+    roles += [_role(wish, proposal, inventory, *kind) for kind in kinds]
+    uri = f"hf://{wish.name}"
+    # A folder's name is no repository.
+    model: dict[str, Any] = {"uri": uri if read_source(uri) else f"hf://organization/{name}"}
+    if is_gated(wish.name):
+        model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
+    default = wish.engine == EngineArgs().name.value
+    engine = {} if default else {"engine": {"name": wish.engine}}
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
         "metadata": {"name": name},
-        "spec": {"roles": roles},
+        "spec": {"model": model, **engine, "roles": roles},
     }
 
 
@@ -209,36 +216,34 @@ def _role(
     kind: str,
     replicas: int,
 ) -> dict[str, Any]:
+    """A role whose container the core writes; its template has what differs."""
     layout, pool = proposal.layout, proposal.place.pool
-    resource = pool.resource if pool is not None and pool.resource else "nvidia.com/gpu"
-    limits = {resource: layout.tensor}
-    proposed = SIZED[wish.engine].proposal
-    container: dict[str, Any] = {"name": wish.engine, "image": proposed.image}
-    if not ENGINES[wish.engine].image_serves:
-        container["command"] = list(proposed.program)
-    container["args"] = arguments(wish, layout)
-    if is_gated(wish.name):
-        secret = {"name": "hugging-face", "key": "token"}
-        container["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}}]
-    container["resources"] = {"limits": limits}
-    spec: dict[str, Any] = {"containers": [container]}
-    if layout.tensor > 1:
-        # Ranks of one pod talk through shared memory, of which a container has 64Mi by default.
-        container["volumeMounts"] = [{"name": "shm", "mountPath": SHARED_MEMORY}]
-        spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
+    role["accelerator"] = wish.accelerator.name
+    role["parallelism"] = {"tensor": layout.tensor}
+    if layout.nodes > 1:
+        role["parallelism"]["pipeline"] = layout.nodes
+    if layout.spread:
+        role["parallelism"]["expert"] = True
+    connector = SIZED[wish.engine].proposal.connector
+    if proposal.prefillers and connector != NIXL:
+        role["kvTransfer"] = {"connector": connector}
+    container: dict[str, Any] = {}
+    if wish.length is not None:
+        container["args"] = [ENGINES[wish.engine].length_flag, str(wish.length)]
+    if pool is not None and pool.resource and pool.resource != _GPU:
+        container["resources"] = {"limits": {pool.resource: layout.tensor}}
+    spec: dict[str, Any] = {}
+    if container:
+        spec["containers"] = [{"name": wish.engine, **container}]
     if pool is not None and inventory is not None:
         label = inventory.selector_label
         if label is not None:
             spec["nodeSelector"] = {label: inventory.selected_by(pool)}
         if tolerations := _tolerations(pool):
             spec["tolerations"] = tolerations
-    role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
-    role["accelerator"] = wish.accelerator.name
-    if layout.nodes > 1:
-        role["multinode"] = {"nodeCount": layout.nodes}
-        if proposed.launcher is not None:
-            role["multinode"]["launcher"] = proposed.launcher
-    role["template"] = {"spec": spec}
+    if spec:
+        role["template"] = {"spec": spec}
     return role
 
 

@@ -14,7 +14,7 @@ from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
 from fusioninfer_capacity.proposals import Proposal
 
-#: Proposals that are shown; the others take more accelerators.
+#: Most proposals that are printed; the others take more accelerators.
 _SHOWN = 8
 _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR")
 
@@ -27,10 +27,10 @@ def layout_name(layout: Layout) -> str:
 
 
 def parts(
-    wish: Wish, found: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
+    wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str | Table]:
     """Yields what rests on what, the proposals, and why other layouts do not fit."""
-    yield from _header(wish, found)
+    yield from _header(wish, candidates)
     yield ""
     if proposals:
         yield _table([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
@@ -46,15 +46,15 @@ def parts(
     sibling = _quantized_sibling(wish)
     if sibling is not None:
         yield sibling
-    yield from _left_out(found, proposals, load)
+    yield from _left_out(candidates, proposals, load)
 
 
-def _header(wish: Wish, found: Sequence[Layout]) -> Iterator[str]:
+def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
     length = wish.length or wish.model.longest
     sequences = f", sequences of {length} tokens" if length is not None else ""
     memory = wish.accelerator.total / GIB
     yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
-    fits = [layout.fit for layout in found if layout.fit is not None]
+    fits = [layout.fit for layout in candidates if layout.fit is not None]
     basis = f" for {fits[0].basis}" if fits else ""
     yield f"Estimate{basis}. GiB of each GPU; tokens and requests of each replica."
 
@@ -99,20 +99,22 @@ def _quantized_sibling(wish: Wish) -> str | None:
     model = known_architecture(name) if wish.model.quantization is None else None
     if model is None:
         return None
-    fitting = [each for each in layouts(replace(wish, name=name, model=model)) if not each.reason]
+    fitting = [
+        layout for layout in layouts(replace(wish, name=name, model=model)) if not layout.reason
+    ]
     return f"{name} fits with {layout_name(fitting[0])}" if fitting else None
 
 
 def _left_out(
-    found: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
+    candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str]:
     """Yields why layouts do not fit; of several nodes, only where one node is not enough."""
-    one_node = any(layout.nodes == 1 and layout.reason is None for layout in found)
+    one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
-    for layout in found:
+    for layout in candidates:
         if layout.reason is not None and (layout.nodes == 1 or not one_node):
             yield f"not {layout_name(layout)}: {layout.reason}"
-    for layout in found:
+    for layout in candidates:
         if layout.reason is None and layout not in proposed and (load is not None or not proposed):
             yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
 

@@ -207,10 +207,11 @@ def test_programs_of_this_repository(yaml_project: YamlProject, program: str) ->
     described["name"] = stack.folder.name
     described["plugins"] = PLUGINS
     (stack.folder / "Pulumi.yaml").write_text(json.dumps(described), encoding="utf-8")
-    for key, value in {"model": "Qwen/Qwen3-8B", "gpus": "1", "replicas": "3"}.items():
+    for key, value in {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": "3"}.items():
         stack.run("config", "set", key, value).assert_fine()
+    (name,) = described["resources"]
+    (*_, role) = described["resources"][name]["properties"]["roles"]
     assert sorted(each for each in children(stack) if ":LeaderWorkerSet " in each) == [
-        f"kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet {name}-inference-{index}"
+        f"kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet {name}-{role['name']}-{index}"
         for index in range(3)
-        for name in described["resources"]
     ]

@@ -147,13 +147,23 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
 
     def _respond(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = self.server.owner.answer(Request(self.command, self.path, body))
+        answer = self.server.owner.answer(Request(self.command, self.path, self._body()))
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
+
+    def _body(self) -> bytes:
+        """The body, also in pieces: gateways that let it be changed do not know its length."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while length := int(self.rfile.readline(), 16):
+            body += self.rfile.read(length)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
 
     do_GET = _respond  # noqa: N815 - the base class's name
     do_POST = _respond  # noqa: N815 - the base class's name

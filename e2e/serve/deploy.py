@@ -14,6 +14,7 @@ from e2e.engine.project import Project, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.serving import START_SECONDS, Serving
+from fusioninfer_pulumi.engines.command import read_command
 
 
 def rendered(service: Path) -> list[Object]:
@@ -74,8 +75,6 @@ def model_name(objects: list[Object]) -> str:
         template = each["spec"]["leaderWorkerTemplate"]
         leader = template.get("leaderTemplate") or template["workerTemplate"]
         for container in leader["spec"]["containers"]:
-            words = [*container.get("command", ()), *container.get("args", ())]
-            for flag in ("--served-model-name", "--model"):
-                if flag in words:
-                    return str(words[words.index(flag) + 1])
+            for name in read_command(container).served_names or ():
+                return name
     raise ValueError("no engine says the name of its model")

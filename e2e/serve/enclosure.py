@@ -30,7 +30,13 @@ MARK = "FUSIONINFER_E2E_ENCLOSURE"
 SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
+ADDRESS = "10.90.0.1"
+"""Inside: of the first node, of the API server for pods, and of DNS."""
+
 CGROUPS = Path("/sys/fs/cgroup")
+PODS = "k8s.io"
+"""The control group of all containers, as containerd names it."""
+
 PRIVATE = (
     Path("/dev/shm"),  # Envoy  # a mount point
     Path("/run/containerd"),  # containerd's shims, runc
@@ -79,6 +85,9 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
     finally:
         for group in _groups(Path(directory)):
             _remove_group(group)
+        for group in (CGROUPS / PODS, *CGROUPS.glob(f"*/{PODS}")):
+            with contextlib.suppress(OSError):  # another run has containers
+                group.rmdir()
         shutil.rmtree(directory, ignore_errors=True)
         for folder in made:
             with contextlib.suppress(OSError):  # another run uses it
@@ -128,8 +137,24 @@ def _ip(*arguments: str) -> None:
 def _groups(directory: Path) -> list[Path]:
     """Control groups of the containers that ran to the end, as containerd names them."""
     tasks = directory.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*")
-    names = [f"k8s.io/{task.name}" for task in tasks]
+    names = [f"{PODS}/{task.name}" for task in tasks]
     return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
+
+
+def weigh_pods() -> None:
+    """Let pods have the processors before other programs of a busy machine.
+
+    A container without a request for processors has a weight of 2 within theirs.
+    """
+    for group, file, weight in (
+        (CGROUPS / "cpu" / PODS, "cpu.shares", "20480"),
+        (CGROUPS / PODS, "cpu.weight", "2000"),
+    ):
+        if (group.parent / "cgroup.procs").exists():
+            # Without the controller there is no such file.
+            with contextlib.suppress(OSError):
+                group.mkdir(exist_ok=True)
+                (group / file).write_text(weight, encoding="ascii")
 
 
 def _remove_group(group: Path) -> None:
@@ -137,8 +162,6 @@ def _remove_group(group: Path) -> None:
     for folder, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
-    with contextlib.suppress(OSError):  # another run has containers
-        group.parent.rmdir()
 
 
 def listen() -> socket.socket:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import Project, missing
+from e2e.engine.project import Project, Told, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
+from e2e.serve.counters import RUNNING, by_pod
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
-from e2e.serve.load import Load, figures
+from e2e.serve.load import Load, figures, outage
 from e2e.serve.services import IMAGE, MODEL, NEED, objects_of, role, router, service
 from e2e.serve.serving import START_SECONDS, Serving
 
@@ -25,6 +26,12 @@ pytestmark = [
 
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""
+
+ABSENT_IMAGE = f"absent.example/{IMAGE}"
+"""No registry has it."""
+
+LONG_TOKENS = 300
+"""Take an engine some seconds."""
 
 NEEDS = f"{NEED} with the Pulumi engine on PATH"
 
@@ -37,35 +44,52 @@ class Stack:
         namespace: Of the service.
         project: Pulumi's.
         gateway: In front of the service.
+        image: Of the engines.
     """
 
     def __init__(self, running: Serving) -> None:
         """Deploy it."""
         self.running = running
+        self.image = IMAGE
         self.namespace = running.cluster.new_namespace()
         folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
         self.project = Project(folder, running.cluster.kubeconfig, seconds=2 * START_SECONDS)
         self.update()
         self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
 
-    def update(self, *, image: str = IMAGE, replicas: int = 2) -> None:
-        """Run `pulumi up`, and wait until everything serves."""
-        inference = role(replicas=replicas, image=image)
-        wait = {"timeout": f"{START_SECONDS:.0f}s"}
-        manifest = service(self.namespace, router(), inference, wait=wait, rollout=wait)
+    def update(self, *, image: str | None = None, replicas: int = 2) -> None:
+        """Run `pulumi up`, with the same image unless one is given; wait until all serves."""
+        self.image = image or self.image
+        manifest = self._write(self.image, replicas, START_SECONDS)
         objects = objects_of(manifest)
         self.running.bring(objects)
-        self.project.write(manifest)
         self.project.up().assert_fine()
         wait_serving(self.running, objects, self.namespace)
 
-    def load(self) -> Load:
-        """Two clients."""
-        return Load(self.gateway.url, MODEL, host=self.gateway.host, clients=2)
+    def try_update(self, image: str, seconds: float) -> Told:
+        """Run `pulumi up` with an image that no registry has."""
+        self._write(image, 2, seconds)
+        return self.project.up()
+
+    def _write(self, image: str, replicas: int, seconds: float) -> Object:
+        limit = {"timeout": f"{seconds:.0f}s"}
+        inference = role(replicas=replicas, image=image)
+        manifest = service(self.namespace, router(), inference, wait=limit, rollout=limit)
+        self.project.write(manifest)
+        return manifest
+
+    def load(self, tokens: int = 8, clients: int = 2) -> Load:
+        """Some clients."""
+        host = self.gateway.host
+        return Load(self.gateway.url, MODEL, host=host, clients=clients, tokens=tokens)
+
+    def pods(self) -> list[Object]:
+        """Those of the engines."""
+        return self.running.pods(self.namespace, LEADERS)
 
     def images(self) -> set[str]:
         """Those of the engines' pods."""
-        return {_image(pod) for pod in self.running.pods(self.namespace, LEADERS)}
+        return {_image(pod) for pod in self.pods()}
 
 
 def _image(pod: Object) -> str:
@@ -78,7 +102,6 @@ def stack(running: Serving) -> Iterator[Stack]:
     made = Stack(running)
     yield made
     made.gateway.close()
-    made.project.down()
     running.cluster.delete_namespace(made.namespace)
 
 
@@ -96,23 +119,62 @@ def test_an_image_change_loses_no_request(stack: Stack) -> None:
         during = len(load.answers)
         load.wait(20)
     assert stack.images() == {OTHER_IMAGE}
-    print(f"before: {figures(load.answers[:before])}")
-    print(f"during: {figures(load.answers[before:during])}")
-    print(f"after: {figures(load.answers[during:])}")
+    _tell(load, before=before, during=during)
     assert load.failed() == []
 
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`pulumi up` with one replica more, and then one less, loses no request under load",
+    "`pulumi up` with one replica more, and then one less, loses no request under load; those of "
+    "some seconds on the pod that goes are answered to their end",
     needs=NEEDS,
 )
 def test_scaling_loses_no_request(stack: Stack) -> None:
+    with stack.load() as load, stack.load(LONG_TOKENS, clients=3) as long:
+        load.wait(40)
+        before = len(load.answers)
+        stack.update(replicas=3)
+        grown = len(load.answers)
+        load.wait(40)
+        busy = by_pod(stack.pods(), RUNNING)
+        shrinks = len(load.answers)
+        stack.update(replicas=2)
+        shrunk = len(load.answers)
+        load.wait(20)
+    _tell(load, before=before, growing=grown)
+    _tell(load, before=shrinks, shrinking=shrunk)
+    print(f"requests on pods before one went: {busy}; {figures(long.answers)}")
+    assert load.failed() == long.failed() == []
+
+
+@pytest.mark.long
+@pytest.mark.proves(
+    "`pulumi up` with an image that cannot be pulled fails at its timeout with one replica down, "
+    "`pulumi up` with the old image repairs it, and no request fails meanwhile",
+    needs=NEEDS,
+)
+def test_a_rollback_loses_no_request(stack: Stack) -> None:
+    kept = {pod["metadata"]["uid"] for pod in stack.pods()}
     with stack.load() as load:
+        load.wait(40)
+        before = len(load.answers)
+        told = stack.try_update(ABSENT_IMAGE, 45)
+        failed = len(load.answers)
+        assert told.status != 0
+        assert "is not available after 45s" in told.text
+        assert kept & {pod["metadata"]["uid"] for pod in stack.pods()}
+        stack.update()
+        repaired = len(load.answers)
         load.wait(20)
-        stack.update(image=OTHER_IMAGE, replicas=3)
-        load.wait(20)
-        stack.update(image=OTHER_IMAGE, replicas=2)
-        load.wait(20)
-    print(figures(load.answers))
+    assert stack.images() == {stack.image}
+    assert len(kept & {pod["metadata"]["uid"] for pod in stack.pods()}) == 1
+    _tell(load, before=before, failing=failed, repairing=repaired)
     assert load.failed() == []
+
+
+def _tell(load: Load, *, before: int, **until: int) -> None:
+    """Print the figures before an update, and of its phases until those numbers of answers."""
+    print(f"before: {figures(load.answers[:before])}")
+    for phase, end in until.items():
+        print(f"{phase}: {figures(load.answers[before:end])}; {outage(load.answers[before:end])}")
+        before = end

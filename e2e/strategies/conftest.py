@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.disaggregated import disaggregated
 from e2e.harness import Cluster, Object
 from e2e.strategies.fleet import Fleet
 
@@ -22,6 +23,18 @@ def shared(cluster: Cluster) -> Iterator[Fleet]:
     cluster.remove_nodes({node["metadata"]["name"] for node in cluster.list("v1/Node")} - nodes)
 
 
+@pytest.fixture(scope="package")
+def pairing(cluster: Cluster) -> Iterator[Fleet]:
+    """Three prefill and three decode pods of a service."""
+    nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
+    namespace = cluster.new_namespace()
+    with Fleet(cluster, namespace, _pairs) as fleet:
+        fleet.deploy("svc", pods=6)
+        yield fleet
+    cluster.delete_namespace(namespace)
+    cluster.remove_nodes({node["metadata"]["name"] for node in cluster.list("v1/Node")} - nodes)
+
+
 @pytest.fixture
 def fleet(shared: Fleet) -> Fleet:
     """The same three pods, with nothing to do."""
@@ -32,3 +45,12 @@ def fleet(shared: Fleet) -> Fleet:
 def _three(manifest: Object) -> Object:
     manifest["spec"]["roles"][1]["replicas"] = 3
     return manifest
+
+
+def _pairs(manifest: Object) -> Object:
+    (router, _) = manifest["spec"]["roles"]
+    namespace = manifest["metadata"]["namespace"]
+    three = {"replicas": 3}
+    pairs = disaggregated(namespace, prefill=three, decode=three)
+    pairs["spec"]["roles"][0] = router
+    return pairs

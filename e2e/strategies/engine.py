@@ -1,7 +1,8 @@
-"""A stand-in for the engine in a pod: it serves the metrics of vLLM that pickers read."""
+"""A stand-in for the engine in a pod: the metrics that pickers read, and short completions."""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 
@@ -71,7 +72,11 @@ class Engine(HttpStandIn):
         self.scrapes = 0
 
     def answer(self, request: Request) -> Answer:
-        """The metrics."""
+        """The metrics, or a completion by the model that is asked for."""
+        if request.path == "/v1/completions":
+            model = json.loads(request.body)["model"]
+            answered = {"object": "text_completion", "model": model, "choices": [{"text": model}]}
+            return Answer(body=json.dumps(answered).encode())
         if request.path != "/metrics":
             return Answer(404)
         self.scrapes += 1

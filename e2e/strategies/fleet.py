@@ -68,8 +68,9 @@ class Fleet(Lifetime):
     def manifest(self, name: str = "svc", **router: Any) -> Object:
         """A service of the fleet, with a router."""
         made = self._service(routed(self.namespace, name, **router))
-        (container,) = made["spec"]["roles"][1]["template"]["spec"]["containers"]
-        container["args"] += ["--port", str(self._port)]
+        for role in made["spec"]["roles"][1:]:
+            (container,) = role["template"]["spec"]["containers"]
+            container["args"] += ["--port", str(self._port)]
         return made
 
     def deploy(self, *names: str, pods: int) -> None:
@@ -169,7 +170,11 @@ class Chooser:
     def pod(self, answer: Answer) -> str:
         """The pod of an answer."""
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
-        return self._names[answer.endpoint]
+        return self.named(answer.endpoint)
+
+    def named(self, endpoint: str) -> str:
+        """The pod at an `address:port`."""
+        return self._names[endpoint]
 
     def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
         """How many of so many requests go to each pod."""

@@ -22,6 +22,8 @@ from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 90
+#: That a strategy chooses from.
+PODS = 3
 #: Requests of one pod at a time, and how long each takes; a third of the pods cannot do them all.
 SLOTS, SECONDS = 4, 1.0
 #: Of what three pods can do together.
@@ -30,6 +32,8 @@ UTILIZATION = 0.75
 MOST = 1.5
 #: With conversations: the part of the prefixes of the pure form that are met.
 LEAST = 0.8
+
+PREFILLER = "x-prefiller-host-port"
 
 CLAIM = "defaults balance: one prompt or adapter of all requests uses all pods"
 
@@ -134,45 +138,87 @@ class Spread:
     waited: int
 
 
-def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> Spread:
+Spreads = tuple[Spread, ...]
+"""One for all pods, or one for the prefill and one for the decode pods."""
+
+
+@dataclass
+class Part:
+    """Pods of which each request goes to one, and what has come to them so far."""
+
+    pods: Mapping[str, Pod]
+    picks: Counter[str] = field(default_factory=Counter)
+    met: int = 0
+    held: int = 0
+    longest: int = 0
+
+    def take(self, name: str, request: Request, now: float) -> None:
+        """Counts a request that goes to this pod."""
+        self.picks[name] += 1
+        if any(request.key in pod.seen for pod in self.pods.values()):
+            self.held += 1
+            self.met += request.key in self.pods[name].seen
+        if request.key:
+            self.pods[name].seen.add(request.key)
+        self.pods[name].begin(request.model, now)
+        self.longest = max(self.longest, len(self.pods[name].waiting))
+
+    def spread(self) -> Spread:
+        """What came of all requests."""
+        met = self.met / self.held if self.held else None
+        return Spread(max(self.picks.values()) / REQUESTS, met, self.longest)
+
+
+def spread(fleet: Fleet, picker: Chooser, workload: str, utilization: float) -> Spreads:
     """Sends a workload, one request after the other, and looks where it goes."""
-    pods = {name: Pod() for name in fleet.engines}
+    parts = [Part({name: Pod() for name in names}) for names in _parts(fleet)]
     fleet.load()
     fleet.wait_scraped()
-    between = SECONDS / (SLOTS * len(pods) * utilization)
-    picks, met, held, longest = Counter[str](), 0, 0, 0
+    between = SECONDS / (SLOTS * PODS * utilization)
     for number, request in enumerate(WORKLOADS[workload](Random(7))):
         now = number * between
-        for name, pod in pods.items():
-            pod.advance(now)
-            fleet.engines[name].load = pod.load()
+        for part in parts:
+            for name, pod in part.pods.items():
+                pod.advance(now)
+                fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
-        name = picker.pick(request.prompt, request.model)
-        picks[name] += 1
-        if any(request.key in pod.seen for pod in pods.values()):
-            held += 1
-            met += request.key in pods[name].seen
-        if request.key:
-            pods[name].seen.add(request.key)
-        pods[name].begin(request.model, now)
-        longest = max(longest, len(pods[name].waiting))
-    return Spread(max(picks.values()) / REQUESTS, met / held if held else None, longest)
+        answer = picker.ask(request.prompt, request.model)
+        chosen = [picker.pod(answer)]
+        if len(parts) > 1:
+            chosen.insert(0, picker.named(answer.headers[PREFILLER]))
+        for part, name in zip(parts, chosen, strict=True):
+            part.take(name, request, now)
+    return tuple(part.spread() for part in parts)
+
+
+def _parts(fleet: Fleet) -> list[list[str]]:
+    """The names of the prefill and of the decode pods, or of all pods."""
+    names = sorted(fleet.engines)
+    prefill = [name for name in names if "-prefill-" in name]
+    return [part for part in (prefill, [n for n in names if n not in prefill]) if part]
 
 
 CASES: dict[str, dict[str, Any]] = {
     "prefix-cache": {"strategy": "prefix-cache"},
-    "prefix-cache alone": {"strategy": "prefix-cache", "scorers": {"prefix-cache": 100}},
     "lora-affinity": {"strategy": "lora-affinity"},
-    "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
     "queue-size": {"strategy": "queue-size"},
     "kv-cache-utilization": {"strategy": "kv-cache-utilization"},
+    "prefix-cache alone": {"strategy": "prefix-cache", "scorers": {"prefix-cache": 100}},
+    "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
+    "pd-disaggregation": {"strategy": "pd-disaggregation"},
+    "pd-disaggregation, prefix-cache alone": {
+        "strategy": "pd-disaggregation",
+        "scorers": {"prefix-cache": 100},
+    },
 }
+DISAGGREGATION = "pd-disaggregation"
 
 
+#: All strategies with all workloads; the pure forms with those that they are made for.
 TABLE = [
     (case, workload)
-    for case, workload in itertools.product(CASES, WORKLOADS)
-    if ("lora" in case) == (workload == "one hot adapter")
+    for workload, case in itertools.product(WORKLOADS, CASES)
+    if "alone" not in case or ("lora" in case) == (workload == "one hot adapter")
 ]
 #: What has a goal; the others only stand in the table.
 COMPARED = [
@@ -180,24 +226,48 @@ COMPARED = [
     ("prefix-cache", "many conversations"),
     ("prefix-cache alone", "many conversations"),
     ("lora-affinity", "one hot adapter"),
+    ("pd-disaggregation", "one system prompt"),
+    ("pd-disaggregation", "many conversations"),
+    ("pd-disaggregation, prefix-cache alone", "many conversations"),
 ]
 
 
-def write_column(text: str, version: str, found: Mapping[tuple[str, str], Spread]) -> str:
-    """Returns a page with the figures of one picker in its table."""
-    rows = {}
-    for (case, workload), spread_ in found.items():
-        met = "" if spread_.met is None else f", {spread_.met:.0%}"
-        rows[f"`{case}`", workload] = f"{spread_.busiest:.0%}{met}"
+PAGE = ROOT / "docs" / "routing.md"
+Row = tuple[str, str]
+"""A case and a workload."""
+
+
+def empty_cells(text: str, version: str) -> list[Row]:
+    """The rows of a page's table that have no figures of a picker yet."""
+    column = list(PICKERS).index(version) + 3
+    rows = {(f"`{case}`", workload): (case, workload) for case, workload in TABLE}
+    lines = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
+    return [
+        rows[cells[1], cells[2]]
+        for cells in lines
+        if len(cells) > column and (cells[1], cells[2]) in rows and not cells[column]
+    ]
+
+
+def write_column(text: str, version: str, found: Mapping[Row, Spreads]) -> str:
+    """Returns a page with the figures of one picker in the empty cells of its table."""
+    rows = {
+        (f"`{case}`", workload): "; ".join(map(_cell, spreads))
+        for (case, workload), spreads in found.items()
+    }
     column = list(PICKERS).index(version) + 3
     lines = text.splitlines()
     for index, line in enumerate(lines):
         cells = [cell.strip() for cell in line.split("|")]
-        cell = rows.get((cells[1], cells[2])) if len(cells) > column else None
-        if cell is not None:
-            cells[column] = cell
+        if len(cells) > column and not cells[column] and (cells[1], cells[2]) in rows:
+            cells[column] = rows[cells[1], cells[2]]
             lines[index] = " | ".join(cells).strip()
     return "\n".join(lines) + "\n"
+
+
+def _cell(spread_: Spread) -> str:
+    met = "" if spread_.met is None else f", {spread_.met:.0%}"
+    return f"{spread_.busiest:.0%}{met}"
 
 
 BUILT = pytest.mark.proves(CLAIM)
@@ -205,30 +275,64 @@ BUILT = pytest.mark.proves(CLAIM)
 LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
 
 
-@pytest.mark.parametrize(
+VERSIONS = pytest.mark.parametrize(
     "version",
     [pytest.param(key, marks=BUILT if each.tool else LLM_D) for key, each in PICKERS.items()],
 )
+
+
+@VERSIONS
 def test_defaults_spread_and_still_meet_prefixes(
     fleet: Fleet, version: str, request: pytest.FixtureRequest
 ) -> None:
     if not PICKERS[version].is_available():
         pytest.skip("llm-d-epp is not on PATH")
-    found: dict[tuple[str, str], Spread] = {}
+    found = _measured(fleet, version, request, paired=False)
+    _balanced(found["prefix-cache", "one system prompt"])
+    _balanced(found["lora-affinity", "one hot adapter"])
+    conversations_ = "many conversations"
+    _meets(found["prefix-cache", conversations_], found["prefix-cache alone", conversations_])
+
+
+@pytest.mark.proves(
+    "pd-disaggregation balances: one prompt uses all prefill and all decode pods, and "
+    "conversations still meet their prefix",
+    needs="llm-d-epp is on PATH",
+)
+def test_prefill_and_decode_pods_share_and_still_meet_prefixes(
+    pairing: Fleet, request: pytest.FixtureRequest
+) -> None:
+    if not PICKERS["llm-d"].is_available():
+        pytest.skip("llm-d-epp is not on PATH")
+    found = _measured(pairing, "llm-d", request, paired=True)
+    _balanced(found[DISAGGREGATION, "one system prompt"])
+    pure = found["pd-disaggregation, prefix-cache alone", "many conversations"]
+    _meets(found[DISAGGREGATION, "many conversations"], pure)
+
+
+def _measured(
+    fleet: Fleet, version: str, request: pytest.FixtureRequest, *, paired: bool
+) -> dict[Row, Spreads]:
+    """The spreads that have a goal, and those of cells that shall be written and are empty."""
     writes = request.config.getoption("--write-balance")
-    for case, workload in TABLE if writes else COMPARED:
-        with fleet.picker(version, **CASES[case]) as picker:
-            found[case, workload] = spread(fleet, picker, workload, UTILIZATION)
+    empty = empty_cells(PAGE.read_text(encoding="utf-8"), version) if writes else []
+    found: dict[Row, Spreads] = {}
+    for case, workload in dict.fromkeys([*COMPARED, *empty]):
+        if case.startswith(DISAGGREGATION) == paired:
+            with fleet.picker(version, **CASES[case]) as picker:
+                found[case, workload] = spread(fleet, picker, workload, UTILIZATION)
     if writes:
-        page = ROOT / "docs" / "routing.md"
-        text = page.read_text(encoding="utf-8")
-        page.write_text(write_column(text, version, found), encoding="utf-8")
-    share = 1 / len(fleet.engines)
-    assert found["prefix-cache", "one system prompt"].busiest <= MOST * share
-    assert found["lora-affinity", "one hot adapter"].busiest <= MOST * share
-    pure, ours = (
-        found[case, "many conversations"].met for case in ("prefix-cache alone", "prefix-cache")
-    )
-    assert pure is not None
-    assert ours is not None
-    assert ours >= LEAST * pure
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(write_column(text, version, found), encoding="utf-8")
+    return found
+
+
+def _balanced(spreads: Spreads) -> None:
+    assert all(part.busiest <= MOST / PODS for part in spreads), spreads
+
+
+def _meets(ours: Spreads, pure: Spreads) -> None:
+    for part, alone in zip(ours, pure, strict=True):
+        assert part.met is not None
+        assert alone.met is not None
+        assert part.met >= LEAST * alone.met, (ours, pure)

@@ -48,6 +48,8 @@ from fusioninfer_pulumi.api.model import S3Args as S3Args
 from fusioninfer_pulumi.api.model import SecretKeyArgs as SecretKeyArgs
 from fusioninfer_pulumi.api.model import StorageArgs as StorageArgs
 from fusioninfer_pulumi.api.model import WarmUpJobArgs as WarmUpJobArgs
+from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs as ModelRewriteArgs
+from fusioninfer_pulumi.api.model_rewrite import ModelTargetArgs as ModelTargetArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs as MonitoringArgs
 from fusioninfer_pulumi.api.monitoring import TokenSecretArgs as TokenSecretArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs as ParallelismArgs
@@ -101,4 +103,4 @@ from fusioninfer_pulumi.api.tracing import TracingArgs as TracingArgs
 
 def model_names() -> list[str]:
     """Names of all models and enums, sorted."""
-    return sorted(name for name, held in globals().items() if isinstance(held, type))
+    return sorted(name for name, model_type in globals().items() if isinstance(model_type, type))

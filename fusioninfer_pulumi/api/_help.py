@@ -56,9 +56,9 @@ def documentation(model: type[BaseModel]) -> str:
 
 def _types(model: type[BaseModel]) -> dict[str, str]:
     """What type checkers know of the fields, as text."""
-    held = getattr(dicts, f"{model.__name__}Dict", None)
-    found: dict[str, Any] = getattr(held, "__annotations__", {})
-    texts = {name: getattr(each, "__forward_arg__", str(each)) for name, each in found.items()}
+    typed = getattr(dicts, f"{model.__name__}Dict", None)
+    hints: dict[str, Any] = getattr(typed, "__annotations__", {})
+    texts = {name: getattr(hint, "__forward_arg__", str(hint)) for name, hint in hints.items()}
     return {
         name: text[len("Required[") : -1] if text.startswith("Required[") else text
         for name, text in texts.items()

@@ -57,7 +57,7 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(findings_of(problem, model), model.__name__) from None
 
-    # Pydantic does not call it for models inside of others: the outermost one raises.
+    # Pydantic calls it for the outermost model alone, which raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod

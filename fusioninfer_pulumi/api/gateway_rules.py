@@ -81,7 +81,7 @@ def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
             yield from _path((*at, "matches", index, "path"), match["path"])
     filters, backends = rule.get("filters") or (), rule.get("backendRefs") or ()
     yield from _filters((*at, "filters"), filters, matches)
-    if backends and any(each.get("requestRedirect") is not None for each in filters):
+    if backends and any(filter_.get("requestRedirect") is not None for filter_ in filters):
         message = "cannot be beside a requestRedirect, which answers by itself; remove one of them"
         yield error(REDIRECT_WITH_BACKENDS, (*at, "backendRefs"), message)
     for index, backend in enumerate(backends):
@@ -162,9 +162,9 @@ def gateway_rule_findings(at: Location, gateway: Manifest) -> Iterator[Finding]:
     infrastructure = gateway.get("infrastructure") or {}
     for field in ("labels", "annotations"):
         for key in infrastructure.get(field) or ():
-            found = label_key_finding((*at, "infrastructure", field, key), key)
-            if found is not None:
-                yield found
+            problem = label_key_finding((*at, "infrastructure", field, key), key)
+            if problem is not None:
+                yield problem
 
 
 def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Iterator[Finding]:

@@ -186,12 +186,12 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
                 (*at, "inUse"),
                 f"must name at most {pool.nodes} nodes, got {len(pool.in_use)}",
             )
-        for each, held in enumerate(pool.in_use):
-            if held > pool.accelerators:
+        for node_index, in_use in enumerate(pool.in_use):
+            if in_use > pool.accelerators:
                 yield error(
                     OUT_OF_RANGE,
-                    (*at, "inUse", each),
-                    f"must be at most {pool.accelerators}, got {held}",
+                    (*at, "inUse", node_index),
+                    f"must be at most {pool.accelerators}, got {in_use}",
                 )
     key = inventory.selector_label
     if key is None:
@@ -204,8 +204,8 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
         return
     values = [inventory.selected_by(pool) for pool in inventory.pools]
     for index, value in enumerate(values):
-        if found := label_finding(("poolLabel",), key, value):
-            yield found
+        if problem := label_finding(("poolLabel",), key, value):
+            yield problem
         elif value in values[:index]:
             first = inventory.pools[values.index(value)].name
             if first != inventory.pools[index].name:

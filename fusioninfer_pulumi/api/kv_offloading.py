@@ -174,5 +174,5 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
             (*at, "resources"),
             "must hold requests.storage: the size of each claim",
         )
-    elif found := bytes_finding((*at, "resources", "requests", "storage"), storage):
-        yield found
+    elif problem := bytes_finding((*at, "resources", "requests", "storage"), storage):
+        yield problem

@@ -75,9 +75,10 @@ class SidecarArgs(SpecModel):
     connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
     """Its protocol, by default the one that fits the engine's connector."""
 
-    ssrf_protection: bool = False
+    ssrf_protection: bool | None = None
     """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
+    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
+    with a ServiceAccount and a Role of its own."""
 
     resources: PodPart | None = None
     """Resources of its container, in place of the default requests."""

@@ -6,7 +6,7 @@ Checks of our own inside of models raise `rule_error`: its type is the rule's id
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, StringConstraints, ValidationError
@@ -20,6 +20,7 @@ from fusioninfer_pulumi.findings import (
     Rule,
     declared_rules,
     error,
+    path_text,
     shown,
     similar,
 )
@@ -79,8 +80,8 @@ def finding_error(finding: Finding) -> PydanticCustomError:
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
     """Raises findings inside of a model's validators, where there are any."""
     details = [
-        InitErrorDetails(type=finding_error(each), loc=each.location, input=None)
-        for each in findings
+        InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
+        for finding in findings
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
@@ -101,7 +102,7 @@ def findings_of(problem: ValidationError, root: type[BaseModel]) -> list[Finding
     Unknown keys are compared with the fields of `root`, the model that was validated.
     """
     details = problem.errors(include_url=False)
-    return [_finding(each, root) for each in details]
+    return [_finding(finding, root) for finding in details]
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -120,7 +121,8 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, LIFT)
     if kind in _TYPES:
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
+        form = _mapping_of(item["loc"], root) if isinstance(value, str) else ""
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}{form}, got {shown(value)}")
     if kind == "finite_number":
         return error(WRONG_TYPE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
@@ -142,18 +144,29 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         )
     if kind == "string_too_short":
         return error(FIELD_REQUIRED, at, "must not be empty")
-    if kind == "too_short":
-        return error(
-            FIELD_REQUIRED, at, f"must hold at least {context['min_length']} item, got none"
-        )
+    if kind in ("too_short", "too_long"):
+        return _wrong_length(at, context)
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
     return error(declared_rules().get(kind, WRONG_TYPE), at, item["msg"])
 
 
+def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:
+    """What is wrong with the length of a list."""
+    if "min_length" in context:
+        message = f"must hold at least {context['min_length']} item, got none"
+        return error(FIELD_REQUIRED, at, message)
+    message = f"must hold at most {context['max_length']} items, got {context['actual_length']}"
+    return error(OUT_OF_RANGE, at, message)
+
+
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     key = str(location[-1])
+    for length in range(len(location) - 2, -1, -1):
+        outer = location[:length]
+        if key in _known_keys(outer, root):
+            return f"unknown key here; it is a field of {_place(outer)}"
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
@@ -163,9 +176,34 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     return f"unknown key; allowed: {', '.join(known)}"
 
 
+def _place(location: Sequence[str | int]) -> str:
+    """The mapping at a location, as a finding names it."""
+    inside = tuple(location[1:] if location[:1] == ("spec",) else location)
+    return path_text(inside) if inside else "the service, beside roles"
+
+
+def _mapping_of(location: Sequence[str | int], root: type[BaseModel]) -> str:
+    """How the only field that a mapping needs is written, for who wrote its value alone."""
+    model = _model_at(location, root)
+    needed = [
+        field.alias or name
+        for name, field in (model.model_fields if model else {}).items()
+        if field.is_required()
+    ]
+    return f" such as {{{needed[0]}: ...}}" if len(needed) == 1 else ""
+
+
 def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[str]:
-    """Walks from the root model to the model at a location and lists its keys."""
-    model: Any = root
+    """The keys of the model at a location; none where there is no model."""
+    model = _model_at(location, root)
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
+    """Walks from the root model to the one at a location."""
+    model = root
     for part in location:
         if isinstance(part, int):
             continue
@@ -175,19 +213,19 @@ def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[st
             for key in (name, field.alias or name)
         }
         if part not in fields:
-            return []
+            return None
         inner = _model_in(fields[part].annotation)
         if inner is None:
-            return []
+            return None
         model = inner
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found is not None:
-            return found
+        model = _model_in(argument)
+        if model is not None:
+            return model
     return None

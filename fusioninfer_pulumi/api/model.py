@@ -412,8 +412,11 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
 
 
 def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    others = [read_source(each.uri) for each in (model.lora.adapters if model.lora else ())]
-    schemes = {source.scheme, *(each.scheme for each in others if each is not None)}
+    others = [read_source(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())]
+    schemes = {
+        source.scheme,
+        *(adapter_source.scheme for adapter_source in others if adapter_source is not None),
+    }
     if model.path is not None and source.scheme != "oci":
         yield error(
             FIELD_OUT_OF_PLACE,

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
     PARALLELISM_NOT_DIVISIBLE,
     STATED_TWICE,
 )
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from fusioninfer_pulumi.generated import dicts
+
+#: `targetPorts` of an InferencePool (CRD v1.1 and later).
+MAX_TARGET_PORTS = 8
 
 PODS_PER_REPLICA_UNKNOWN = Rule(
     "pods-per-replica-unknown",
@@ -59,6 +63,10 @@ class ParallelismArgs(SpecModel):
     expert: bool | None = None
     """Whether the layers of experts are spread over all accelerators of a replica."""
 
+    port_per_rank: bool | None = None
+    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
+    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+
     @property
     def ranks(self) -> int:
         """Accelerators of one replica."""
@@ -67,7 +75,7 @@ class ParallelismArgs(SpecModel):
     @property
     def sized(self) -> bool:
         """Whether any size is stated."""
-        return any(each is not None for each in (self.tensor, self.pipeline, self.data))
+        return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
     def says_pods(self) -> bool:
@@ -87,9 +95,32 @@ def parallelism_findings(
 ) -> Iterator[Finding]:
     """Checks that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
     yield from size_findings(at, sizes, node_count)
+    if sizes.port_per_rank:
+        yield from _port_per_rank((*at, "portPerRank"), sizes, node_count or sizes.pods)
     if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
         yield error(
             FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), "has no effect without data; remove it"
+        )
+
+
+def _port_per_rank(at: Location, sizes: ParallelismArgs, pods: int) -> Iterator[Finding]:
+    data = sizes.data or 1
+    if data == 1:
+        yield error(FIELD_WITHOUT_EFFECT, at, "needs data of at least 2; set it, or remove this")
+    elif pods > 1:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            at,
+            f"needs one pod in a replica, got {pods}: a pool holds the first pod of each alone, "
+            "and the copies of the others would get no requests; set data for one pod and raise "
+            "replicas, or remove this",
+        )
+    elif data > MAX_TARGET_PORTS:
+        yield error(
+            OUT_OF_RANGE,
+            at,
+            f"gives the pods {data} ports, and an InferencePool has at most {MAX_TARGET_PORTS}; "
+            f"set data to {MAX_TARGET_PORTS} or less and raise replicas, or remove this",
         )
 
 

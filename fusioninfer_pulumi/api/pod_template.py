@@ -77,13 +77,13 @@ def _pattern(place: Location) -> str:
 
 
 def _label_key(at: Location, value: Any) -> Iterator[Finding]:
-    found = label_key_finding(at, value) if isinstance(value, str) else None
-    if found is not None:
-        yield found
+    problem = label_key_finding(at, value) if isinstance(value, str) else None
+    if problem is not None:
+        yield problem
 
 
 def _scheduler(at: Location, value: Any) -> Iterator[Finding]:
-    if isinstance(value, str) and any(each.isspace() for each in value):
+    if isinstance(value, str) and any(letter.isspace() for letter in value):
         yield mismatch(at, value, "the name of a scheduler", INVALID_FORMAT)
 
 
@@ -111,7 +111,7 @@ def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> I
         return
     if not listed:
         yield error(FIELD_REQUIRED, (*at, "containers"), "must hold at least one container")
-    names = [each.get("name") for each in listed if isinstance(each, Mapping)]
+    names = [container.get("name") for container in listed if isinstance(container, Mapping)]
     if serving is not None and names and serving not in names:
         listed_names = ", ".join(str(name) for name in names)
         yield error(
@@ -137,18 +137,18 @@ _READ_OF_CONTAINERS = (
     "", ".name", ".command", ".args", ".env", ".env.name", ".ports", ".ports.containerPort",
     ".ports.protocol", ".volumeMounts", ".volumeDevices", ".securityContext",
     ".securityContext.capabilities", ".securityContext.capabilities.add",
-    ".securityContext.capabilities.drop", *(f".resources{each}" for each in _AMOUNTS),
+    ".securityContext.capabilities.drop", *(f".resources{path}" for path in _AMOUNTS),
 )  # fmt: skip
 _READ = {
     "", "metadata", "metadata.labels", "metadata.annotations", "spec",
     "spec.overhead", "spec.overhead.*", "spec.volumes", "spec.volumes.emptyDir.sizeLimit",
     "spec.imagePullSecrets", "spec.resourceClaims", "spec.topologySpreadConstraints",
     "spec.restartPolicy", "spec.schedulerName", "spec.priorityClassName",
-    *(f"spec.resources{each}" for each in _AMOUNTS),
+    *(f"spec.resources{path}" for path in _AMOUNTS),
     *(
-        f"spec.{field}{each}"
+        f"spec.{field}{suffix}"
         for field in ("containers", "initContainers")
-        for each in _READ_OF_CONTAINERS
+        for suffix in _READ_OF_CONTAINERS
     ),
 }  # fmt: skip
 #: Lists whose items may be Outputs: the items are passed on, only the list is read.

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
@@ -276,9 +277,13 @@ class RoleArgs(SpecModel):
     pool: PoolArgs | None = None
     """Routers only: guards the InferencePool."""
 
+    model_rewrites: Annotated[list[ModelRewriteArgs], Field(min_length=1)] | None = None
+    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
+    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+
     network_policy: NetworkPolicyArgs | None = None
-    """Routers only: lets only the gateway and the picker reach the pods; by default everybody
-    may."""
+    """Routers only: lets only the gateway and the picker reach the pods; by default where
+    `gateway.implementation` says where the gateway's proxies run."""
 
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other

@@ -273,10 +273,10 @@ def _checked(
 ) -> Iterator[Finding]:
     """Checks the spec of a route or of a Gateway as far as it is given."""
     spec = {key: value for key, value in spec.items() if value is not None}
-    found = [
+    problems = [
         *part_findings(at, spec, part),
         *known_json_findings(at, spec, _MAY_BE_OUTPUTS[part]),
     ]
-    yield from found
-    if not errors(found):
+    yield from problems
+    if not errors(problems):
         yield from rules(at, normal(spec, part))

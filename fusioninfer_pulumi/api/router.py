@@ -14,12 +14,16 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
+from fusioninfer_pulumi.api.rules import (
+    FIELDS_EXCLUDE_EACH_OTHER,
+    THRESHOLD_WITHOUT_DISAGGREGATION,
+)
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
     PassedText,
     PodPart,
+    Port,
     PositiveCount,
     known_json_findings,
 )
@@ -133,11 +137,15 @@ class EndpointPickerArgs(SpecModel):
 
 
 class PoolArgs(SpecModel):
-    """How the InferencePool is guarded: gateways drop the service's traffic when it goes."""
+    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
 
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
+
+    target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
+    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
+    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
 
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
@@ -147,14 +155,25 @@ class PoolArgs(SpecModel):
 
 
 class NetworkPolicyArgs(SpecModel):
-    """Who reaches the service's pods; everybody else is shut out."""
+    """Who reaches the service's pods; everybody else is shut out.
+
+    By default on where `gateway.implementation` says where the proxies of the route's Gateways run,
+    and no monitor of the service would be shut out.
+    """
 
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
 
-    gateway: list[dict[str, Any]] = Field(min_length=1)
-    """NetworkPolicyPeers that match the gateway's proxies."""
+    enabled: bool = True
+    """Whether there are NetworkPolicies; false lets everybody in."""
+
+    gateway_namespace: PassedText | None = None
+    """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
+    `gateway.implementation` runs them. May be an Output."""
+
+    gateway: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
 
     metrics: list[dict[str, Any]] | None = None
     """NetworkPolicyPeers that read metrics; by default none."""
@@ -202,8 +221,8 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
             if key in container:
                 yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
     metadata = template.get("metadata")
-    own = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if isinstance(own, Mapping) and labels.APP in own:
+    pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if isinstance(pod_labels, Mapping) and labels.APP in pod_labels:
         yield error(
             SET_BY_LIBRARY,
             (*at, "metadata", "labels", labels.APP),
@@ -250,7 +269,13 @@ def _with_picker(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def network_policy_findings(at: Location, policy: NetworkPolicyArgs) -> Iterator[Finding]:
     """Checks the peers of a NetworkPolicy."""
-    for field, peers in (("gateway", policy.gateway), ("metrics", policy.metrics or [])):
+    if policy.gateway is not None and policy.gateway_namespace is not None:
+        yield error(
+            FIELDS_EXCLUDE_EACH_OTHER, at, "gateway and gatewayNamespace: give one or the other"
+        )
+    if not policy.enabled and policy.model_fields_set - {"enabled"}:
+        yield error(FIELD_WITHOUT_EFFECT, at, "has no effect: it is not enabled; remove the rest")
+    for field, peers in (("gateway", policy.gateway or []), ("metrics", policy.metrics or [])):
         yield from part_findings((*at, field), peers, NETWORK_PEERS)
         for index, peer in enumerate(peers):
             here = (*at, field, index)

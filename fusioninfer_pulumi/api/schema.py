@@ -54,12 +54,12 @@ def class_docstring(model: type[BaseModel]) -> str:
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The string below each field of a model and of its bases."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            found |= _module_docstrings(base.__module__).get(base.__name__, {})
-    found.pop(_CLASS, None)
-    return found
+            docstrings |= _module_docstrings(base.__module__).get(base.__name__, {})
+    docstrings.pop(_CLASS, None)
+    return docstrings
 
 
 @functools.cache
@@ -69,14 +69,14 @@ def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
     for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(definition, ast.ClassDef):
             continue
-        found = classes[definition.name] = {_CLASS: ast.get_docstring(definition) or ""}
+        docstrings = classes[definition.name] = {_CLASS: ast.get_docstring(definition) or ""}
         for field, text in itertools.pairwise(definition.body):
             match field, text:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(words))),
                 ):
-                    found[name] = inspect.cleandoc(words)
+                    docstrings[name] = inspect.cleandoc(words)
     return classes
 
 
@@ -85,12 +85,12 @@ def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
 
     Fields have their names in YAML; those that may be Outputs carry `OUTPUT_MARK`.
     """
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for root in roots:
         schema = root.model_json_schema(by_alias=True, schema_generator=_Untitled)
-        found |= schema.pop("$defs", {})
-        found[root.__name__] = schema
-    return dict(sorted(found.items()))
+        schemas |= schema.pop("$defs", {})
+        schemas[root.__name__] = schema
+    return dict(sorted(schemas.items()))
 
 
 def manifest_schema() -> dict[str, Any]:
@@ -103,8 +103,8 @@ def manifest_schema() -> dict[str, Any]:
 def _unmarked(schema: Any) -> Any:
     """Without the mark of Outputs, which manifests cannot hold."""
     if isinstance(schema, dict):
-        return {key: _unmarked(each) for key, each in schema.items() if key != OUTPUT_MARK}
-    return [_unmarked(each) for each in schema] if isinstance(schema, list) else schema
+        return {key: _unmarked(item) for key, item in schema.items() if key != OUTPUT_MARK}
+    return [_unmarked(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def schema_text() -> str:

@@ -188,9 +188,9 @@ def label_key_finding(at: Location, key: object) -> Finding | None:
 
 def label_finding(at: Location, key: object, value: object) -> Finding | None:
     """What is wrong with a label; None when Kubernetes takes it."""
-    found = label_key_finding(at, key)
-    if found is not None:
-        return found
+    problem = label_key_finding(at, key)
+    if problem is not None:
+        return problem
     if not isinstance(value, str):
         return error(WRONG_TYPE, at, f"{key}: must be a string, got {shown(value)}")
     if value and (len(value) > 63 or _LABEL_NAME.fullmatch(value) is None):
@@ -211,18 +211,18 @@ def _label_key(value: Any) -> Any:
 
 def _label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
-        found = (label_finding((), key, item) for key, item in value.items())
-        raise_findings("labels", filter(None, found))
+        problems = (label_finding((), key, item) for key, item in value.items())
+        raise_findings("labels", filter(None, problems))
     return value
 
 
 def _passed_label_map(value: Any) -> Any:
     if isinstance(value, Mapping):
-        found = (
+        problems = (
             label_key_finding((), key) if is_output(item) else label_finding((), key, item)
             for key, item in value.items()
         )
-        raise_findings("labels", filter(None, found))
+        raise_findings("labels", filter(None, problems))
     return value
 
 
@@ -344,7 +344,7 @@ class _Unquoted:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # Some editors and checkers read YAML 1.1, too: to them an unquoted Off is false.
+        # YAML 1.1, which some editors still read, takes an unquoted Off for false.
         schema = handler(core)
         choices = handler.resolve_ref_schema(schema)["enum"]
         also = [read for read, word in _SPELLINGS.items() if word in choices]

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.api.device_claims import claim_findings
 from fusioninfer_pulumi.api.kv_offloading import offloading_findings
 from fusioninfer_pulumi.api.kv_transfer import kv_transfer_findings
 from fusioninfer_pulumi.api.model import model_findings
+from fusioninfer_pulumi.api.model_rewrite import model_rewrite_findings
 from fusioninfer_pulumi.api.parallelism import parallelism_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy, SubGroupPolicyType
@@ -64,6 +65,7 @@ ROUTER_FIELDS = (
     "endpoint_picker",
     "endpoint_picker_config",
     "pool",
+    "model_rewrites",
     "network_policy",
     "reference_grants",
 )
@@ -362,6 +364,12 @@ def _gateway(written: WrittenRole) -> Iterator[Finding]:
         )
 
 
+def _model_rewrites(written: WrittenRole) -> Iterator[Finding]:
+    at, role = written.at, written.role
+    if role.model_rewrites is not None:
+        yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites)
+
+
 def _network_policy(written: WrittenRole) -> Iterator[Finding]:
     at, role = written.at, written.role
     if role.network_policy is not None:
@@ -391,5 +399,6 @@ ROUTER_CHECKS: tuple[RoleCheck, ...] = (
     _picker,
     _route,
     _gateway,
+    _model_rewrites,
     _network_policy,
 )

@@ -108,7 +108,7 @@ def _key(namespace: Any, name: str) -> tuple[object, str]:
     return (id(namespace) if is_output(namespace) else namespace), name
 
 
-#: How alike two names are of which one is probably meant to be the other.
+#: Similarity from which a name is probably a slip for the other.
 _ALIKE = 0.75
 
 
@@ -125,18 +125,18 @@ class Shares:
         """
         earlier = tuple(self._plans)
         self._plans.append(plan)
-        found = self.findings(plan, complete=False)
+        findings = self.findings(plan, complete=False)
         for other in earlier:
-            found += [
+            findings += [
                 Finding(
-                    each.rule,
-                    each.severity,
+                    finding.rule,
+                    finding.severity,
                     (),
-                    f"{each.path} of service {other.service}: {each.message}",
+                    f"{finding.path} of service {other.service}: {finding.message}",
                 )
-                for each in self.findings(other, complete=False, to=plan.service)
+                for finding in self.findings(other, complete=False, to=plan.service)
             ]
-        return found
+        return findings
 
     def findings(
         self, plan: RoutedService, *, complete: bool, to: str | None = None
@@ -151,16 +151,16 @@ class Shares:
         if router is None or route is None:
             return []
         at = ("roles", router.position, "httproute")
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for index, share in enumerate(route.split or ()):
             if _splits(plan) and share.service != plan.service and to in (None, share.service):
-                found += self._split_findings(
+                findings += self._split_findings(
                     (*at, "split", index, "service"), plan, share, complete=complete
                 )
         by = route.routed_by
         if by is not None and by != plan.service and to in (None, by):
-            found += self._routed_by_findings((*at, "routedBy"), plan, by, complete=complete)
-        return found
+            findings += self._routed_by_findings((*at, "routedBy"), plan, by, complete=complete)
+        return findings
 
     def _split_findings(
         self, at: Location, plan: RoutedService, share: SplitArgs, *, complete: bool
@@ -182,9 +182,9 @@ class Shares:
             )
         elif other.router is not None:
             yield from self._own_route_findings(at, plan, other, other.router)
-            served = _served_models(other, other.router)
-            own = _served_models(plan, plan.router) if plan.router is not None else None
-            lacking = sorted((own or set()) - (served or set()))
+            served = _asked_models(other, other.router)
+            public = None if plan.router is None else _public_models(plan, plan.router)
+            lacking = sorted((public or set()) - (served or set()))
             if lacking and served is not None:
                 yield warning(
                     SPLIT_MODELS_DIFFER,
@@ -200,7 +200,7 @@ class Shares:
         by, route = router.routed_by, router.route
         if by is not None:
             if by != plan.service and not any(
-                each.service == by and _leads_to(each, other) for each in self._plans
+                neighbour.service == by and _leads_to(neighbour, other) for neighbour in self._plans
             ):
                 yield warning(
                     ROUTED_BY_DIFFERS,
@@ -233,9 +233,9 @@ class Shares:
     def _routed_by_findings(
         self, at: Location, plan: RoutedService, by: str, *, complete: bool
     ) -> Iterator[Finding]:
-        if any(_leads_to(each, plan) and each.service == by for each in self._plans):
+        if any(_leads_to(neighbour, plan) and neighbour.service == by for neighbour in self._plans):
             return
-        if any(_leads_to(each, plan) and _splits(each) for each in self._plans):
+        if any(_leads_to(neighbour, plan) and _splits(neighbour) for neighbour in self._plans):
             return  # a finding at the split of that one
         other = self._neighbour(plan, by)
         if other is None:
@@ -259,18 +259,25 @@ class Shares:
 
     def _neighbour(self, plan: RoutedService, name: str) -> RoutedService | None:
         """The service of that name in the same namespace, None where none is known to be there."""
-        found = (each for each in self._plans if each.service == name)
-        return next((each for each in found if surely_equal(each.namespace, plan.namespace)), None)
+        of_this_name = (neighbour for neighbour in self._plans if neighbour.service == name)
+        return next(
+            (
+                neighbour
+                for neighbour in of_this_name
+                if surely_equal(neighbour.namespace, plan.namespace)
+            ),
+            None,
+        )
 
     def _missing_findings(
         self, at: Location, plan: RoutedService, name: str, otherwise: str
     ) -> Iterator[Finding]:
-        others = [each for each in self._plans if each is not plan]
+        others = [other for other in self._plans if other is not plan]
         if not others:
             return  # a service checked alone, whose others are in other inputs
-        if any(is_output(each.namespace) for each in (plan, *others)):
+        if any(is_output(member.namespace) for member in (plan, *others)):
             return
-        spaces = sorted({each.namespace for each in others if each.service == name})
+        spaces = sorted({other.namespace for other in others if other.service == name})
         if spaces:
             yield warning(
                 SERVICE_NOT_FOUND,
@@ -279,7 +286,7 @@ class Shares:
                 f"service's namespace {plan.namespace}: {otherwise} unless there is one, too",
             )
             return
-        known = sorted({each.service for each in others if each.namespace == plan.namespace})
+        known = sorted({other.service for other in others if other.namespace == plan.namespace})
         close = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
         hint = f"; did you mean {close[0]}?" if close else ""
         yield warning(
@@ -319,14 +326,30 @@ def _leads_to(plan: RoutedService, other: RoutedService) -> bool:
 
 def _served_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
     """The model names that a service's pool serves, None where they cannot be read."""
-    found: set[str] = set()
+    served_names: set[str] = set()
     for role in plan.roles:
         if role.name in router.pool.roles:
             served = role.serving.command.served_names
             if served is None:
                 return None
-            found.update(served)
-    return found
+            served_names.update(served)
+    return served_names
+
+
+def _public_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
+    """The model names that clients ask a service for, None where they cannot be read."""
+    if router.rewrites is None:
+        return _served_models(plan, router)
+    return {name for rule in router.rewrites.rules for name in rule.models} or None
+
+
+def _asked_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
+    """The model names that a service answers for, None where they cannot be read."""
+    served = _served_models(plan, router)
+    rules = () if router.rewrites is None else router.rewrites.rules
+    if served is None or not all(rule.models for rule in rules):
+        return None
+    return served.union(*(rule.models for rule in rules))
 
 
 def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:
@@ -345,7 +368,7 @@ def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:
 
 def share_gateway(one: RouterPlan, other: RouterPlan) -> bool:
     """Whether two routes attach to one listener of a Gateway, as far as is known."""
-    if all(each.route and each.route.use_default_gateways for each in (one, other)):
+    if all(router.route and router.route.use_default_gateways for router in (one, other)):
         return True
     return any(
         a.name == b.name
@@ -375,16 +398,16 @@ class Routes:
 
     def add(self, plan: RoutedService) -> list[Finding]:
         """Adds a service, and returns a warning for each earlier one whose requests it wants."""
-        found = [each for other in self._plans for each in _conflict_findings(plan, other)]
+        findings = [finding for other in self._plans for finding in _conflict_findings(plan, other)]
         self._plans.append(plan)
-        return found
+        return findings
 
 
 def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Finding]:
     router, theirs = plan.router, other.router
     if router is None or theirs is None or router.route is None or theirs.route is None:
         return
-    # What one of them says of the other is checked there.
+    # `Shares` checks requests that one of them routes to the other.
     if _splits_to(plan, other) or _splits_to(other, plan) or not share_gateway(router, theirs):
         return
     host = _shared_host(router.route, theirs.route)

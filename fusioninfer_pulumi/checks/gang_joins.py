@@ -52,8 +52,8 @@ class RunningLws:
     changes: bool
 
 
-#: The existing LeaderWorkerSets of a service by name. None if its state is unknown or if it is
-#: replaced: then it counts as what the gang asks for.
+#: The existing LeaderWorkerSets of a service by name. None if its state is unknown, or if it is
+#: replaced: it then counts as what the gang asks for.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -114,7 +114,7 @@ class _Member:
             return count
         assert self.running is not None
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
-        # If it surges by all replicas, it leaves one out.
+        # A surge by all replicas leaves one out.
         beside = min(self.step.rollout.max_surge, count - 1)
         return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held)
 
@@ -137,7 +137,7 @@ def gang_findings(plan: Topology, running: Running) -> list[Finding]:
         return []
     findings = list(_held_back(members))
     if not findings:
-        # What keeps its template does not take part.
+        # LeaderWorkerSets that keep their template do not take part.
         members = [member for member in members if not (member.joins and member.step.frozen)]
     return [*findings, *_blocked(members)]
 
@@ -170,7 +170,7 @@ def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
         if not stuck:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
-            yield _deadlock(next(each for each in stuck if each.role.name == role), late)
+            yield _deadlock(next(member for member in stuck if member.role.name == role), late)
             at_once.add(role)
 
 
@@ -190,10 +190,13 @@ def _simulate(
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    late = [each for each in _missing(members, joined) if each.joins]
-    roles, last = {each.role.name for each in late}, max((e.step.stage for e in late), default=0)
-    # Others only wait for them.
-    guilty = [each for each in stuck if each.role.name in roles or each.step.stage < last]
+    late = [member for member in _missing(members, joined) if member.joins]
+    roles, last = (
+        {member.role.name for member in late},
+        max((e.step.stage for e in late), default=0),
+    )
+    # The other members only wait for these.
+    guilty = [member for member in stuck if member.role.name in roles or member.step.stage < last]
     return guilty or stuck, late
 
 

@@ -152,22 +152,22 @@ def _pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        own = pod.written["spec"].get(field)
-        if wanted is not None and own not in (None, wanted):
+        written = pod.written["spec"].get(field)
+        if wanted is not None and written not in (None, wanted):
             yield error(
                 SCHEDULER_DIFFERS_FROM_SERVICE,
                 (*pod.path, "spec", field),
-                f'must be "{wanted}" like the service\'s, or absent; got {shown(own)}',
+                f'must be "{wanted}" like the service\'s, or absent; got {shown(written)}',
             )
 
 
 def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
-    own = _annotations(pod).get(labels.QUEUE_NAME)
-    if own not in (None, queue) and not is_output(queue):
+    written = _annotations(pod).get(labels.QUEUE_NAME)
+    if written not in (None, queue) and not is_output(queue):
         yield error(
             QUEUE_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
-            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(own)}',
+            f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(written)}',
         )
 
 
@@ -260,11 +260,11 @@ def _minimum(
     if not gang.partial:
         # A single replica cannot start in part.
         if sum(role.group_replicas for role in roles) > 1:
-            each = "" if gang.group is None else " of a group"
+            scope = "" if gang.group is None else " of a group"
             yield info(
                 GANG_ALL_OR_NOTHING,
                 (*_STRATEGY, "gangPolicy"),
-                f"the gang is all-or-nothing: nothing{each} starts before all {gang.min_member} "
+                f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
                 "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
             )
         return
@@ -380,7 +380,9 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
             "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
             "leader",
         )
-    hard = any(each.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for each in spread)
+    hard = any(
+        constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for constraint in spread
+    )
     if not hard or gang is None:
         return
     if gang.sub_groups is None:

@@ -213,5 +213,5 @@ def _no_listener(parent: ParentPlan) -> str:
         )
         if text
     ]
-    has = ", ".join(f"{each['name']} {each['port']}" for each in parent.listeners or ())
+    has = ", ".join(f"{listener['name']} {listener['port']}" for listener in parent.listeners or ())
     return f"Gateway {parent.name} has no listener of {' and '.join(wanted)}; it has {has}"

@@ -14,15 +14,8 @@ from fusioninfer_pulumi.kube.names import DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.pods.model import model_files
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.rules.common import NAME_TOO_LONG
+from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
-IMAGE_VOLUME_FEATURE_GATE = Rule(
-    "image-volume-feature-gate",
-    "info",
-    "The cluster has image volumes.",
-    remedy="Use Kubernetes 1.35, or the feature gate ImageVolume.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#image",
-)
 MODEL_FETCHED_BY_EACH_POD = Rule(
     "model-fetched-by-each-pod",
     "info",
@@ -37,8 +30,8 @@ CACHE_BELOW_MODEL_SIZE = Rule(
 )
 ACCESS_MODE_TOO_NARROW = Rule(
     "access-mode-too-narrow",
-    ("error", "warning"),
-    "The access mode of a cache lets all its pods mount it.",
+    ("error", "warning", "info"),
+    "The access mode of a claim lets all its pods mount it.",
     remedy="Use ReadWriteMany, or one node.",
 )
 
@@ -52,7 +45,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
     if files.images:
         yield info(
-            IMAGE_VOLUME_FEATURE_GATE,
+            CLUSTER_MUST_HAVE,
             ("model", "uri"),
             "oci:// is mounted as an image volume: Kubernetes has them from 1.33 on behind the "
             "feature gate ImageVolume, and by default from 1.35 on",

@@ -35,18 +35,18 @@ class Owners:
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Adds a service, and returns one error for each earlier owner that it collides with."""
         self._services += 1
-        found: list[Finding] = []
+        findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
         for kind, name, at, owner in _derived(plan):
-            key, own = (_namespace(plan.namespace), kind, name), (self._services, owner)
-            first = self._names.setdefault(key, own)
-            if first != own and (first, owner) not in reported:
+            key, claimant = (_namespace(plan.namespace), kind, name), (self._services, owner)
+            first = self._names.setdefault(key, claimant)
+            if first != claimant and (first, owner) not in reported:
                 reported.add((first, owner))
-                found.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
+                findings.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
                 if kind == _SERVICE:
-                    # Two services of one name: all collisions of their roles follow from it.
-                    return found
-        return found
+                    # All collisions of roles follow from two services of one name.
+                    return findings
+        return findings
 
 
 def _text(kind: str, name: str, owner: str) -> str:
@@ -56,7 +56,7 @@ def _text(kind: str, name: str, owner: str) -> str:
 
 
 def _namespace(namespace: Any) -> object:
-    # Outputs are compared by identity: their values are unknown.
+    # The values of Outputs are unknown, so they are compared by identity.
     return id(namespace) if is_output(namespace) else namespace
 
 
@@ -72,7 +72,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     yield "Service", names.serving_service(plan.service), _NAME, here
     if plan.routers:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
-    guarded = plan.router is not None and plan.router.args.network_policy is not None
+    guarded = plan.router is not None and plan.router.network_policy is not None
     if guarded:
         yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
     yield from _operations(plan)
@@ -81,23 +81,25 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         if guarded:
             policy = names.role_network_policy(plan.service, role.name)
             yield "NetworkPolicy", policy, at, owner
-        for each in role.lws:
-            yield "LeaderWorkerSet", each.name, at, owner
-            yield "StatefulSet", each.name, at, owner
-            groups = range(groups_of(plan.rollout, role, each))
-            for name in _headless_services(role, each.name, groups):
+        for lws in role.lws:
+            yield "LeaderWorkerSet", lws.name, at, owner
+            yield "StatefulSet", lws.name, at, owner
+            groups = range(groups_of(plan.rollout, role, lws))
+            for name in _headless_services(role, lws.name, groups):
                 yield "Service", name, at, owner
             if role.nodes > 1:
                 for group in groups:
-                    yield "StatefulSet", names.leader_pod(each.name, group), at, owner
+                    yield "StatefulSet", names.leader_pod(lws.name, group), at, owner
 
 
 def _operations(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     monitoring = plan.operations.monitoring
-    objects = [("PodDisruptionBudget", each.name, each.role) for each in plan.operations.budgets]
+    objects = [
+        ("PodDisruptionBudget", budget.name, budget.role) for budget in plan.operations.budgets
+    ]
     if monitoring is not None:
-        objects += [("PodMonitor", each.name, each.role) for each in monitoring.engines]
-    objects += [(each.kind, each.name, each.role) for each in plan.operations.autoscalers]
+        objects += [("PodMonitor", monitor.name, monitor.role) for monitor in monitoring.engines]
+    objects += [(scaler.kind, scaler.name, scaler.role) for scaler in plan.operations.autoscalers]
     positions = {role.name: role.position for role in plan.roles}
     for kind, name, role in objects:
         at = ("roles", positions[role], "name")

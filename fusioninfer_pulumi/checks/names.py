@@ -44,8 +44,8 @@ RESERVED_ROLES = frozenset(
     )
 )
 
-#: Services by namespace that a cluster cannot do without, and whose they are: Kubernetes 1.35, and
-#: LeaderWorkerSet 0.9 and Volcano 1.14 as their own manifests install them.
+#: Services that a cluster needs, by namespace, with their owners: those of Kubernetes 1.35, and of
+#: the manifests of LeaderWorkerSet 0.9 and Volcano 1.14.
 _OWNED = {
     ("default", "kubernetes"): "the API server",
     ("kube-system", "kube-dns"): "the cluster's DNS",
@@ -101,7 +101,7 @@ def service_name_findings(
     A `routed` one has a router, and no Service of its own name. The namespace may be an Output.
     """
     entry = names.endpoint_picker(service) if routed else names.serving_service(service)
-    made = [entry, *(each.name for role in roles for each in role.lws)]
+    made = [entry, *(lws.name for role in roles for lws in role.lws)]
     for name in made:
         owner = None if is_output(namespace) else _OWNED.get((namespace, name))
         if owner is not None:
@@ -111,14 +111,14 @@ def service_name_findings(
                 f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
                 "over; rename the service",
             )
-    # Every pod of the namespace gets these variables of each Service with an address.
+    # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:
         engine = role.serving.command.engine
         if engine is None or variable not in engine.port_variables:
             continue
-        spec, own = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
-        overridden = any(each.get("name") == variable for each in own)
+        spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
+        overridden = any(item.get("name") == variable for item in variables)
         if spec.get("enableServiceLinks") is not False and not overridden:
             yield error(
                 SERVICE_NAME_BREAKS_ENGINE,

@@ -32,20 +32,22 @@ def objects_findings(plan: ServicePlan) -> Iterator[Finding]:
         roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
         gangs=plan.gangs[:1],
     )
-    found = (
-        _at_field(finding, each, plan) for each in render(once) for finding in object_findings(each)
+    findings = (
+        _at_field(finding, manifest, plan)
+        for manifest in render(once)
+        for finding in object_findings(manifest)
     )
     # Leaders and workers may have one template.
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(findings)
 
 
-def _at_field(found: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
-    at, exact = user_field(found.location, manifest, plan)
+def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
+    at, exact = user_field(finding.location, manifest, plan)
     if exact:
-        return found.at(*at)
+        return finding.at(*at)
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
-    message = f"{name}: {path_text(found.location)}: {found.message}"
-    return replace(found, location=at, message=message)
+    message = f"{name}: {path_text(finding.location)}: {finding.message}"
+    return replace(finding, location=at, message=message)
 
 
 def user_field(
@@ -85,7 +87,7 @@ def _origin(
 
 
 def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
-    (role,) = (each for each in plan.roles if each.name == name)
+    (role,) = (role for role in plan.roles if role.name == name)
     if at[:3] in (_LEADER, _WORKER):
         pod = role.pods.leader if at[:3] == _LEADER else role.pods.each[-1]
         return pod.path, at[3:], pod.written

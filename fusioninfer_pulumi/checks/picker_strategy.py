@@ -74,15 +74,17 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     def images(able: Callable[[EppFamily], bool]) -> str:
-        return ", ".join(each.image for each in FAMILIES.values() if able(each))
+        return ", ".join(candidate.image for candidate in FAMILIES.values() if able(candidate))
 
-    def pairs(each: EppFamily) -> bool:
-        return all(each.registers(plugin["type"]) for plugin in pairing_plugins(request.groups))
+    def pairs(candidate: EppFamily) -> bool:
+        return all(
+            candidate.registers(plugin["type"]) for plugin in pairing_plugins(request.groups)
+        )
 
     if not family.supports_pd:
         message = (
             f"{request.strategy.value} needs plugins that no {family.name} image has; "
-            f"images that have them: {images(lambda each: each.supports_pd)}"
+            f"images that have them: {images(lambda candidate: candidate.supports_pd)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
@@ -93,11 +95,12 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
     if request.threshold and not family.pd_threshold:
-        # Its decider reads what only the prepareDataPlugins feature gate prepares, and without
-        # the gate never disaggregates (llm-d-inference-scheduler v0.7.1
+        # The decider never disaggregates without the feature gate prepareDataPlugins, which
+        # prepares what it reads (llm-d-inference-scheduler v0.7.1
         # pkg/plugins/profile/prefix_based_pd_decider.go).
+        able = images(lambda candidate: candidate.pd_threshold)
         message = (
             f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
-            f"prompt; images that can decide by length: {images(lambda each: each.pd_threshold)}"
+            f"prompt; images that can decide by length: {able}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "threshold"), message)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
 from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
+from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS
@@ -216,5 +217,6 @@ CHECKS: tuple[Check, ...] = (
     _config,
     _pairing,
     _arguments,
+    model_rewrite_findings,
     _advice,
 )

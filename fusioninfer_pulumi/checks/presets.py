@@ -4,33 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.pods.models import TOKEN_FOR_GATED_MODEL
+from fusioninfer_pulumi.engines.command import serving_container
+from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.presets.catalogue import catalogue_model
 from fusioninfer_pulumi.presets.expand import is_written
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.rules.common import (
+    FIELD_WITHOUT_EFFECT,
+    RELEASE_WITHOUT_FEATURE,
+    STATED_TWICE,
+)
 
 
 def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     """Checks the fields that only containers of the library read."""
     written = [is_written(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
-        if role.component_type is ComponentType.ROUTER or written[index]:
+        if role.component_type is ComponentType.ROUTER:
             continue
-        if role.gpus is not None:
+        if written[index]:
+            yield from _release(("roles", index), role, args)
+        elif role.gpus is not None:
             message = "has no effect: the template names the image; give its resources, or engine"
             yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
-    if not any(written):
-        for name, value in (("engine", args.engine), ("imageRegistry", args.image_registry)):
-            if value is not None:
-                message = "has no effect: no role leaves its container to the library"
-                yield error(FIELD_WITHOUT_EFFECT, (name,), message)
+    if any(written) and args.model is not None:
+        yield from _token(args.model)
         return
-    model = args.model
-    assert model is not None, "containers are written for a model"
-    name = model.uri.removeprefix("hf://").partition("@")[0]
-    if model.uri.startswith("hf://") and is_gated(name) and model.token_secret is None:
-        message = f"is not given, and {name} is gated: name a Secret with a token of Hugging Face"
+    for name, value in (("engine", args.engine), ("imageRegistry", args.image_registry)):
+        if value is not None:
+            message = "has no effect: no role leaves its container to the library"
+            yield error(FIELD_WITHOUT_EFFECT, (name,), message)
+
+
+def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
+    """Holds a stated release against an image in the template, and against the model."""
+    place = (*at, "engine") if role.engine is not None else ("engine",)
+    stated = role.engine or args.engine
+    if stated is None or stated.version is None:
+        return
+    template = role.template or {}
+    if (template.get("spec") or {}).get("containers"):
+        image = serving_container(template, role.container).get("image")
+        if image is not None:
+            message = f"stands beside the template's image {image}; remove one"
+            yield error(STATED_TWICE, (*place, "version"), message)
+            return
+    source = read_source(args.model.uri) if args.model is not None else None
+    model = catalogue_model(source.place) if source is not None and source.scheme == "hf" else None
+    if model is None or stated.name.value != CATALOGUE_ENGINE:
+        return
+    if _numbers(stated.version) < _numbers(model.minimum):
+        message = f"{model.name} needs {model.minimum} or later, got {stated.version}"
+        yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".")[:3])
+
+
+def _token(model: ModelArgs) -> Iterator[Finding]:
+    source = read_source(model.uri)
+    if source is None or source.scheme != "hf" or model.token_secret is not None:
+        return
+    if is_gated(source.place):
+        message = f"is not given, and {source.place} is gated: name a Secret with a token"
         yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)

@@ -139,9 +139,9 @@ def _groups(plan: Topology) -> Iterator[Finding]:
         )
         return
     for role in plan.roles:
-        own = role.args.rollout
+        args = role.args.rollout
         for field in ("strategy", "max_unavailable", "max_surge", "partition"):
-            if own is not None and getattr(own, field) is not None:
+            if args is not None and getattr(args, field) is not None:
                 yield error(
                     FIELD_OUT_OF_PLACE,
                     field_location(role, field),
@@ -199,7 +199,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             field_location(role, "partition"),
             f"holds back all replicas of {role.name}",
         )
-    given = explicit(plan.rollout, role, "max_unavailable")
+    unavailable = explicit(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
             yield warning(
@@ -208,11 +208,11 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
                 f"has no effect with strategy {rollout.strategy.value}",
             )
         return
-    if given is not None and count > 1 and rollout.max_unavailable >= count:
+    if unavailable is not None and count > 1 and rollout.max_unavailable >= count:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             field_location(role, "max_unavailable"),
-            f"{given} lets an update take all {count} replicas of {role.name} down at once",
+            f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
         )
     optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
     if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
@@ -242,8 +242,8 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
             "LowestOrdinals needs layout: PerReplica: in one set for each role an update begins "
             "with the highest ordinal, and stands still there while it lacks room",
         )
-    found = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
-    yield from dict.fromkeys(found)
+    findings = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
+    yield from dict.fromkeys(findings)
 
 
 def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
@@ -308,7 +308,8 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     more = f"{rollout.max_surge} more of {role.name}"
     accelerators = rollout.max_surge * role.replica_accelerators
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
-    # Regardless of maxUnavailable: additional replicas have the highest ordinals, which come first.
+    # Additional replicas have the highest ordinals, which are updated first, regardless of
+    # maxUnavailable.
     severity = warning if plan.gang_scheduled else info
     yield severity(
         UPDATE_NEEDS_ROOM,

@@ -56,12 +56,12 @@ def route_path_findings(parts: RouterParts) -> Iterator[Finding]:
     """Warns of prefixes that reach the engines as they are: each request gets 404."""
     commands = [role.pods.command for role in parts.served]
     known = commands and all(command.engine and command.readable for command in commands)
-    if parts.route is None or not known or any(each.has(_ROOT_PATH) for each in commands):
+    if parts.route is None or not known or any(command.has(_ROOT_PATH) for command in commands):
         return
     for index, rule in enumerate(parts.route.rules):
         if not rule.defaulted and not rule.corrected:
             continue
-        if any(_replaces(each) for each in rule.written.get("filters") or ()):
+        if any(_replaces(route_filter) for route_filter in rule.written.get("filters") or ()):
             continue
         for position, match in enumerate(rule.written.get("matches") or ()):
             path = match.get("path") if isinstance(match, Mapping) else None

@@ -36,10 +36,10 @@ LISTENERS_CONFLICT = Rule(
 )
 
 _REGULAR = "RegularExpression"
-#: What the syntax of gateways (RE2, PCRE, Rust's) has and Python's has not, or not everywhere.
+#: Syntax that gateways accept (RE2, PCRE, Rust's) and Python does not, or not everywhere.
 _FOREIGN = re.compile(r"\\[pPQEzZKhHRCXGu]|\\x\{|\(\?(?![:=!]|P<|<[=!])|[*+?}]\+|\[\[")
 _EVERYTHING = {"path": {"type": "PathPrefix", "value": "/"}}
-#: Protocols that end TLS; they may share a port, where host names distinguish them.
+#: Protocols that end TLS. Listeners of one port may have them if their host names differ.
 _ENDING_TLS = frozenset({"HTTPS", "TLS"})
 
 
@@ -79,12 +79,12 @@ def _expressions(at: Location, matches: Sequence[Any]) -> Iterator[Finding]:
         if not isinstance(match, Mapping):
             continue
         here = (*at, "matches", index)
-        held: list[tuple[Location, Any]] = [((*here, "path"), match.get("path"))]
+        values: list[tuple[Location, Any]] = [((*here, "path"), match.get("path"))]
         for key in ("headers", "queryParams"):
             listed = match.get(key)
             items = listed if isinstance(listed, (list, tuple)) else ()
-            held += [((*here, key, number), each) for number, each in enumerate(items)]
-        for where, condition in held:
+            values += [((*here, key, number), item) for number, item in enumerate(items)]
+        for where, condition in values:
             if isinstance(condition, Mapping) and condition.get("type") == _REGULAR:
                 value = condition.get("value")
                 reason = _malformed(value) if isinstance(value, str) else None
@@ -125,11 +125,11 @@ def listener_findings(parts: RouterParts) -> Iterator[Finding]:
             )
     classes = (gateway.spec["gatewayClassName"], implementation.gateway_class)
     # GKE takes certificates from an annotation, and cert-manager reads from one what to issue.
-    otherwise = any(str(each).startswith("gke-") for each in classes) or any(
+    otherwise = any(str(name).startswith("gke-") for name in classes) or any(
         "cert" in key for key in gateway.annotations
     )
     for index, listener in enumerate(gateway.listeners):
-        # What stands in `tls` is checked with the other rules of the Gateway API.
+        # The content of `tls` is checked with the other rules of the Gateway API.
         if listener["protocol"] in _ENDING_TLS and listener.get("tls") is None and not otherwise:
             yield error(
                 LISTENER_WITHOUT_CERTIFICATE,

@@ -14,7 +14,11 @@ from fusioninfer_pulumi.checks.gateways import (
 )
 from fusioninfer_pulumi.checks.route_paths import route_path_findings
 from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
-from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY, SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.rules import (
+    POOL_PODS_SERVE_HTTPS,
+    ROUTE_WITHOUT_GATEWAY,
+    SERVING_PORTS_DIFFER,
+)
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -23,7 +27,13 @@ from fusioninfer_pulumi.routing.route import (
     is_pool,
 )
 from fusioninfer_pulumi.routing.router import RouterParts
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, NAME_TOO_LONG, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_WITHOUT_EFFECT,
+    NAME_TOO_LONG,
+    OUTPUT_NOT_ALLOWED,
+)
+from fusioninfer_pulumi.topology.role import RolePlan
 
 SEVERAL_POOLS_UNSUPPORTED = Rule(
     "several-pools-unsupported",
@@ -52,12 +62,6 @@ ROLE_WITHOUT_REQUESTS = Rule(
     "warning",
     "Every serving role gets requests.",
     remedy="Choose a strategy that uses it, or remove the role.",
-)
-POOL_PODS_SERVE_HTTPS = Rule(
-    "pool-pods-serve-https",
-    "warning",
-    "The pods of a pool serve plain HTTP.",
-    remedy="End TLS at the Gateway.",
 )
 DISAGGREGATION_ROLE_MISSING = Rule(
     "disaggregation-role-missing",
@@ -89,6 +93,12 @@ EXTERNAL_ROUTE = Rule(
     "info",
     "The route of a service is its own.",
     remedy="Nothing: another service's route leads here.",
+)
+NETWORK_POLICY = Rule(
+    "network-policy",
+    ("info", "error"),
+    "Who reaches the pods of a service is known.",
+    remedy="Set `networkPolicy`.",
 )
 SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
     "several-pools-gateway-unknown",
@@ -171,6 +181,27 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
+def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
+    """Says whom NetworkPolicies let in that nobody asked for, and where a Gateway is not known."""
+    field, policy = (*parts.at, "networkPolicy"), parts.args.network_policy
+    if policy is None:
+        if not parts.proxies:
+            return
+        if parts.monitored:
+            message = "not set, and none by default: it would shut out the service's monitors; set "
+            yield info(NETWORK_POLICY, field, f"{message}networkPolicy.metrics")
+        else:
+            name = parts.implementation.name
+            message = f"not set: only the proxies of {name} reach engines and picker"
+            yield info(NETWORK_POLICY, field, f"{message}; set metrics for those who read metrics")
+    elif policy.enabled and not (policy.gateway or policy.gateway_namespace or parts.proxies):
+        yield error(
+            NETWORK_POLICY,
+            field,
+            "it is not known where the gateway's proxies run; set gatewayNamespace or gateway",
+        )
+
+
 def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks `split`, and every rule that leads to several pools against the implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
@@ -178,9 +209,9 @@ def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        (own, _), *others = route.split
+        (own_pool, _), *others = route.split
         for index, (pool, _) in enumerate(others):
-            if pool == own:
+            if pool == own_pool:
                 yield error(
                     SPLIT_TO_ITSELF,
                     (*split, index, "service"),
@@ -258,14 +289,18 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
                 else "a prefill pod answers with one token only"
             ),
         )
-    if len({role.serving.port for role in served}) > 1:
-        ports = ", ".join(f"{role.name} {role.serving.port}" for role in served)
+    if len({role.serving.ports for role in served}) > 1:
+        ports = ", ".join(f"{role.name} {role.serving.ports_text}" for role in served)
+        single = all(role.serving.rank_ports == 1 for role in served)
+        same = "one port" if single else "the same ports"
         yield error(
             SERVING_PORTS_DIFFER,
             at,
-            f"the pods of a pool serve on one port, the roles on different ones ({ports}); give "
-            "them one port",
+            f"the pods of a pool serve on {same}, the roles on different ones ({ports}); give "
+            f"them {same}",
         )
+    elif parts.args.pool is not None and parts.args.pool.target_ports is not None:
+        yield from _target_ports((*at, "pool", "targetPorts"), parts.args.pool.target_ports, served)
     for role in served:
         if role.serving.command.serves_https:
             yield warning(
@@ -273,6 +308,32 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
                 ("roles", role.position),
                 "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
                 "TLS at the Gateway",
+            )
+
+
+def _target_ports(
+    at: Location, ports: Sequence[int], served: Sequence[RolePlan]
+) -> Iterator[Finding]:
+    """Checks target ports of the user's own against what listens in the pods."""
+    for index, port in enumerate(ports):
+        if port in ports[:index]:
+            yield error(DUPLICATE_NAME, (*at, index), f"{port} is named twice; remove one")
+    for role in served:
+        sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
+        if role.serving.port not in ports:
+            yield error(
+                SERVING_PORTS_DIFFER,
+                at,
+                f"leave out {role.serving.port}, on which {role.name} serves; add it, or set the "
+                "role's port",
+            )
+        elif sidecar is not None and set(ports) != set(sidecar.ports):
+            yield error(
+                SERVING_PORTS_DIFFER,
+                at,
+                f"name other ports than the sidecar of {role.name} listens on "
+                f"({', '.join(map(str, sidecar.ports))}); remove this, and set "
+                "parallelism.portPerRank or the sidecar's --data-parallel-size",
             )
 
 
@@ -359,6 +420,7 @@ CHECKS: tuple[Check, ...] = (
     listener_findings,
     external_route_findings,
     several_pools_findings,
+    network_policy_findings,
     route_attachment_findings,
     grant_findings,
     name_findings,

@@ -2,6 +2,20 @@
 
 from fusioninfer_pulumi.findings import Rule
 
+POOL_PODS_SERVE_HTTPS = Rule(
+    "pool-pods-serve-https",
+    "warning",
+    "The pods of a pool serve plain HTTP.",
+    remedy="End TLS at the Gateway; remove `--secure-proxy`.",
+)
+
+ROLE_PARKED = Rule(
+    "role-parked",
+    "info",
+    "A role has replicas, and a service groups.",
+    remedy="Raise `replicas` or `groups` to start it.",
+)
+
 ROUTE_WITHOUT_GATEWAY = Rule(
     "route-without-gateway",
     "warning",
@@ -11,6 +25,6 @@ ROUTE_WITHOUT_GATEWAY = Rule(
 SERVING_PORTS_DIFFER = Rule(
     "serving-ports-differ",
     ("warning", "error"),
-    "The roles behind one Service or pool serve on one port.",
-    remedy="Give them one port.",
+    "The roles behind one Service or pool serve on the same ports.",
+    remedy="Give them the same ports.",
 )

@@ -51,7 +51,7 @@ API_SERVER_NOT_ASKED = Rule(
     remedy="Use credentials that may create and patch these kinds; dry runs store nothing.",
 )
 
-#: Where objects are tried whose namespace does not exist yet.
+#: Namespace in which objects are tried while their own does not exist.
 FALLBACK_NAMESPACE = "default"
 #: Sent in place of a value that is not known yet: a valid name, label value, image and host name.
 STAND_IN = "unknown"
@@ -66,7 +66,7 @@ REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "runtimeClassName": (re.compile('RuntimeClass ".*" not found'), ("overhead",)),
 }
 _LWS = "leaderworkerset.sigs.k8s.io"
-#: Of the form that the controllers give to hashes.
+#: A hash as the controllers write it.
 _HASH, _KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
 _WORDS = 600
 
@@ -90,8 +90,8 @@ class Tried:
     @property
     def name(self) -> str:
         """Kind and name for messages."""
-        own = f"{self.rendered['kind']} {self.rendered['metadata']['name']}"
-        return own if self.template is None else f"the {self.manifest['kind']} of {own}"
+        name = f"{self.rendered['kind']} {self.rendered['metadata']['name']}"
+        return name if self.template is None else f"the {self.manifest['kind']} of {name}"
 
     def in_rendered(self, location: Location) -> Location:
         """The location in the plan's object of a location in this one."""
@@ -122,11 +122,11 @@ def tried_objects(plan: ServicePlan) -> list[Tried]:
         for manifest in rendered
         if manifest["kind"] == "ServiceAccount"
     }
-    derived = [each for manifest in rendered for each in _derived(manifest)]
-    for each in derived:
+    derived = [attempt for manifest in rendered for attempt in _derived(manifest)]
+    for attempt in derived:
         # The account is created together with what uses it.
-        if each.manifest["kind"] == "Pod" and _account(each.manifest) in accounts:
-            each.manifest["spec"] = _without(each.manifest["spec"], "serviceAccountName")
+        if attempt.manifest["kind"] == "Pod" and _account(attempt.manifest) in accounts:
+            attempt.manifest["spec"] = _without(attempt.manifest["spec"], "serviceAccountName")
     return [*(Tried(manifest, manifest) for manifest in rendered), *derived]
 
 
@@ -148,17 +148,20 @@ def server_findings(
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
-    tried = [(index, each) for index, plan in enumerate(plans) for each in tried_objects(plan)]
+    tried = [
+        (index, attempt) for index, plan in enumerate(plans) for attempt in tried_objects(plan)
+    ]
     trials = [
-        Trial(_sendable(each.manifest, namespace), created=each.manifest["kind"] == "Pod")
-        for _, each in tried
+        Trial(_sendable(attempt.manifest, namespace), created=attempt.manifest["kind"] == "Pod")
+        for _, attempt in tried
     ]
     answers = dry_runs(api, trials, next_try, seconds)
-    found: list[list[tuple[Tried, list[Answer] | None]]] = [[] for _ in plans]
-    for (index, each), received in zip(tried, answers, strict=True):
-        found[index].append((each, received))
+    by_plan: list[list[tuple[Tried, list[Answer] | None]]] = [[] for _ in plans]
+    for (index, attempt), received in zip(tried, answers, strict=True):
+        by_plan[index].append((attempt, received))
     return [
-        answer_findings(plan, results, seconds) for plan, results in zip(plans, found, strict=True)
+        answer_findings(plan, results, seconds)
+        for plan, results in zip(plans, by_plan, strict=True)
     ]
 
 
@@ -179,17 +182,17 @@ def answer_findings(
     seconds: float,
 ) -> tuple[Finding, ...]:
     """Returns the findings of all answers to the objects of a plan, equal ones once."""
-    found: dict[tuple[Location, str], Finding] = {}
+    by_field: dict[tuple[Location, str], Finding] = {}
     for tried, answers in results:
         for answer in answers or ():
             for words, finding in _of_answer(plan, tried, answer):
                 # A template is refused as part of its object, its StatefulSet and its pod.
-                found.setdefault((finding.location, words), finding)
+                by_field.setdefault((finding.location, words), finding)
     late = sum(answers is None for _, answers in results)
     if late:
         message = f"{late} of {len(results)} objects got no answer within {seconds:g} s"
-        found[(), message] = warning(API_SERVER_NOT_ASKED, (), message)
-    return tuple(found.values())
+        by_field[(), message] = warning(API_SERVER_NOT_ASKED, (), message)
+    return tuple(by_field.values())
 
 
 def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple[str, Finding]]:
@@ -231,7 +234,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
             # The running pods of the same service take up the quota now.
             or "exceeded quota" in words
             or _IMMUTABLE.search(words)
-            # It may know controllers by the user that creates the pod, which this one is not.
+            # It may recognize controllers by their user, and the dry run has another user.
             or (tried.template is not None and _WEBHOOK in answer.words)
         )
         say = warning if lenient else error

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.checks.gangs import (
 )
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
-from fusioninfer_pulumi.checks.rules import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.rules import ROLE_PARKED, SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
@@ -30,12 +30,6 @@ REPLICAS_ASSUMED = Rule(
     remedy="Set `replicas`.",
 )
 
-SERVICE_PARKED = Rule(
-    "service-parked",
-    "info",
-    "The service has groups.",
-    remedy="Raise `groups` to start it.",
-)
 PREFILL_DECODE_WITHOUT_ROUTER = Rule(
     "prefill-decode-without-router",
     "warning",
@@ -68,7 +62,7 @@ def _parked(built: BuiltService) -> Iterator[Finding]:
     """A service without groups."""
     if built.args.groups == 0:
         message = "is 0: the service is parked and has no pods"
-        yield info(SERVICE_PARKED, ("groups",), message)
+        yield info(ROLE_PARKED, ("groups",), message)
 
 
 def _names(built: BuiltService) -> Iterator[Finding]:
@@ -119,6 +113,19 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             "a role of componentType router",
         )
     entry = [role for role in built.plan.roles if role.component_type in entry_types(declared)]
+    for role in entry:
+        if role.serving.rank_ports == 1:
+            continue
+        asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
+        say = error if asked else warning
+        field = ("parallelism", "portPerRank") if asked else ()
+        yield say(
+            SERVING_PORTS_DIFFER,
+            ("roles", role.position, *field),
+            f"{role.name} serves on ports {role.serving.ports_text}, and the Service reaches "
+            f"{role.serving.port} alone: the other ranks get no requests; add a role of "
+            "componentType router, or let the ranks share a port",
+        )
     ports = {role.serving.port for role in entry}
     if len(ports) > 1:
         listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)

@@ -37,17 +37,25 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     """
     expansion = expand(args)
     built = build_service(expansion.args, name)
-    memory, found = planned_memory(built.plan, built.args)
+    memory, problems = planned_memory(built.plan, built.args)
     findings = [*expansion.findings, *preset_findings(args)]
-    # What follows from a container that could not be written says nothing.
+    # Other findings about a role whose container could not be written mean nothing.
     unwritten = {finding.location[:2] for finding in errors(expansion.findings)}
-    others = (*built.findings, *_findings(built), *found)
+    others = (*built.findings, *_findings(built), *problems)
     findings += [finding for finding in others if finding.location[:2] not in unwritten]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
         findings += objects_findings(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
-    return replace(plan, findings=tuple(ordered))
+    return replace(plan, findings=tuple(_at_written(finding, args) for finding in ordered))
+
+
+def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
+    """The finding at its role, if it stands in a template that the library wrote."""
+    match finding.location:
+        case ("roles", int(position), "template", *_) if args.roles[position].template is None:
+            return finding.at("roles", position)
+    return finding
 
 
 def _findings(built: BuiltService) -> Iterator[Finding]:
@@ -86,7 +94,7 @@ def planned_memory(
     if package is None:
         at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {MISSING}"
-        return {}, [info(MEMORY_NOT_CHECKED, each, message) for each in at]
+        return {}, [info(MEMORY_NOT_CHECKED, place, message) for place in at]
     memory, findings = package.check(plan, args)
     return memory, list(findings)
 

@@ -129,7 +129,7 @@ def _stations(plan: ServicePlan) -> Iterator[Label]:
         yield ("Service", names.serving_service(plan.service), *port)
         return
     yield from _routes(router)
-    yield ("InferencePool", f"port {router.pool.port}")
+    yield ("InferencePool", router.pool.ports_text)
 
 
 def _routes(router: RouterPlan) -> Iterator[Label]:

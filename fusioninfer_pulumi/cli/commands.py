@@ -34,7 +34,7 @@ def render(options: argparse.Namespace) -> int:
     """Prints every object of the sources."""
     sources = read_sources(options.sources, options)
     _place_all(options, sources)
-    objects = [each for source in sources for each in source.rendered()]
+    objects = [item for source in sources for item in source.rendered()]
     if _refused(options, sources):
         return 2
     print_objects(objects, options.output)
@@ -46,10 +46,10 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
 
     sources = read_sources(options.sources, options)
-    # What is wrong with a placement alone leaves plans that explain it.
+    # An error of the placement alone still leaves plans to print, which explain it.
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
-    # A person at a terminal sees the warnings once, in the text below.
+    # At a terminal the text below has the warnings already.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _refused(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
@@ -124,7 +124,7 @@ def convert(options: argparse.Namespace) -> int:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project: there is nothing to convert"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        # What cannot be built is no service of ours either.
+        # A service that cannot be built is not printed either.
         source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             source.add(source.name, error(NOTHING_TO_CONVERT, (), _converted_kinds()))
@@ -197,6 +197,13 @@ def size(options: argparse.Namespace) -> int:
     return package.size(options)
 
 
+def init(options: argparse.Namespace) -> int:
+    """Writes a project."""
+    from fusioninfer_pulumi.cli import new_project
+
+    return new_project.init(options)
+
+
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
@@ -259,14 +266,14 @@ def diff(options: argparse.Namespace) -> int:
     try:
         both = read_compared(options)
     except RevisionError as problem:
-        found = error(UNREADABLE_REVISION, (), str(problem))
-        print_findings([(Origin(f"{options.base}:{options.old}"), found)])
+        finding = error(UNREADABLE_REVISION, (), str(problem))
+        print_findings([(Origin(f"{options.base}:{options.old}"), finding)])
         return 2
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
     if not options.show_secrets:
-        # Masks are marked, so that a changed credential is a difference.
+        # Each mask carries a mark of its value, so that a changed credential is a difference.
         objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
@@ -278,7 +285,9 @@ def diff(options: argparse.Namespace) -> int:
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif options.output == "html":
-        shown = [each for each in both.new.findings if each[1].severity is not Severity.INFO]
+        shown = [
+            located for located in both.new.findings if located[1].severity is not Severity.INFO
+        ]
         plans = (both.old.plans, both.new.plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown))
     elif difference:
@@ -323,15 +332,17 @@ def _engine_notes(
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
     """The images of each role's containers, by service and role."""
-    found: dict[tuple[str, str], set[str]] = {}
+    images: dict[tuple[str, str], set[str]] = {}
     for item in objects:
-        given = item["metadata"].get("labels") or {}
+        item_labels = item["metadata"].get("labels") or {}
         template = (item.get("spec") or {}).get("leaderWorkerTemplate") or {}
         pods = template.get("workerTemplate") or {}
         containers = (pods.get("spec") or {}).get("containers") or ()
-        key = (str(given.get(labels.SERVICE)), str(given.get(labels.ROLE_NAME)))
-        found.setdefault(key, set()).update(str(each.get("image")) for each in containers)
-    return found
+        key = (str(item_labels.get(labels.SERVICE)), str(item_labels.get(labels.ROLE_NAME)))
+        images.setdefault(key, set()).update(
+            str(container.get("image")) for container in containers
+        )
+    return images
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed | None:
@@ -374,17 +385,17 @@ def _judged(
     options: argparse.Namespace, sources: Sequence[Source], judged: Sequence[Source] | None = None
 ) -> bool:
     """Leaves ignored warnings out of all sources, and returns whether those of the judged stop."""
-    held = sources if judged is None else judged
+    judged_sources = sources if judged is None else judged
     if options.stack is not None and not any(source.is_project for source in sources):
         message = "--stack has no effect: only a Pulumi project has stacks"
-        held[-1].add(held[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
+        judged_sources[-1].add(judged_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
-    found = [finding for source in held for _, finding in source.findings]
-    held[-1].add("--ignore", *ignoring_findings(ignored, found, ()))
+    findings = [finding for source in judged_sources for _, finding in source.findings]
+    judged_sources[-1].add("--ignore", *ignoring_findings(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
-    strict = options.strict and any(source.has(Severity.WARNING) for source in held)
-    return strict or any(source.has(Severity.ERROR) for source in held)
+    strict = options.strict and any(source.has(Severity.WARNING) for source in judged_sources)
+    return strict or any(source.has(Severity.ERROR) for source in judged_sources)
 
 
 def _visible(

@@ -13,9 +13,9 @@ from fusioninfer_pulumi.topology.capacity import Capacity
 
 # Pixels: of a character (generous, because system fonts differ), a line, and between boxes.
 _CHARACTER, _LINE, _GAP, _PADDING = 7.2, 18, 46, 12
-# Between arrows that go around roles: their words fit between them.
+# Distance of arrows that go around roles: their labels fit between them.
 _LANE = 64
-# A square for each GPU; larger pods and replicas are cut short, as their text has the numbers.
+# GPUs are squares. Of large pods and replicas only some are drawn: the text has the number.
 _SQUARE, _MOST_SQUARES, _MOST_PODS = 9, 16, 8
 _LIGHT, _DARK = (
     {"page": "#fff", "text": "#1f2328", "line": "#8c959f", "box": "#f6f8fa", "gpu": "#0969da",

@@ -26,15 +26,15 @@ class TextLines:
         node = self._documents[document - 1]
         line = _line(node)
         if item is not None:
-            found = _below(node, "items")
-            node = None if found is None else (_below(found[1], item) or (None, None))[1]
+            entry = _below(node, "items")
+            node = None if entry is None else (_below(entry[1], item) or (None, None))[1]
         if location and node is not None and _below(node, location[0]) is None:
             location = ("spec", *location)
         for part in location:
-            found = None if node is None else _below(node, part)
-            if found is None:
+            entry = None if node is None else _below(node, part)
+            if entry is None:
                 break
-            line, node = _line(found[0]), found[1]
+            line, node = _line(entry[0]), entry[1]
         return line
 
     @cached_property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Exit statuses, part of the contract with CI jobs.
 OK, DIFFERENT, INVALID = 0, 1, 2
-#: That of a program that SIGPIPE ends; the output may be incomplete.
+#: Status of a program that SIGPIPE ends: its output may be incomplete.
 BROKEN_PIPE = 141
 
 _MOST = 10**9
@@ -38,6 +38,8 @@ _EXAMPLES = {
     "  fusioninfer-pulumi check services/ --server --context staging",
     "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
     "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
+    "init": "  fusioninfer-pulumi init Qwen/Qwen3-32B --accelerator H100\n"
+    "  fusioninfer-pulumi init openai/gpt-oss-120b --accelerator H200 --language yaml",
     "convert": "  fusioninfer-pulumi convert model-serving.yaml --output python",
     "diff": "  fusioninfer-pulumi diff old.yaml new.yaml\n"
     "  fusioninfer-pulumi diff --base origin/main services/ --output markdown",
@@ -70,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads the output has seen enough: `... | head`.
+        # The reader closed the pipe: `... | head`.
         _discard_output()
         return BROKEN_PIPE
     except OSError as problem:
-        # Sources report their own: only the output is left.
+        # Errors of sources are findings by now: this one is of the output.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
         return INVALID
@@ -89,7 +91,7 @@ def _words(arguments: Sequence[str] | None) -> Sequence[str]:
 
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
-    # Writing to a closed output fails: output that is lost must not look like success.
+    # A closed output raises here: lost output must not look like success.
     sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):
@@ -99,7 +101,7 @@ def _prepare_streams() -> None:
 
 def _prepare_process() -> None:
     """Spares a process that ends with the command what costs a tenth of its time."""
-    # Hundreds of collections while modules are loaded find nothing.
+    # Garbage collection finds nothing while modules are loaded, and runs hundreds of times.
     gc.set_threshold(100_000)
     # Looking for pydantic's plugins reads the metadata of every installed package, and none of
     # them has a say in what a manifest means.
@@ -257,6 +259,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         help="default: text",
     )
     _size(commands, asked="size" in asked)
+    _init(commands)
     place = _command(commands, "place", "choose node pools for all services, and show why")
     place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(place, required=True)
@@ -280,6 +283,28 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
     return top
+
+
+def _init(
+    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
+) -> None:
+    summary = "write a Pulumi project that serves a model"
+    init = commands.add_parser("init", help=summary, description=f"init: {summary}.")
+    init.add_argument("model", metavar="MODEL", help="name on Hugging Face")
+    init.add_argument("--accelerator", required=True, help="what each GPU is: H100; or cpu")
+    init.add_argument(
+        "--gpus", type=_count, metavar="N", help="GPUs of each pod; default: as the model needs"
+    )
+    init.add_argument(
+        "--language",
+        choices=("python", "yaml", "typescript", "go"),
+        default="python",
+        help="default: python",
+    )
+    init.add_argument(
+        "--prefill-decode", action="store_true", help="with prefill apart from decode, and a router"
+    )
+    init.add_argument("--directory", metavar="DIR", help="where to; default: the model's name")
 
 
 def _size(
@@ -348,6 +373,12 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
         metavar="PLACED",
         help="where services run already: the JSON of an earlier plan --inventory",
     )
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"wanted a number such as 4, got {text!r}")
+    return int(text)
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ _ARROWS = {"prompt": "-. prompt .->", "KV cache": "== KV cache ==>"}
 
 def mermaid(*plans: ServicePlan, providers: Sequence[str] = ()) -> str:
     """One Mermaid flowchart of services, without the Markdown fence; see `charts`."""
-    # A chart has one namespace of boxes, and what is drawn twice is one box.
+    # Boxes of one name are one box in Mermaid, wherever they stand.
     drawn = charts(plans, providers)
     marks = [f"s{number}_" for number in range(len(drawn))] if len(drawn) > 1 else [""]
     lines = [line for chart, mark in zip(drawn, marks, strict=True) for line in _lines(chart, mark)]
@@ -43,7 +43,7 @@ def _lines(chart: Chart, mark: str) -> Iterator[str]:
     yield from (f"{entry} --> {boxes[at]}" for at in chart.entries)
     yield from (f"{boxes[one]} {_ARROWS[what]} {boxes[other]}" for one, what, other in chart.ways)
     yield "end"
-    # Outside: a box belongs to the first subgraph that names it.
+    # Drawn outside: a box belongs to the first subgraph that names it.
     yield f'client(["clients"]) --> {" --> ".join([*stations, entry])}'
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 _NARROWEST = 40
-#: Seconds after which work that goes on is named, and named again.
+#: Seconds until long work is named, and until it is named again.
 _FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 
 

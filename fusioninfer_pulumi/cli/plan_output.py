@@ -30,7 +30,7 @@ def plan_json(
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
-        # Only where it is not the default, so that what programs read today stays as it is.
+        # Only written if it is not the default: older readers see no change.
         **({"layout": plan.layout.value} if plan.layout is not Layout.PER_REPLICA else {}),
         **({} if plan.groups is None else {"groups": plan.groups}),
         "roles": [

@@ -33,7 +33,7 @@ _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "
 # Columns of a picture: as wide as the first page of a repository shows it.
 _SVG_WIDTH = 112
 
-#: What is printed of one service: its plan, capacity table, objects and place.
+#: Plan, capacity table, objects and place of one service.
 Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], Sequence[RenderableType]]
 
 
@@ -102,7 +102,7 @@ def plan_svg(
     svg = screen.export_svg(
         title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
     )
-    # Without web fonts: a picture is one file, in the fonts of who looks at it.
+    # Web fonts are removed: a picture is one file, shown in the reader's fonts.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
@@ -197,6 +197,12 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     if plan.router is not None:
         table.add_row("Requests", _request_path(plan, plan.router))
         table.add_row("Strategy", plan.router.epp.summary)
+        route = plan.router.route
+        if route is not None and route.splits:
+            shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
+            table.add_row("Shares", shares)
+        if plan.router.rewrites is not None:
+            table.add_row("Models", plan.router.rewrites.text())
         table.add_row("Endpoint", _router_url(plan, plan.router))
     elif plan.roles and not plan.routers:
         host, namespace, port = endpoint(plan)
@@ -240,7 +246,7 @@ def _layout(plan: ServicePlan) -> str:
     for role in plan.roles:
         rollout = role_rollout(plan.rollout, role)
         if rollout.strategy is RolloutStrategy.RECREATE:
-            recreated += [each.name for each in role.lws]
+            recreated += [lws.name for lws in role.lws]
             continue
         pace = rollout.strategy.value
         if rollout.strategy is RolloutStrategy.ROLLING:
@@ -248,7 +254,7 @@ def _layout(plan: ServicePlan) -> str:
             pace = f"{most}{rollout.max_unavailable} down at a time"
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
-        updated += [f"{each.name} ({pace})" for each in role.lws]
+        updated += [f"{lws.name} ({pace})" for lws in role.lws]
     parts = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:
         parts.append(f"deleted and created again by an update: {', '.join(recreated)}")
@@ -305,17 +311,17 @@ def _request_path(plan: ServicePlan, router: RouterPlan) -> str:
 
 def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
     """Where clients send requests, as far as a plan knows."""
-    found = router_endpoint(router, plan.namespace)
+    address = router_endpoint(router, plan.namespace)
     by = router.routed_by
     if by is not None:
         return f"not known: that of the route of service {by}"
     if router.external_routes:
         return f"not known: that of HTTPRoute {_routes(plan, router)}, which is made elsewhere"
-    if found is None:
+    if address is None:
         return "not known: the Gateway is not ours, and the route has no host name"
-    if found.host is None:
-        return f"{found.url('<address>')} (the Gateway's, once it has one)"
-    return found.url(str(plain(found.host)))
+    if address.host is None:
+        return f"{address.url('<address>')} (the Gateway's, once it has one)"
+    return address.url(str(plain(address.host)))
 
 
 def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
@@ -338,19 +344,25 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
     ]
     one = len(counts) == 1 and counts[0].startswith("1 ")
-    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, port {router.pool.port}"
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {router.pool.ports_text}"
 
 
-def _gateway(parent: ParentPlan, own: Any) -> str:
+def _gateway(parent: ParentPlan, namespace: Any) -> str:
     section = "" if parent.section is None else f" ({parent.section})"
-    return f"{_near(parent.namespace, own)}{parent.name}{section}"
+    return f"{_near(parent.namespace, namespace)}{parent.name}{section}"
 
 
 def _routes(plan: ServicePlan, router: RouterPlan) -> str:
-    own = plan.namespace
-    return ", ".join(f"{_near(ref.namespace, own)}{ref.name}" for ref in router.external_routes)
+    namespace = plan.namespace
+    return ", ".join(
+        f"{_near(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes
+    )
 
 
-def _near(namespace: Any, own: Any) -> str:
+def _near(namespace: Any, service_namespace: Any) -> str:
     """How a namespace is written before a name; not where it is the service's own."""
-    return "" if namespace is None or surely_equal(namespace, own) else f"{plain(namespace)}/"
+    return (
+        ""
+        if namespace is None or surely_equal(namespace, service_namespace)
+        else f"{plain(namespace)}/"
+    )

@@ -22,7 +22,7 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     Each is a component whose logical name is the service's; with its namespace in front where
     another service has the same name.
     """
-    names = [str(each.name) for each in services]
+    names = [str(service.name) for service in services]
     used = {_COMPONENT}
     statements = []
     for args, name in zip(services, names, strict=True):
@@ -30,9 +30,11 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
         fields = _fields(args, {"name"} if logical == name else set())
         declared = [("", _text(logical)), ("", _call(type(args), fields, used, _STEP))]
         statements.append(_joined(f"{_COMPONENT}(", declared, ")", ""))
-    imported = "".join(f"{_STEP}{each},\n" for each in sorted(used, key=_import_order))
+    imported = "".join(
+        f"{_STEP}{import_name},\n" for import_name in sorted(used, key=_import_order)
+    )
     header = f'"""Services that fusioninfer-pulumi converted."""\n\nfrom {_PACKAGE} import (\n'
-    return f"{header}{imported})\n\n" + "\n".join(f"{each}\n" for each in statements)
+    return f"{header}{imported})\n\n" + "\n".join(f"{statement}\n" for statement in statements)
 
 
 def _import_order(name: str) -> tuple[bool, str]:
@@ -72,19 +74,19 @@ def _value(value: Any, used: set[str], indent: str, lead: int = 0) -> str:
     if isinstance(value, SpecModel):
         if _is_public(type(value)):
             return _call(type(value), _fields(value), used, indent, lead)
-        aliases = {name: each.alias for name, each in type(value).model_fields.items()}
-        named = {aliases[name] or name: each for name, each in _fields(value)}
+        aliases = {name: field.alias for name, field in type(value).model_fields.items()}
+        named = {aliases[name] or name: item for name, item in _fields(value)}
         return _value(named, used, indent, lead)
     if isinstance(value, Mapping):
         keys = [f"{_text(key)}: " for key in value]
         items = [
-            (key, _value(each, used, below, len(key)))
-            for key, each in zip(keys, value.values(), strict=True)
+            (key, _value(item, used, below, len(key)))
+            for key, item in zip(keys, value.values(), strict=True)
         ]
         return _joined("{", items, "}", indent, lead)
     if isinstance(value, (list, tuple)):
-        held = [("", _value(each, used, below)) for each in value]
-        return _joined("[", held, "]", indent, lead)
+        entries = [("", _value(item, used, below)) for item in value]
+        return _joined("[", entries, "]", indent, lead)
     return _text(value, below) if isinstance(value, str) else repr(value)
 
 

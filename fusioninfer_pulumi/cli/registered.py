@@ -77,8 +77,8 @@ def _is_known(name: Any) -> bool:
 
 def _of_service(service: str, objects: Objects) -> Iterator[Mapping[str, Any]]:
     for item in objects:
-        own = (item.get("metadata") or {}).get("labels")
-        if isinstance(own, Mapping) and own.get(labels.SERVICE) == service:
+        item_labels = (item.get("metadata") or {}).get("labels")
+        if isinstance(item_labels, Mapping) and item_labels.get(labels.SERVICE) == service:
             yield item
 
 
@@ -95,7 +95,7 @@ def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, A
     same_name = [other for other in source.plans if other.service == plan.service]
     if len(same_name) == 1:
         return registered
-    # One of another namespace has other objects. One of another cluster has the same again.
+    # Services of two namespaces have different objects, those of two clusters may have the same.
     before = [other.namespace for other in takewhile(lambda other: other is not plan, same_name)]
     wanted, turn = {_identity(item) for item in rendered}, before.count(plan.namespace)
     objects: list[Mapping[str, Any]] = []

@@ -39,7 +39,7 @@ def report(
     placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
     if form == "text":
         print_findings(
-            # A document as a whole is named by its number, which its first line would hide.
+            # A finding of a whole document shows its number in place of a line.
             (replace(origin, line=origin.line if finding.location else None), finding)
             for origin, finding in placed
         )
@@ -54,7 +54,7 @@ def report(
 def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
     """Writes lines of findings to standard error."""
     if not sys.stderr.isatty():
-        sys.stderr.writelines(f"{finding_line(str(origin), found)}\n" for origin, found in findings)
+        sys.stderr.writelines(f"{finding_line(str(origin), item)}\n" for origin, item in findings)
         return
     # Imported here: a check in CI should not pay for a terminal.
     from rich.text import Text
@@ -70,7 +70,7 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
 
 def finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
-    # The name of a file is one word, with all its characters.
+    # A file name with blanks is not broken at them.
     place = one_line(origin).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
     first = wrapped(f"{first}{rule_mark(finding)}", width, "    ").replace(_HARD_SPACE, " ")
@@ -129,22 +129,24 @@ def _relative(file: str) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
-def to_json(found: Sequence[Located]) -> list[dict[str, Any]]:
+def to_json(located: Sequence[Located]) -> list[dict[str, Any]]:
     """A list of findings, each with rule, severity, file, line, path and message."""
-    return [finding_json(each.finding, file=each.file, line=each.line) for each in found]
+    return [finding_json(place.finding, file=place.file, line=place.line) for place in located]
 
 
-def to_github(found: Sequence[Located]) -> str:
+def to_github(located: Sequence[Located]) -> str:
     """Workflow commands, which GitHub shows beside the lines of a pull request."""
-    return "".join(f"{_github(each)}\n" for each in found)
+    return "".join(f"{_github(place)}\n" for place in located)
 
 
-def _github(each: Located) -> str:
-    places = {"file": each.file, "line": each.line, "title": each.finding.rule}
+def _github(place: Located) -> str:
+    places = {"file": place.file, "line": place.line, "title": place.finding.rule}
     properties = ",".join(
         f"{key}={_property(str(value))}" for key, value in places.items() if value is not None
     )
-    return f"::{_COMMANDS[each.finding.severity]} {properties}::{_data(placed_text(each.finding))}"
+    return (
+        f"::{_COMMANDS[place.finding.severity]} {properties}::{_data(placed_text(place.finding))}"
+    )
 
 
 def _data(text: str) -> str:
@@ -155,17 +157,17 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
+def to_sarif(located: Sequence[Located]) -> dict[str, Any]:
     """A SARIF 2.1.0 log with the rules that were violated."""
     from importlib.metadata import version
 
-    ids = sorted({each.finding.rule for each in found})
+    ids = sorted({place.finding.rule for place in located})
     driver = {
         "name": "fusioninfer-pulumi",
         "version": version("fusioninfer-pulumi"),
-        "rules": [_rule(each) for each in ids],
+        "rules": [_rule(name) for name in ids],
     }
-    results = [_result(each, ids.index(each.finding.rule)) for each in found]
+    results = [_result(place, ids.index(place.finding.rule)) for place in located]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -173,7 +175,7 @@ def to_sarif(found: Sequence[Located]) -> dict[str, Any]:
 def _rule(name: str) -> dict[str, Any]:
     from fusioninfer_pulumi.rules.catalog import all_rules, area_of
 
-    # Rules of findings that another process made are declared in modules that it alone imported.
+    # A program's process may have imported the rule's module, and this one not.
     rule = declared_rules().get(name) or all_rules()[name]
     return {
         "id": name,
@@ -184,23 +186,23 @@ def _rule(name: str) -> dict[str, Any]:
     }
 
 
-def _result(each: Located, index: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(each.file)}}
-    if each.line is not None:
-        place["region"] = {"startLine": each.line}
+def _result(located: Located, index: int) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(located.file)}}
+    if located.line is not None:
+        place["region"] = {"startLine": located.line}
     location: dict[str, Any] = {"physicalLocation": place}
-    if each.finding.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": each.finding.path}]
+    if located.finding.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": located.finding.path}]
     return {
-        "ruleId": each.finding.rule,
+        "ruleId": located.finding.rule,
         "ruleIndex": index,
-        "level": _LEVELS[each.finding.severity],
-        "message": {"text": placed_text(each.finding)},
+        "level": _LEVELS[located.finding.severity],
+        "message": {"text": placed_text(located.finding)},
         "locations": [location],
     }
 
 
 def _uri(file: str) -> str:
     path = Path(file)
-    # The bytes of the name: it may be no UTF-8.
+    # File names may be no UTF-8, so their bytes are quoted.
     return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))

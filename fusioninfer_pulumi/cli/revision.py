@@ -50,7 +50,7 @@ def at_revision(source: str, revision: str) -> Iterator[Revised]:
         RevisionError: There is no git, repository or such revision.
     """
     path = Path(source).absolute()
-    # A link is part of the repository that holds it, wherever it leads.
+    # A link belongs to the repository that holds it, wherever it leads.
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
         folder = folder.parent
@@ -58,13 +58,13 @@ def at_revision(source: str, revision: str) -> Iterator[Revised]:
     commit = _commit(folder, revision).decode().strip()
     inside = _inside(path, top)
     with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
-        # Git itself follows no links when it writes, but those that lead to the folder.
+        # Git follows no links when it writes, except those on the way to the folder.
         unpacked = Path(made).resolve()
         tree = unpacked / "tree"
         tree.mkdir()
         _unpack(top, commit, tree, unpacked / "index")
         links = _without_ways_out(tree)
-        outside = tuple(str(each) for each in links if _touches(each, inside))
+        outside = tuple(str(link) for link in links if _touches(link, inside))
         old = tree / inside
         yield Revised(str(old) if old.exists() else None, outside)
 
@@ -91,16 +91,16 @@ def _unpack(top: Path, commit: str, tree: Path, index: Path) -> None:
 
 def _without_ways_out(tree: Path) -> list[Path]:
     """Deletes the links that lead out of a folder, and returns their paths in it."""
-    found = []
+    outside = []
     for folder, folders, files in os.walk(tree):
         for name in (*folders, *files):
             link = Path(folder, name)
             if link.is_symlink() and not _leads_into(link, tree):
-                found.append(link)
-    # All are judged before the first is gone: some may lead over others.
-    for link in found:
+                outside.append(link)
+    # All links are checked before the first is deleted: some lead over others.
+    for link in outside:
         link.unlink()
-    return sorted(link.relative_to(tree) for link in found)
+    return sorted(link.relative_to(tree) for link in outside)
 
 
 def _leads_into(link: Path, tree: Path) -> bool:

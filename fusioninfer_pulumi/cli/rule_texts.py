@@ -40,7 +40,7 @@ def chosen(word: str | None, severity: str | None) -> Iterator[Rule]:
         texts = (rule.id, area_of(rule), rule.sentence, rule.remedy, rule.source)
         if word is not None and not any(word.lower() in text.lower() for text in texts):
             continue
-        if severity is None or severity in {each.value for each in rule.severities}:
+        if severity is None or severity in {level.value for level in rule.severities}:
             yield rule
 
 
@@ -102,24 +102,24 @@ def _page() -> Iterator[str]:
 
 
 def _section(rule: Rule) -> Iterator[str]:
-    severities = " or ".join(each.value for each in rule.severities)
+    severities = " or ".join(severity.value for severity in rule.severities)
     source = f" Source: {rule.source}." if rule.source else ""
     yield f"\n### {rule.id}\n*{severities}*: {rule.sentence} {rule.remedy}{source}\n"
     example = example_of(rule)
     if example is not None:
-        ((base, held),) = example.items()
-        yield f"```yaml\n{''.join(_example(base, held))}```\n"
+        ((base, fields),) = example.items()
+        yield f"```yaml\n{''.join(_example(base, fields))}```\n"
 
 
-def _example(base: str, held: Any) -> Iterator[str]:
+def _example(base: str, fields: Any) -> Iterator[str]:
     if base == "text":
-        yield f"{held.rstrip()}\n"
+        yield f"{fields.rstrip()}\n"
     elif base == "documents":
-        for document in held:
+        for document in fields:
             yield f"- {_flow(document)}"
     else:
         yield f"# on {base}\n"
-        for path, value in held.items():
+        for path, value in fields.items():
             yield f"{path}: {_flow(value)}"
 
 

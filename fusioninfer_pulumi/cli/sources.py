@@ -34,7 +34,7 @@ from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 STDIN = "<stdin>"
 _PROJECT = ("Pulumi.yaml", "Pulumi.yml")
-#: Commands that say nothing about a program's other objects.
+#: Commands that are about services: a program without one gets a warning.
 _ABOUT_SERVICES = ("check", "plan")
 
 
@@ -232,7 +232,7 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
 def _add_shares(sources: Sequence[Source]) -> None:
     """Adds what is wrong with requests that services of these sources give to each other."""
     shares = Shares(plan for source in sources for plan in source.plans)
-    # A name that is none of theirs may be that of a service that could not be read.
+    # An unknown name may belong to a service that could not be read.
     complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
     for source in sources:
         source.documents = [

@@ -58,12 +58,14 @@ def _statuses(
         wanted = {"name": parent.name}
         if kind == "HTTPRoute" and parent.section is not None:
             wanted["sectionName"] = parent.section
-        own = [
-            each for each in parents if wanted.items() <= {**(each.get("parentRef") or {})}.items()
+        matching = [
+            parent_status
+            for parent_status in parents
+            if wanted.items() <= {**(parent_status.get("parentRef") or {})}.items()
         ]
-        if not own:
+        if not matching:
             yield "Unknown", f"{kind} {name}: Gateway {parent.name} has not judged it"
-        for each in own[:1]:
-            state = {"metadata": live.get("metadata"), "status": each}
+        for parent_status in matching[:1]:
+            state = {"metadata": live.get("metadata"), "status": parent_status}
             what = f"{kind} {name} at {parent.name}"
             yield from condition_statuses(state, ("Accepted", "ResolvedRefs"), what)

@@ -58,6 +58,7 @@ AFTER = {
         "InferencePool",
     ),
     "HTTPRoute": ("InferencePool", "Service", "Gateway"),
+    "InferenceModelRewrite": ("InferencePool",),
     "HealthCheckPolicy": ("InferencePool",),
     "GCPBackendPolicy": ("InferencePool",),
 }

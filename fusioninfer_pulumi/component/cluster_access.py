@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube.client import UnreadableError
 
 Read = TypeVar("Read")
 
-# Threads of our own: the SDK's registrations use those of the event loop.
+# The SDK's registrations use the event loop's threads, so reads have their own.
 _threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 
@@ -72,7 +72,7 @@ class Cluster:
         try:
             return await asyncio.wait_for(reading(), seconds)
         except asyncio.TimeoutError:
-            # Its own text is empty.
+            # The exception's own text is empty.
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-# By the stack that a program builds, so that nothing outlives it; and by cluster, because each may
+# Keyed by the stack, so that nothing outlives it, and by cluster, because each may
 # have the same name once.
 _clusters: WeakKeyDictionary[pulumi.Resource, dict[int, Cluster]] = WeakKeyDictionary()
 
@@ -24,7 +24,7 @@ def neighbour_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -
     `opts` are the component's, for its provider and so its cluster.
     """
     stack = pulumi.runtime.get_root_resource()
-    # Unit tests with mocks may share one stack, and each of them makes the same service.
+    # Unit tests with mocks may share one stack and register the same service each.
     if stack is None or not runs_program():
         return Cluster().add(plan)
     return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), Cluster()).add(plan)

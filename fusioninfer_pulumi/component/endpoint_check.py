@@ -36,7 +36,7 @@ _UNREACHABLE = {
 }
 _CREDENTIALS = (401, 403)
 
-# Threads of our own: the SDK's registrations use those of the event loop.
+# The SDK's registrations use the event loop's threads, so reads have their own.
 _threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-endpoint")
 
 

@@ -246,9 +246,9 @@ class InferenceService(pulumi.ComponentResource):
         return combined([live_objects(objects), waited], list).apply(computed)
 
 
-def log_warnings(found: Iterable[Finding], component: pulumi.Resource) -> None:
+def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
     """Logs the warnings among findings; what is only worth knowing with `--debug`."""
-    for finding in found:
+    for finding in problems:
         # Pulumi writes the severity itself.
         text = str(finding).removeprefix(f"{finding.severity.value}: ")
         if finding.severity is Severity.WARNING:
@@ -257,9 +257,9 @@ def log_warnings(found: Iterable[Finding], component: pulumi.Resource) -> None:
             pulumi.log.debug(text, component)
 
 
-def raise_errors(found: Iterable[Finding], title: str) -> None:
+def raise_errors(problems: Iterable[Finding], title: str) -> None:
     """Raises the errors among findings, if there are any."""
-    refused = findings.errors(found)
+    refused = findings.errors(problems)
     if refused:
         raise InvalidServiceError(refused, title)
 
@@ -271,17 +271,17 @@ def _planned(
     plan: ServicePlan | None
     if isinstance(args, InferenceServiceArgs):
         written, plan = args, plan_service(args, name)
-        found = plan.findings
+        problems = plan.findings
     elif isinstance(args, Mapping):
         document = examine_mapping(args, name)
         written = document.args
-        plan, found = plan_document(document, name)
+        plan, problems = plan_document(document, name)
     else:
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
             f"got {type(args).__name__}"
         )
-    raise_errors(found, name)
+    raise_errors(problems, name)
     assert written is not None, "a document without errors has a service"
     assert plan is not None, "a document without errors has a plan"
     return written, plan

@@ -69,7 +69,7 @@ class LiveState:
         kinds: Iterable[tuple[str, str]],
     ) -> Live:
         """Lists objects in a thread: one request for 500 of each kind."""
-        # Where this one fails, credentials may have expired: the next one connects again.
+        # After a failure, such as expired credentials, the next read connects again.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         listing = api.client.CustomObjectsApi(api.connection).list_namespaced_custom_object
         objects: Live = {}
@@ -99,7 +99,7 @@ def trimmed(objects: Live) -> Live:
 
 def _snapshot(step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
     if step.partial:
-        # The status has no count of ready replicas as long as there is none.
+        # A status without the field has no ready replica.
         is_up = bool(observed(live).get("readyReplicas"))
     else:
         is_up = is_available(live) if step.whole else is_ready(live)

@@ -24,6 +24,7 @@ _NEVER_AWAITED = (
     "PodGroup",
     "Gateway",
     "InferencePool",
+    "InferenceModelRewrite",
     "HTTPRoute",
     "PersistentVolumeClaim",
 )

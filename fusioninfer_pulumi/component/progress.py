@@ -18,7 +18,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 #: Between two reads of pods.
 _PODS_SECONDS = 10.0
 _READ_SECONDS = 5.0
-#: A wait that is worth a reason.
+#: Seconds of waiting after which a reason is shown.
 _LONG_SECONDS = 3.0
 _MINUTE = 60
 

@@ -42,10 +42,10 @@ def object_key(kind: str, name: str) -> str:
 
 def read_keys(plan: ServicePlan) -> list[str]:
     """Keys of the objects that readiness is read from."""
-    keys = [object_key("LeaderWorkerSet", each.name) for role in plan.roles for each in role.lws]
+    keys = [object_key("LeaderWorkerSet", lws.name) for role in plan.roles for lws in role.lws]
     keys += [
-        object_key(_autoscaler_kind(each.args.engine), each.name)
-        for each in plan.operations.autoscalers
+        object_key(_autoscaler_kind(autoscaler.args.engine), autoscaler.name)
+        for autoscaler in plan.operations.autoscalers
     ]
     router = plan.router
     if router is not None:
@@ -177,28 +177,28 @@ def condition_statuses(
 ) -> list[tuple[ConditionStatus, str]]:
     """What an object's conditions of these types say; Unknown for one about an older spec."""
     generation = ((state or {}).get("metadata") or {}).get("generation")
-    conditions = {each.get("type"): each for each in _status(state).get("conditions") or ()}
+    conditions = {entry.get("type"): entry for entry in _status(state).get("conditions") or ()}
     statuses: list[tuple[ConditionStatus, str]] = []
-    for each in types:
-        condition = conditions.get(each)
+    for condition_type in types:
+        condition = conditions.get(condition_type)
         observed = (condition or {}).get("observedGeneration")
         old = generation is not None and observed is not None and int(observed) < int(generation)
         if condition is None or old or condition.get("status") not in ("True", "False"):
-            statuses.append(("Unknown", f"{what}: {each} is not known"))
+            statuses.append(("Unknown", f"{what}: {condition_type} is not known"))
         elif condition["status"] == "True":
-            statuses.append(("True", f"{what}: {each}"))
+            statuses.append(("True", f"{what}: {condition_type}"))
         else:
             why = condition.get("message") or condition.get("reason") or "no reason given"
-            statuses.append(("False", f"{what}: not {each}, {why}"))
+            statuses.append(("False", f"{what}: not {condition_type}, {why}"))
     return statuses
 
 
-def _from_statuses(name: str, found: Sequence[tuple[ConditionStatus, str]]) -> Readiness:
+def _from_statuses(name: str, statuses: Sequence[tuple[ConditionStatus, str]]) -> Readiness:
     for wanted, reason in (("False", "NotReady"), ("Unknown", "NotRead")):
-        for status, message in found:
+        for status, message in statuses:
             if status == wanted:
                 return _condition(name, status, reason, message)
-    return _condition(name, "True", "Ready", ", ".join(message for _, message in found))
+    return _condition(name, "True", "Ready", ", ".join(message for _, message in statuses))
 
 
 def _summary(name: str, parts: Sequence[Readiness]) -> Readiness:

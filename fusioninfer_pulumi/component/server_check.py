@@ -39,14 +39,14 @@ def check_on_server(
             return False
         cluster = Cluster(component, plan.namespace)
         try:
-            found = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
+            problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
         # The provider reports a cluster that cannot be reached.
         except Exception as problem:  # noqa: BLE001
             text = f"the API server was not asked: {read_error_text(problem)}"
             pulumi.log.debug(text, component)
             return False
-        log(without_ignored(found, ignored_by(plan.annotations)), component)
-        refused = errors(found)
+        log(without_ignored(problems, ignored_by(plan.annotations)), component)
+        refused = errors(problems)
         if refused:
             lines = "\n".join(f"{plan.service}: {finding}" for finding in refused)
             raise pulumi.RunError(lines)
@@ -67,10 +67,10 @@ def _findings(
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
     api = KubernetesApi(kubeconfig, context)
-    (found,) = server_findings(api, [plan], seconds=_SECONDS, namespace=namespace)
+    (service_findings,) = server_findings(api, [plan], seconds=_SECONDS, namespace=namespace)
     return [
-        info(API_SERVER_NOT_ASKED, each.location, each.message)
-        if each.rule == API_SERVER_NOT_ASKED.id
-        else each
-        for each in found
+        info(API_SERVER_NOT_ASKED, finding.location, finding.message)
+        if finding.rule == API_SERVER_NOT_ASKED.id
+        else finding
+        for finding in service_findings
     ]

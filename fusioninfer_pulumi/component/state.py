@@ -62,7 +62,7 @@ class _Stack:
     made: set[str] = field(default_factory=set)
 
 
-# By the stack that a program builds, so that nothing outlives it.
+# Keyed by the stack, so that nothing outlives it.
 _stacks: WeakKeyDictionary[Any, _Stack | None] = WeakKeyDictionary()
 
 
@@ -115,16 +115,22 @@ def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     stack.made.add(name)
     logical: dict[str, list[StackLws]] = {}
     known: dict[str, list[StackLws]] = {}
-    for each in stack.state.lws:
-        logical.setdefault(each.logical, []).append(each)
-        if each.service in ("", plan.service) and not _of_another(each, name, stack):
-            known.setdefault(each.name, []).append(each)
+    for state_lws in stack.state.lws:
+        logical.setdefault(state_lws.logical, []).append(state_lws)
+        if state_lws.service in ("", plan.service) and not _of_another(state_lws, name, stack):
+            known.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
-    for planned in (each.name for role in plan.roles for each in role.lws):
+    for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
         same_logical = logical.get(name + planned[len(plan.service) :], [])
         # The same logical name may stand below several parents.
-        same_place = (each for each in same_logical if each.is_at(planned, plan.namespace))
-        moved = (each for each in known.get(planned, []) if each.is_at(planned, plan.namespace))
+        same_place = (
+            state_lws for state_lws in same_logical if state_lws.is_at(planned, plan.namespace)
+        )
+        moved = (
+            state_lws
+            for state_lws in known.get(planned, [])
+            if state_lws.is_at(planned, plan.namespace)
+        )
         lws = next(chain(same_place, same_logical, moved), None)
         if lws is not None:
             existing[planned] = lws

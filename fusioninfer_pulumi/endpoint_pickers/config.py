@@ -95,7 +95,7 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
 }
 
-#: What a lone scorer means, for the plan.
+#: Descriptions of strategies with one scorer, for the plan.
 _ALONE = {
     "prefix-cache": "requests with the longest shared prefix go to the same pod",
     "kv-cache": "each request goes to the pod with the most free KV cache",
@@ -113,12 +113,12 @@ _BY_LENGTH = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
 _DECODE_PODS = "decode-pods"
 
-# Two plugins of llm-d's endpoint picker can keep a request in one group (v0.10.0, both alpha). The
-# screener that is made for rollouts of DisaggregatedSets narrows a request down to one value of a
-# label before any profile runs; which label is a parameter
-# (`requestcontrol/screener/disaggregatedsetrollout`). The topology filter runs in the prefill
-# profile and asks for the decode pod's value of the label that is said to be its host's name, and
-# takes any pod where none has it (`scheduling/filter/topologyaffinity`).
+# Two plugins of llm-d's endpoint picker can keep a request in one group (v0.10.0, both alpha).
+# The screener is made for rollouts of DisaggregatedSets. Before any profile runs, it narrows a
+# request down to one value of a label, which is a parameter
+# (`requestcontrol/screener/disaggregatedsetrollout`).
+# The topology filter runs in the prefill profile. It takes pods with the decode pod's value of the
+# label for host names, and any pod if none has it (`scheduling/filter/topologyaffinity`).
 _SCREENER = "disaggregatedset-rollout-screener"
 _EXTRACTOR = "topology-extractor"
 _FILTER = "topology-affinity-filter"
@@ -127,14 +127,14 @@ _FILTER_NAME = "prefill-pods-of-the-group"
 #: Plugin types by which a configuration keeps a request in one group.
 PAIRING_PLUGINS = (_SCREENER, _FILTER)
 
-# The document's parameters. Its blockSize of 5 characters only counts until the first pod's metrics
-# are scraped: autoTune, on by default, then takes the engine's own block size (v1.2.1
+# The document's parameters. Its blockSize of 5 characters counts until metrics of the first pod are
+# scraped. Then autoTune, which is on by default, takes the engine's block size (v1.2.1
 # pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
 _DOCUMENT_BLOCK_SIZE = 5
 _MAX_BLOCKS = 256
 _LRU_CAPACITY = 31250
 
-# What upstream takes for the length of a token, in the prefix index and in the decider alike.
+# Length of a token by upstream's estimate, in the prefix index and in the decider.
 _CHARACTERS_PER_TOKEN = 4
 # Smaller blocks are raised to this with a warning in the log (v0.10.0 approximateprefix/plugin.go).
 _LEAST_PRODUCER_BLOCK = 64
@@ -304,6 +304,6 @@ def _disaggregation(threshold: int) -> Plugins:
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
-    # The decider stands first: up to v0.9 the handler looks it up while it is made.
+    # Up to v0.9 the handler looks the decider up while it is created, so the decider stands first.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]

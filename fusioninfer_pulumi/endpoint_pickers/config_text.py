@@ -12,15 +12,15 @@ from typing import Any
 
 import yaml
 
-#: A ConfigMap holds no more than this.
+#: Size limit of a ConfigMap.
 MAX_CHARACTERS = 1024 * 1024
 _MAX_DEPTH = 60
-#: Values with every alias written out.
+#: Limit of values, with every alias written out.
 _MAX_VALUES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|0o[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*)$")
-# PyYAML wants a dot and a sign before it calls this a number.
+# PyYAML only calls this a number with a dot and a sign.
 _EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
@@ -105,7 +105,7 @@ class _Values:
             self._open.discard(id(node))
 
     def _mapping(self, node: yaml.Node, depth: int) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -114,11 +114,11 @@ class _Values:
             if key.tag == f"{_TAG}merge":
                 for source in value if isinstance(value, list) else [value]:
                     merged = {**(source if isinstance(source, dict) else {}), **merged}
-            elif key.value in own:
+            elif key.value in values:
                 raise UnreadableError(f'{_place(key)}: key "{key.value}" already set in this map')
             else:
-                own[key.value] = value
-        return {**merged, **own}
+                values[key.value] = value
+        return {**merged, **values}
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
         kind = node.tag.removeprefix(_TAG)

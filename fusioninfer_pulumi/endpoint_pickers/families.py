@@ -66,6 +66,7 @@ _GAIE_1_2 = EppFamily(
     pd_needs_headers_handler=False,
     pd_threshold=False,
     decider_first=False,
+    rewrite_api=None,
     traces_tls=False,
 )
 _GAIE_1_3 = _after(
@@ -75,6 +76,7 @@ _GAIE_1_3 = _after(
     weight_trap=False,
     kv_metric_flag=None,
     needs_inference_objective_crd=False,
+    rewrite_api="inference.networking.x-k8s.io/v1alpha2",
 )
 _GAIE_1_4 = _after(
     _GAIE_1_3,
@@ -113,6 +115,8 @@ _LLM_D_0_9 = _after(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     versions=((0, 9, 0), (0, 9, 0)),
     api_versions=(LLM_D_API, X_K8S_API),
+    # It ignores the older group if the cluster has the kind of both.
+    rewrite_api="llm-d.ai/v1alpha2",
     prefix_keys=PrefixKeys.PRODUCER,
     pd_needs_headers_handler=False,
 )

@@ -44,10 +44,6 @@ class PluginKind(str, enum.Enum):
     OTHER = "other"
 
 
-#: The kinds that a scheduling profile has a place for; a reference to another kind does nothing.
-IN_PROFILE = frozenset({PluginKind.FILTER, PluginKind.SCORER, PluginKind.PICKER})
-
-
 @dataclass(frozen=True)
 class PluginType:
     """One plugin type that an endpoint picker registers.
@@ -103,6 +99,8 @@ class EppFamily:
             sidecar.
         pd_threshold: Whether it can decide by the length of the uncached prompt.
         decider_first: Whether a decider must stand before the handler that names it.
+        rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
+            knows none (v1.2 has the kind, and nothing that reads it).
         traces_tls: Whether it sends traces by TLS where the endpoint says so; up to v0.9.0 it
             never does (`tracing/telemetry.go`: `otlptracegrpc.WithInsecure()`).
     """
@@ -127,6 +125,7 @@ class EppFamily:
     pd_needs_headers_handler: bool
     pd_threshold: bool
     decider_first: bool
+    rewrite_api: str | None
     traces_tls: bool
 
     @property

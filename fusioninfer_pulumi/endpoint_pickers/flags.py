@@ -23,21 +23,21 @@ def _refused() -> dict[Family, dict[str, str]]:
     """Flags at which a family stops, because an earlier one had them; with what to do instead."""
     metrics = FLAGS[Family.GAIE_1_3] - FLAGS[Family.GAIE_1_4]
     model_server = FLAGS[Family.LLM_D_0_9] - FLAGS[Family.LLM_D_0_10]
-    found: dict[Family, dict[str, str]] = {family: {} for family in Family}
+    refused: dict[Family, dict[str, str]] = {family: {} for family in Family}
     for family in Family.GAIE_1_4.later:
-        found[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
-    found[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
-    return found
+        refused[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
+    refused[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
+    return refused
 
 
 REFUSED = _refused()
 
-# vLLM's name since the metric was renamed; v1.2.1 still asks for vllm:gpu_cache_usage_perc, and
-# without an answer scores every pod 1.0 (pkg/epp/server/runserver.go:81).
+# vLLM has renamed the metric. v1.2.1 asks for vllm:gpu_cache_usage_perc by default, and scores
+# every pod 1.0 without it (pkg/epp/server/runserver.go:81).
 KV_METRIC = "vllm:kv_cache_usage_perc"
 _KV_METRIC_FLAG = "kv-cache-usage-percentage-metric"
 
-# Another value would part the endpoint picker from the pool, the probes or its configuration.
+# With another value the endpoint picker would miss its pool, probes or configuration.
 OWNED_FLAGS = frozenset(
     {
         "config-file",
@@ -116,7 +116,7 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     if wanted.experimental:
         arguments.append("--allow-experimental-plugins=true")
     if wanted.replicas > 1:
-        # Only the leader is Ready then; with one replica it would need leases for nothing.
+        # A single replica needs no leases.
         arguments.append("--ha-enable-leader-election")
     return arguments
 

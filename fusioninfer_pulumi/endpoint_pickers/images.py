@@ -37,8 +37,8 @@ def _family(image: str, repository: Callable[[EppFamily], str | None]) -> EppFam
     if version is None:
         return None
     for family in FAMILIES.values():
-        own, (first, last) = repository(family), family.versions
-        if own is not None and _name(own) == name and first <= version <= last:
+        expected, (first, last) = repository(family), family.versions
+        if expected is not None and _name(expected) == name and first <= version <= last:
             return family
     return None
 
@@ -46,19 +46,19 @@ def _family(image: str, repository: Callable[[EppFamily], str | None]) -> EppFam
 def unknown_image(image: str) -> str:
     """Why `family_of` knows nothing of an image, and what to do, for a message."""
     name, version = _parts(image)
-    known = [each for each in FAMILIES.values() if _name(each.repository) == name]
+    known = [family for family in FAMILIES.values() if _name(family.repository) == name]
     why = "is no endpoint picker that is known by name"
     if name == "lwepp" or (name == "epp" and version is not None and version >= (1, 6, 0)):
         why = "is no endpoint picker with plugins (the last one of that project is v1.5.0)"
     elif known and version is None:
         why = "has no release tag, so its version is not known"
     elif known:
-        ranges = ", ".join(" to ".join(map(version_text, each.versions)) for each in known)
+        ranges = ", ".join(" to ".join(map(version_text, family.versions)) for family in known)
         why = f"is not among the known versions ({ranges})"
     families = ", ".join(FAMILIES)
     return (
         f"{shown(image)} {why}; state endpointPicker.family, one of {families}, or use one of "
-        f"{', '.join(each.image for each in FAMILIES.values())}"
+        f"{', '.join(family.image for family in FAMILIES.values())}"
     )
 
 

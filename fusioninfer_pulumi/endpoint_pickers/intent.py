@@ -34,10 +34,12 @@ class EppIntent:
         strategy: The strategy, None where the user wrote the configuration.
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
+        rewrites: Whether it rewrites models.
     """
 
     strategy: Strategy | None
     pairs: bool
+    rewrites: bool = False
 
 
 def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
@@ -46,12 +48,13 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     A configuration of the user's own pairs prefill with decode if it has several scheduling
     profiles.
     """
+    rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
-        return EppIntent(None, len(profiles) > 1)
+        return EppIntent(None, len(profiles) > 1, rewrites)
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    return EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION)
+    return EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION, rewrites)
 
 
 def epp_image(
@@ -70,8 +73,8 @@ def epp_image(
             return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:
-        pd = intent.strategy is Strategy.PD_DISAGGREGATION
-        default = DEFAULT_PD_IMAGE if pd else DEFAULT_IMAGE
+        llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
+        default = DEFAULT_PD_IMAGE if llm_d else DEFAULT_IMAGE
         image = explicit.image if explicit is not None else default
     if is_output(image):
         if explicit is None:
@@ -96,7 +99,7 @@ def group_affinity(
     if groups is None or intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     return GroupAffinity(
-        # The workers of a multi-node replica carry the other labels too, but do not serve.
+        # Workers of a multi-node replica have the other labels too, but do not serve.
         selector={labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"},
         strict=args.group_pairing is not GroupPairing.PREFERRED,
     )
@@ -108,8 +111,8 @@ def config_list(text: str, key: str) -> list[Any]:
         config, _ = read_config(text)
     except UnreadableError:
         return []
-    found = config.get(key) if isinstance(config, dict) else None
-    return found if isinstance(found, list) else []
+    items = config.get(key) if isinstance(config, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def event_port(text: str) -> int | None:

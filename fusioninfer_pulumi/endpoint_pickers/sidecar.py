@@ -20,8 +20,8 @@ from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 
-#: Names of containers and repositories by which a sidecar of the user's own is known, also of
-#: releases that are not in the table (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
+#: Names of containers and repositories of a user's own sidecar. Releases that are not in the table
+#: have them too (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
 KNOWN_IMAGES = frozenset(
     {
         "llm-d-routing-sidecar",
@@ -39,7 +39,7 @@ KNOWN_NAMES = frozenset(
     }
 )
 
-#: The path that answers 200 as soon as it listens; whether the engine serves it does not know.
+#: Path that answers 200 as soon as the sidecar listens, whether the engine serves or not.
 HEALTH_PATH = "/health"
 #: Numeric user of its image (`Dockerfile.sidecar`, distroless nonroot).
 USER = 65532
@@ -65,6 +65,11 @@ OWNED_FLAGS = {
 }
 
 
+# Up to v0.9.0 a sidecar asked for pods labelled `matchLabels`, which no label can be
+# (`pkg/sidecar/proxy/allowlist.go`).
+_READ_POOLS = frozenset({Family.LLM_D_0_10})
+
+
 @dataclass(frozen=True)
 class SidecarRelease:
     """One release of the sidecar.
@@ -72,10 +77,13 @@ class SidecarRelease:
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
         connectors: Protocols that `--kv-connector` takes, the default first.
+        reads_pool: Whether SSRF protection knows the pods of a v1 InferencePool; without that it
+            refuses every prefill pod.
     """
 
     port_flag: str
     connectors: tuple[str, ...]
+    reads_pool: bool
     flags: frozenset[str]
 
 
@@ -84,6 +92,7 @@ def _release(family: Family) -> SidecarRelease:
     return SidecarRelease(
         port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
         connectors=tuple(release(family)["sidecarConnectors"]),
+        reads_pool=family in _READ_POOLS,
         flags=flags,
     )
 

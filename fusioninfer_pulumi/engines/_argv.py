@@ -69,7 +69,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
             outputs.append(key)
         plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         lists[key] = tuple(value) if plain and value is not None else ()
-    # Words behind an unknown command have an unknown meaning.
+    # The meaning of words after an unknown command is not known.
     known = "command" not in outputs
     script_at = _script_index(lists["command"] + lists["args"]) if known else None
     return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
@@ -159,9 +159,9 @@ def find_program(words: Sequence[str]) -> Program | None:
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
             return Program(name, index + 2, serve=name == "vllm")
         if _PYTHON.fullmatch(name):
-            found = _module(words, index + 1)
-            if found is not None:
-                return found
+            module = _module(words, index + 1)
+            if module is not None:
+                return module
     return None
 
 

@@ -121,9 +121,9 @@ def _expansion(script: str, at: int) -> int:
         raise ShellError("a $'...' string")
     if script[at] == "`":
         end = at + 1
-        while (found := _find(script, "`", end)) and script[found - 1] == "\\":
-            end = found + 1
-        return found + 1
+        while (tick := _find(script, "`", end)) and script[tick - 1] == "\\":
+            end = tick + 1
+        return tick + 1
     if script.startswith("${", at):
         return _closed(script, at + 2, "{", "}")
     if script[at + 1 : at + 2] == "(":
@@ -152,10 +152,10 @@ def _closed(script: str, at: int, opening: str, closing: str) -> int:
 
 
 def _find(script: str, text: str, at: int) -> int:
-    found = script.find(text, at)
-    if found < 0:
+    position = script.find(text, at)
+    if position < 0:
         raise ShellError(f"an unclosed {text}")
-    return found
+    return position
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -229,12 +229,12 @@ def read_script(text: str, parameters: Sequence[str] = ()) -> Script:
         ShellError: When the script uses something that cannot be read safely.
     """
     try:
-        found = list(islice(tokens(text), _MOST_TOKENS + 1))
+        script_tokens = list(islice(tokens(text), _MOST_TOKENS + 1))
     except RecursionError:
         raise ShellError("quotes and expansions nested too deep") from None
-    if len(found) > _MOST_TOKENS:
+    if len(script_tokens) > _MOST_TOKENS:
         raise ShellError(f"more than {_MOST_TOKENS} words")
-    commands = _simple_commands(found)
+    commands = _simple_commands(script_tokens)
     # `exec` would end the shell, and with it the trap that the script has set.
     traps = any(command.words[0].value == "trap" for command in commands)
     calls = []
@@ -243,7 +243,7 @@ def read_script(text: str, parameters: Sequence[str] = ()) -> Script:
         call = _engine_call(command, parameters[1:], last=last)
         if call is not None:
             calls.append(call)
-    return Script(text, tuple(calls), _is_single(found), _starts_ray(commands))
+    return Script(text, tuple(calls), _is_single(script_tokens), _starts_ray(commands))
 
 
 def _starts_ray(commands: Sequence[_Command]) -> bool:
@@ -254,17 +254,17 @@ def _starts_ray(commands: Sequence[_Command]) -> bool:
     return False
 
 
-def _is_single(found: Sequence[Token]) -> bool:
-    texts = [token.text for token in found]
+def _is_single(script_tokens: Sequence[Token]) -> bool:
+    texts = [token.text for token in script_tokens]
     while texts and texts[-1] == "\n":
         texts.pop()
     while texts and texts[0] == "\n":
         texts.pop(0)
-    operators = [token.text for token in found if token.kind == "operator"]
+    operators = [token.text for token in script_tokens if token.kind == "operator"]
     return all(text in ("&&", "|", "|&") or text not in operators for text in texts)
 
 
-def _simple_commands(found: Sequence[Token]) -> list[_Command]:
+def _simple_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     commands: list[_Command] = []
     words: list[Token] = []
     before, depth, target = "", 0, False
@@ -277,7 +277,7 @@ def _simple_commands(found: Sequence[Token]) -> list[_Command]:
             before = after
         words = []
 
-    for token in found:
+    for token in script_tokens:
         if token.kind == "operator":
             finish(token.text)
             depth += (token.text == "(") - (token.text == ")")

@@ -44,11 +44,11 @@ WHOLE_PROMPTS: Version = (0, 11, 1)
 
 def contradictions(words: Sequence[Word], version: Version) -> Iterator[Finding]:
     """What vLLM refuses although it knows each argument; located at the words."""
-    texts = [each.value for each in words]
+    texts = [word.value for word in words]
     if has_flag(texts, _AUTO_TOOLS) and not has_flag(texts, _PARSER, CONFIG_FLAG):
         message = f"{_AUTO_TOOLS} needs {_PARSER}, without which vLLM stops; add it"
         yield error(TOOL_CALL_PARSER_MISSING, _place(words, _AUTO_TOOLS), message)
-    tokens, sequences = (integer(flag_value(texts, each)) for each in (_TOKENS, _SEQUENCES))
+    tokens, sequences = (integer(flag_value(texts, flag)) for flag in (_TOKENS, _SEQUENCES))
     if tokens is not None and sequences is not None and 0 < tokens < sequences:
         message = f"{_TOKENS} {tokens} is less than {_SEQUENCES} {sequences}; raise it"
         yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)
@@ -57,7 +57,7 @@ def contradictions(words: Sequence[Word], version: Version) -> Iterator[Finding]
     if whole and tokens is not None and length is not None and 0 < tokens < length:
         message = f"{_TOKENS} {tokens} is less than {_LENGTH} {length} without chunked prefill"
         yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)
-    tensor, context = (integer(flag_value(texts, *each)) for each in (_TENSOR, _CONTEXT))
+    tensor, context = (integer(flag_value(texts, *flags)) for flags in (_TENSOR, _CONTEXT))
     if context is not None and context > 0 and (tensor or 1) % context:
         if tensor is None and has_flag(texts, *_TENSOR, CONFIG_FLAG):
             return
@@ -67,4 +67,4 @@ def contradictions(words: Sequence[Word], version: Version) -> Iterator[Finding]
 
 def _place(words: Sequence[Word], *names: str) -> Location:
     """Where the last occurrence of an argument stands."""
-    return [each.place for each in words if has_flag([each.value], *names)][-1]
+    return [word.place for word in words if has_flag([word.value], *names)][-1]

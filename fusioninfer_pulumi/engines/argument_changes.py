@@ -67,7 +67,7 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
         if name in now and name == was.name(name) and name not in written
         if now[name].deprecated is None and _differ(was[name].default, now[name].default)
     ]
-    defaults.sort(key=lambda each: each.name)
+    defaults.sort(key=lambda default: default.name)
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
@@ -76,12 +76,14 @@ def _written(command: EngineCommand, options: Options) -> dict[str, None]:
     engine = command.engine
     assert engine is not None
     words = engine.argparse_words(command, read_words(command, {}))
-    written = [each for each in parse(words, options).arguments if each.option is not None]
+    written = [
+        argument for argument in parse(words, options).arguments if argument.option is not None
+    ]
     # An abbreviation stands for the whole name.
     return {
-        each.written if each.written in options else each.option.name: None
-        for each in written
-        if each.option is not None
+        argument.written if argument.written in options else argument.option.name: None
+        for argument in written
+        if argument.option is not None
     }
 
 

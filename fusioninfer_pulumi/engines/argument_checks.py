@@ -40,10 +40,10 @@ ARGUMENT_DEPRECATED = Rule(
 )
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-# Another release may be installed before the engine starts.
+# The command line may install another release before the engine starts.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Likeness of a slip of the pen; new arguments are less like known ones.
+#: Likeness from which on a word is a typing error; new arguments are less like known ones.
 _SLIP = 0.9
 
 
@@ -101,7 +101,7 @@ def read_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Wor
             words += [Word(part, place) for part in split_joined_flags([text])]
     in_script = command.script is not None
     return [
-        Word(resolved(each.value, variables, in_script=in_script), each.place) for each in words
+        Word(resolved(word.value, variables, in_script=in_script), word.place) for word in words
     ]
 
 
@@ -128,26 +128,26 @@ def parse(words: Sequence[Word], options: Options) -> Parsed:
         word = words[index]
         index += 1
         if word.value == "--":
-            extras += [(each, None) for each in words[index:]]
+            extras += [(rest_word, None) for rest_word in words[index:]]
             break
         if not _is_flag(word.value, options):
             extras.append((word, arguments[-1] if arguments else None))
             continue
         name, equals, value = word.value.partition("=")
-        found = _named(name, options)
-        if len(found) > 1:
-            ambiguous.append((word, tuple(found)))
-        option = options[found[0]] if found else None
+        matches = _named(name, options)
+        if len(matches) > 1:
+            ambiguous.append((word, tuple(matches)))
+        option = options[matches[0]] if matches else None
         values = [value] if equals else []
-        if option is not None and found[0] == name[:2] != name:
+        if option is not None and matches[0] == name[:2] != name:
             equals, values = "=", [word.value[2:]]
-        most = _most_values(option, len(words)) if len(found) == 1 else len(words)
+        most = _most_values(option, len(words)) if len(matches) == 1 else len(words)
         while not equals and len(values) < most and index < len(words):
             if words[index].value == "--" or _is_flag(words[index].value, options):
                 break
             values.append(words[index].value)
             index += 1
-        if len(found) < 2:
+        if len(matches) < 2:
             arguments.append(WrittenArgument(name, option, tuple(values), word, bool(equals)))
     return Parsed(tuple(arguments), tuple(extras), tuple(ambiguous))
 
@@ -156,11 +156,11 @@ def _named(name: str, options: Options) -> list[str]:
     """The arguments that a word names: one, or those that it abbreviates."""
     if name in options:
         return [name]
-    found = [word for word in options if word.startswith(name)]
+    matches = [word for word in options if word.startswith(name)]
     # One dash takes a value without a blank as well: `-n2`.
     if not name.startswith("--") and name[:2] in options:
-        found.append(name[:2])
-    return found if len({options.name(word) for word in found}) > 1 else found[:1]
+        matches.append(name[:2])
+    return matches if len({options.name(word) for word in matches}) > 1 else matches[:1]
 
 
 def _most_values(option: Option | None, most: int) -> int:
@@ -187,7 +187,7 @@ class _Check:
         self.command, self.engine, self.release = command, engine, release
         self.leave_out = leave_out
         self.table: ArgumentTable = argument_table(engine.name)
-        # Of an unknown release each argument is read as the newest one that has it does.
+        # For an unknown release, each argument is read as by the newest release that has it.
         table = self.table
         self.options = table.options(release) if release else table.latest_options()
         self.words = engine.argparse_words(command, words)
@@ -209,20 +209,20 @@ class _Check:
                 yield self.say(ARGUMENT_UNKNOWN, argument.word.place, message)
             elif argument.option.name != self.leave_out:
                 yield from self._values(argument, argument.option)
-        for word, found in parsed.ambiguous:
+        for word, matches in parsed.ambiguous:
             if self.release is None or _is_open(word.value):
                 continue
             if self.table.first(word.value) is not None:  # it was an argument of its own
                 yield self._unknown(WrittenArgument(word.value, None, (), word, joined=False))
             else:
-                message = f"{word.value} abbreviates {' and '.join(found[:3])}; write one of them"
+                message = f"{word.value} abbreviates {' and '.join(matches[:3])}; write one of them"
                 yield self.say(ARGUMENT_UNKNOWN, word.place, message)
         yield from self._extras(parsed)
         if self.say is error:
             yield from self.engine.check_words(self.command, self.words)
 
     def _needs_serve(self, option: Option) -> bool:
-        # Files of arguments are read by the parser itself, with every program.
+        # The parser itself reads files of arguments, whatever the program.
         other = bool(self.command.program) and not self.command.serve
         return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
@@ -294,22 +294,22 @@ class _Check:
     def _wrong(self, argument: WrittenArgument, option: Option) -> Iterator[Finding]:
         options = [option] if self.release is not None else self.table.versions(option.name)
         for value in argument.values:
-            found = [problem(each, value) for each in options]
-            # Of an unknown release only what no release takes is wrong.
-            if found and all(found) and found[-1] is not None:
-                rule, wanted = found[-1]
+            outcomes = [problem(choice, value) for choice in options]
+            # For an unknown release, only a value that no release takes is wrong.
+            if outcomes and all(outcomes) and outcomes[-1] is not None:
+                rule, wanted = outcomes[-1]
                 message = f"{argument.written} {wanted}, got {shown(value)}"
                 yield self.say(rule, argument.word.place, message)
 
     def _extras(self, parsed: Parsed) -> Iterator[Finding]:
-        if not self.command.readable or any(_is_open(each.value) for each in self.words):
+        if not self.command.readable or any(_is_open(read_word.value) for read_word in self.words):
             return  # a word that is not known may be an argument that takes them
         for index, (word, before) in enumerate(parsed.extras):
             if before is not None and before.option is not None and before.option.kind == "switch":
                 rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
                 yield self.say(ARGUMENT_VALUE_INVALID, word.place, rest)
             elif index >= self.engine.positionals(self.command):
-                # It is not shown: it may be a key that lost its argument.
+                # The word is not shown: it may be a key that lost its argument.
                 message = "belongs to no argument; remove it, or write the argument in front of it"
                 yield self.say(ARGUMENT_UNKNOWN, word.place, message)
 
@@ -341,7 +341,7 @@ def check_arguments(
     return list(check.findings())
 
 
-def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
+def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding]:
     """Arguments that were added to a user's own, and that the image's release does not have.
 
     They come from fields; located at the command line as a whole.
@@ -351,19 +351,19 @@ def check_added(command: EngineCommand, own: EngineCommand) -> list[Finding]:
         return []
     table = argument_table(engine.name)
     options = table.options(release)
-    every = [engine.argparse_words(each, read_words(each, {})) for each in (command, own)]
+    every = [engine.argparse_words(side, read_words(side, {})) for side in (command, original)]
     added, written = (parse(words, options).arguments for words in every)
-    names = {each.written for each in written}
-    found = []
-    for each in added:
-        first = table.first(each.written)
-        if each.option is None and each.written not in names and first is not None:
+    names = {argument.written for argument in written}
+    problems = []
+    for argument in added:
+        first = table.first(argument.written)
+        if argument.option is None and argument.written not in names and first is not None:
             message = (
-                f"the fields of the role need {each.written}, which {engine.title} has from "
+                f"the fields of the role need {argument.written}, which {engine.title} has from "
                 f"v{first} on; the image has v{release}"
             )
-            found.append(error(RELEASE_WITHOUT_FEATURE, (), message))
-    return found
+            problems.append(error(RELEASE_WITHOUT_FEATURE, (), message))
+    return problems
 
 
 def check_value(command: EngineCommand, flag: str) -> list[Finding]:

@@ -57,25 +57,25 @@ class _Meaning:
         until: Index of the release that changed or removed it; None where it is in the newest.
     """
 
-    def __init__(self, name: str, held: Mapping[str, Any], since: int) -> None:
-        self.name, self.held, self.since = name, held, since
+    def __init__(self, name: str, details: Mapping[str, Any], since: int) -> None:
+        self.name, self.held, self.since = name, details, since
         self.until: int | None = None
 
     @cached_property
     def option(self) -> Option:
         """The argument."""
-        held = self.held
+        details = self.held
         return Option(
             name=self.name,
-            names=(self.name, *held.get("names", ())),
-            kind=held["type"],
-            nargs=held.get("nargs"),
-            negated=held.get("negated", False),
-            choices=tuple(held.get("choices", ())),
-            default=held.get("default", UNKNOWN_DEFAULT),
-            limits=held.get("limits", {}),
-            deprecated=held.get("deprecated"),
-            serve=held.get("serve", False),
+            names=(self.name, *details.get("names", ())),
+            kind=details["type"],
+            nargs=details.get("nargs"),
+            negated=details.get("negated", False),
+            choices=tuple(details.get("choices", ())),
+            default=details.get("default", UNKNOWN_DEFAULT),
+            limits=details.get("limits", {}),
+            deprecated=details.get("deprecated"),
+            serve=details.get("serve", False),
         )
 
     def words(self) -> Iterator[str]:
@@ -112,7 +112,9 @@ class ArgumentTable:
     def __init__(self, text: str) -> None:
         changes = [json.loads(line) for line in text.splitlines()]
         #: The releases, oldest first.
-        self.releases: tuple[str, ...] = tuple(each["release"] for each in changes)
+        self.releases: tuple[str, ...] = tuple(
+            release_change["release"] for release_change in changes
+        )
         # By word, oldest first.
         self._meanings: dict[str, list[_Meaning]] = {}
         current: dict[str, _Meaning] = {}
@@ -120,8 +122,8 @@ class ArgumentTable:
             for name in (*change["removed"], *change["set"]):
                 if name in current:
                     current.pop(name).until = index
-            for name, held in change["set"].items():
-                meaning = current[name] = _Meaning(name, held, index)
+            for name, details in change["set"].items():
+                meaning = current[name] = _Meaning(name, details, index)
                 for word in meaning.words():
                     self._meanings.setdefault(word, []).append(meaning)
 
@@ -135,10 +137,10 @@ class ArgumentTable:
         at = self.releases.index(release)
         return Options(
             {
-                word: each
+                word: meaning
                 for word, meanings in self._meanings.items()
-                for each in meanings
-                if each.since <= at and (each.until is None or at < each.until)
+                for meaning in meanings
+                if meaning.since <= at and (meaning.until is None or at < meaning.until)
             }
         )
 
@@ -148,19 +150,21 @@ class ArgumentTable:
 
     def first(self, word: str) -> str | None:
         """The first release that takes a word; None where none does."""
-        held = self._meanings.get(word)
-        return self.releases[held[0].since] if held else None
+        meanings = self._meanings.get(word)
+        return self.releases[meanings[0].since] if meanings else None
 
     def removed(self, word: str, release: str) -> str | None:
         """The release, up to this one, that no longer takes a word of earlier releases."""
         at = self.releases.index(release)
-        ends = [each.until for each in self._meanings.get(word, ()) if each.until is not None]
+        ends = [
+            meaning.until for meaning in self._meanings.get(word, ()) if meaning.until is not None
+        ]
         before = [end for end in ends if end <= at]
         return self.releases[max(before)] if before else None
 
     def versions(self, word: str) -> list[Option]:
         """What a word meant in the releases that take it, oldest first."""
-        return [each.option for each in self._meanings.get(word, ())]
+        return [meaning.option for meaning in self._meanings.get(word, ())]
 
 
 @cache

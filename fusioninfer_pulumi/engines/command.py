@@ -28,11 +28,11 @@ def read_command(container: Mapping[str, Any]) -> EngineCommand:
     the values of the container's variables that they refer to.
     """
     command = _read(container)
-    if not any("$" in each for each in command.arguments):
+    if not any("$" in word for word in command.arguments):
         return command
     variables = plain_variables(container)
     # A shell's own variables may have been assigned in its script.
-    arguments = [resolved(each, variables, in_script=False) for each in command.arguments]
+    arguments = [resolved(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
 
@@ -106,8 +106,8 @@ def serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[
     containers = {container["name"]: container for container in template["spec"]["containers"]}
     for candidate in (name, *_SERVING_NAMES):
         if candidate in containers:
-            found: Mapping[str, Any] = containers[candidate]
-            return found
+            serving: Mapping[str, Any] = containers[candidate]
+            return serving
     first: Mapping[str, Any] = next(iter(containers.values()))
     return first
 

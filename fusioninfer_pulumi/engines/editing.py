@@ -49,7 +49,9 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
 
 def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
     """The arguments that a command line does not have, and those that replace what it has."""
-    return [each for each in arguments if each.replaces or not command.has(*each.names)]
+    return [
+        argument for argument in arguments if argument.replaces or not command.has(*argument.names)
+    ]
 
 
 def edit(
@@ -90,9 +92,9 @@ def _edit_lists(
     if model is not None:
         rest.insert(0, (model, start < in_command))
     to_command = in_command > 0 and all(where for _, where in [*program, *rest])
-    for each in wanted:
-        replaced = _replaced(rest, each, to_command=to_command) if each.replaces else None
-        rest = replaced or [*rest, *((word, to_command) for word in each.words)]
+    for argument in wanted:
+        replaced = _replaced(rest, argument, to_command=to_command) if argument.replaces else None
+        rest = replaced or [*rest, *((word, to_command) for word in argument.words)]
     edited = [*program, *rest]
     if edited == items:
         return None
@@ -106,7 +108,7 @@ def _replaced(
     """The items with an argument's value where it stands; None where it does not stand."""
     (value,) = argument.values
     result: list[_Item] = []
-    found = value_next = False
+    is_replaced = value_next = False
     for word, where in items:
         name, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
         if value_next:
@@ -115,13 +117,13 @@ def _replaced(
             if not name.startswith("--"):
                 continue  # it was the value
         if canonical(name) in argument.names:
-            found, value_next = True, not equals
+            is_replaced, value_next = True, not equals
             result.append((f"{name}={value}" if equals else word, where))
         else:
             result.append((word, where))
     if value_next:
         result.append((value, to_command))
-    return result if found else None
+    return result if is_replaced else None
 
 
 def _edit_script(
@@ -159,10 +161,13 @@ def script_of(argv: Argv) -> Script:
 def script_words(arguments: Sequence[Argument]) -> str:
     """Arguments as they are added behind a command of a script."""
     texts = [
-        [each.names[0], each.in_script if each.in_script is not None else shlex.join(each.values)]
-        for each in arguments
+        [
+            argument.names[0],
+            argument.in_script if argument.in_script is not None else shlex.join(argument.values),
+        ]
+        for argument in arguments
     ]
-    return "".join(f" {word}" for each in texts for word in each if word)
+    return "".join(f" {word}" for text_words in texts for word in text_words if word)
 
 
 def _edit_call(
@@ -170,31 +175,33 @@ def _edit_call(
 ) -> tuple[str, bool]:
     """Edits one command of a script, from its end to its start."""
     words = _words(line)
-    program, given = words[: len(call.program)], words[len(call.program) :]
+    program, arguments = words[: len(call.program)], words[len(call.program) :]
     edits: list[tuple[int, int, str]] = []
     if model is not None:
         edits.append((program[-1].end, program[-1].end, f" {shlex.quote(model)}"))
     unset = list(wanted)
     joined = False
-    for index, word in enumerate(given):
+    for index, word in enumerate(arguments):
         name, equals, _ = word.value.partition("=")
-        following = given[index + 1] if index + 1 < len(given) else None
+        following = arguments[index + 1] if index + 1 < len(arguments) else None
         parts = split_joined_flags([word.value])
         if len(parts) > 1 and not set("$`") & set(word.text):
             # Quoted as one word, so the shell does not split it either.
             joined = True
-            for each in wanted:
+            for argument in wanted:
                 items = [(part, False) for part in parts]
-                replaced = _replaced(items, each, to_command=False) if each.replaces else None
+                replaced = (
+                    _replaced(items, argument, to_command=False) if argument.replaces else None
+                )
                 if replaced is not None:
                     parts = [part for part, _ in replaced]
-                    unset = [other for other in unset if other is not each]
+                    unset = [other for other in unset if other is not argument]
             edits.append((word.start, word.end, shlex.join(parts)))
-        for each in wanted:
-            if not each.replaces or canonical(name) not in each.names:
+        for argument in wanted:
+            if not argument.replaces or canonical(name) not in argument.names:
                 continue
-            unset = [other for other in unset if other is not each]
-            (value,) = map(shlex.quote, each.values)
+            unset = [other for other in unset if other is not argument]
+            (value,) = map(shlex.quote, argument.values)
             if equals:
                 edits.append((word.start, word.end, f"{name}={value}"))
             elif following is not None and not following.value.startswith("--"):
@@ -208,10 +215,10 @@ def _edit_call(
 
 def _words(line: str) -> list[Token]:
     """The words of a command, without the targets of its redirections."""
-    found: list[Token] = []
+    word_tokens: list[Token] = []
     target = False
     for token in tokens(line):
         if token.kind == "word" and not target:
-            found.append(token)
+            word_tokens.append(token)
         target = token.kind == "redirection"
-    return found
+    return word_tokens

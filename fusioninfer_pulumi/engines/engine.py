@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values
+from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values, parsed_json
 from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Location
@@ -241,12 +241,29 @@ class EngineCommand:
         """
         if self.engine is None or not self.readable:
             return None
-        found = last_values(self.arguments, _SERVED_NAME)
-        if found is None:
+        names = last_values(self.arguments, _SERVED_NAME)
+        if names is None:
             if self.has(CONFIG_FLAG):
                 return None
-            found = [self.model or ""]
-        return None if any(not each or "$" in each for each in found) else tuple(found) or None
+            names = [self.model or ""]
+        return None if any(not name or "$" in name for name in names) else tuple(names) or None
+
+    @property
+    def adapter_names(self) -> tuple[str, ...] | None:
+        """The names of LoRA adapters that are loaded at the start; None where they are not known.
+
+        Each is NAME=PATH, or JSON with a name.
+        """
+        if self.engine is None or not self.readable or self.has(CONFIG_FLAG):
+            return None
+        values = last_values(self.arguments, self.engine.lora_flags["modules"]) or []
+        return tuple(_adapter_name(value) for value in values)
+
+    @property
+    def asked_names(self) -> tuple[str, ...] | None:
+        """The names by which requests may ask for the model or an adapter, None if not known."""
+        served, adapters = self.served_names, self.adapter_names
+        return None if served is None or adapters is None else (*served, *adapters)
 
     @property
     def parallelism(self) -> Parallelism | None:
@@ -257,6 +274,16 @@ class EngineCommand:
     def connector(self) -> KvConnector | str | None:
         """How the KV cache is handed over; see `Engine.connector`."""
         return self.engine.connector(self) if self.engine is not None else None
+
+
+def _adapter_name(value: str) -> str:
+    try:
+        held = parsed_json(value)
+    except ValueError:
+        held = None
+    if isinstance(held, dict):
+        return str(held.get("name") or held.get("lora_name"))
+    return value.partition("=")[0]
 
 
 class Engine(Protocol):
@@ -331,8 +358,13 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
-        """Whether even one rank needs shared memory, and stops at its start without."""
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without.
+
+        Args:
+            command: The engine's command line, without what the launcher adds.
+            launcher: Of a replica that spans nodes, None for others.
+        """
         return False
 
     def drain_seconds(self, command: EngineCommand) -> int:
@@ -380,6 +412,14 @@ class Engine(Protocol):
     ) -> list[EnginePorts]:
         """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...
+
+    def rank_ports(self, command: EngineCommand) -> int:
+        """Ports that it serves on, from its port upwards: one for each rank that has its own."""
+        return 1
+
+    def health_port(self, command: EngineCommand) -> int | None:
+        """Port that answers for all ranks of the pod; None where the serving port does."""
+        return None
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """How the arguments split and copy the model.

@@ -42,16 +42,16 @@ def flag_value(arguments: Sequence[str], *names: str) -> str | None:
     or before another long flag, without a value.
     """
     wanted = {canonical(name) for name in names}
-    found = None
+    last = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if canonical(name) not in wanted:
             continue
         if equals:
-            found = value
+            last = value
         elif index + 1 < len(arguments) and not arguments[index + 1].startswith("--"):
-            found = arguments[index + 1]
-    return found
+            last = arguments[index + 1]
+    return last
 
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
@@ -62,13 +62,13 @@ def has_flag(arguments: Sequence[str], *names: str) -> bool:
 
 def last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
     """The values behind the last occurrence of a flag that takes several; None without it."""
-    found = None
+    values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if canonical(name) == flag:
             behind = arguments[index + 1 :]
-            found = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
-    return found
+            values = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
+    return values
 
 
 def integer(text: str | None) -> int | None:

@@ -32,7 +32,7 @@ RAY_PORT = 6379
 #: data parallel ranks needs its own (KServe's template resolves LWS_LEADER_ADDRESS for that
 #: reason).
 LEADER_ADDRESS_ENV = "POD_IP"
-#: The end of every refusal: how to take over.
+#: The end of every refusal: how users start the nodes themselves.
 BY_HAND = "or set launcher: none and write the leader's and the workers' commands yourself"
 #: Spellings of the flag with the number of nodes.
 NODES = ("--nnodes", "-n")
@@ -185,13 +185,13 @@ def node_script(
 
 
 def _with_arguments(text: str, call: EngineCall, wanted: Sequence[Argument]) -> str:
-    added = [each for each in wanted if not has_flag(call.arguments, *each.names)]
+    added = [argument for argument in wanted if not has_flag(call.arguments, *argument.names)]
     return f"{text[: call.end]}{script_words(added)}{text[call.end :]}"
 
 
 def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
     """A container's own command and args with further arguments, where those are missing."""
-    added = [word for each in missing(command, wanted) for word in each.words]
+    added = [word for argument in missing(command, wanted) for word in argument.words]
     argv = command.argv
     program, arguments = program_and_arguments(command)
     # A program in `args` moves to `command` where the image's own entrypoint would start another.
@@ -268,9 +268,9 @@ def positional_model(arguments: Sequence[str]) -> list[str]:
 
 def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
     """Compares a stated number of nodes with that of the replica."""
-    given = integer(command.value(*NODES))
-    if given is not None and given != nodes:
-        message = f"--nnodes {given}, but a replica has {nodes} nodes: leave it out"
+    node_count = integer(command.value(*NODES))
+    if node_count is not None and node_count != nodes:
+        message = f"--nnodes {node_count}, but a replica has {nodes} nodes: leave it out"
         yield error(STATED_TWICE, (NODES[0],), message)
 
 

@@ -30,7 +30,7 @@ def stated_sizes(command: EngineCommand, engine: Engine) -> dict[str, int] | Non
         if number is None or number < (0 if size == "data_local" else 1):
             return None
         sizes[size] = number
-    # A file of options may hold any of them.
+    # A file of options may hold any of these flags.
     return None if command.has("--config") else sizes
 
 
@@ -41,15 +41,15 @@ def contradictions(
 
     The switch for experts must not be there when `expert` is stated as False.
     """
-    for field, each in wanted.items():
-        if not each.values or not command.has(*each.names):
+    for field, argument in wanted.items():
+        if not argument.values or not command.has(*argument.names):
             continue
-        given = command.value(*each.names)
-        if integer(given) != integer(each.values[0]):
+        value = command.value(*argument.names)
+        if integer(value) != integer(argument.values[0]):
             yield _contradiction(
-                each.names[0],
-                f"{each.names[0]} {given or 'without a value'} contradicts "
-                f"parallelism.{field} ({each.values[0]}); remove one",
+                argument.names[0],
+                f"{argument.names[0]} {value or 'without a value'} contradicts "
+                f"parallelism.{field} ({argument.values[0]}); remove one",
             )
     engine = command.engine
     if expert is False and engine is not None and engine.spreads_experts(command):

@@ -32,10 +32,10 @@ def event_ports(settings: str | None, ranks: int) -> list[EnginePorts]:
     vLLM and SGLang add a rank's number to the port (`ZmqEventPublisher.offset_endpoint_port`).
     """
     try:
-        found = parsed_json(settings or "{}")
+        event_settings = parsed_json(settings or "{}")
     except ValueError:
         return []
-    endpoint = found.get("endpoint") if isinstance(found, dict) else None
+    endpoint = event_settings.get("endpoint") if isinstance(event_settings, dict) else None
     bound = _BOUND.fullmatch(endpoint) if isinstance(endpoint, str) else None
     if bound is None:
         return []

@@ -17,3 +17,9 @@ ACCELERATORS_TOO_FEW = Rule(
     remedy="Ask for more accelerators, or lower the parallel sizes.",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling/",
 )
+UNSUPPORTED_BY_ENGINE = Rule(
+    "unsupported-by-engine",
+    ("error", "info"),
+    "The engine has what a field asks of it.",
+    remedy="Remove the field, or use the other engine.",
+)

@@ -21,7 +21,7 @@ MODEL_CONTRADICTED = Rule(
 # SGLang: `ServerArgs` of 0.5.3.
 _NAME = "--served-model-name"
 _REVISION = "--revision"
-#: Repositories of Hugging Face that ask for a licence to be accepted, by an account.
+#: Gated repositories of Hugging Face: an account has to accept their licence.
 _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 
 
@@ -81,9 +81,9 @@ def model_contradictions(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> Iterator[Finding]:
     """What a command line says differently."""
-    given, model = command.model, wanted.model
-    if given is not None and not _is_at(given, model):
-        message = f"the model {given} contradicts model.uri ({model}); remove one"
+    command_model, model = command.model, wanted.model
+    if command_model is not None and not _is_at(command_model, model):
+        message = f"the model {command_model} contradicts model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
     if wanted.adapters:
@@ -106,6 +106,6 @@ def model_contradictions(
         yield error(STATED_TWICE, (modules,), message)
 
 
-def _is_at(given: str, model: str) -> bool:
+def _is_at(path: str, model: str) -> bool:
     """Whether a command names the model, or one of its files, such as one of several GGUF files."""
-    return given == model or (model.startswith("/") and f"{given}/".startswith(f"{model}/"))
+    return path == model or (model.startswith("/") and f"{path}/".startswith(f"{model}/"))

@@ -36,16 +36,10 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
 from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
+from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
-
-UNSUPPORTED_BY_ENGINE = Rule(
-    "unsupported-by-engine",
-    "error",
-    "The engine has what a field asks of it.",
-    remedy="Remove the field, or use the other engine.",
-)
 
 OFFLOADING_RANKS_UNKNOWN = Rule(
     "offloading-ranks-unknown",
@@ -154,17 +148,17 @@ class Sglang(Engine):
     }
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        found, skip = [], False
+        kept, skip = [], False
         for word in words:
             name, equals, _ = word.value.partition("=")
             # `sglang serve` alone takes it, and hands the rest on (`sglang/cli/serve.py`).
             if name == _MODEL_TYPE and self.takes_other_arguments(command):
                 skip = not equals
             elif not skip:
-                found.append(word)
+                kept.append(word)
             else:
                 skip = False
-        return found
+        return kept
 
     def positionals(self, command: EngineCommand) -> int:
         return int(self.takes_other_arguments(command))
@@ -182,7 +176,7 @@ class Sglang(Engine):
         modules = self.lora_flags["modules"]
         if not (command.has(_ENABLE_LORA, modules) and loaded is not None):
             return []
-        found, flag = [], self.lora_flags["max_cpu_adapters"]
+        problems, flag = [], self.lora_flags["max_cpu_adapters"]
         if batch is None and not command.has(self.lora_flags["max_adapters"]):
             batch = _DEFAULT_LORAS
         if batch is not None and loaded < batch:
@@ -190,12 +184,12 @@ class Sglang(Engine):
                 f"{flag} {loaded} is less than {self.lora_flags['max_adapters']} {batch}; SGLang "
                 "wants at least as many"
             )
-            found.append(error(OUT_OF_RANGE, (flag,), message))
+            problems.append(error(OUT_OF_RANGE, (flag,), message))
         listed = len(last_values(command.arguments, modules) or ())
         if listed > loaded:
             message = f"{flag} {loaded} is less than the {listed} adapters of {modules}"
-            found.append(error(OUT_OF_RANGE, (flag,), message))
-        return found
+            problems.append(error(OUT_OF_RANGE, (flag,), message))
+        return problems
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         version = decode.image.version
@@ -243,7 +237,7 @@ class Sglang(Engine):
     def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
         if launcher != "multiprocessing":
             return []
-        found = list(check_nodes(command, nodes))
+        problems = list(check_nodes(command, nodes))
         parallelism = command.parallelism
         # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
         if parallelism is not None and parallelism.data > 1:
@@ -251,19 +245,19 @@ class Sglang(Engine):
                 f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
                 f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
             )
-            found.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
-        return [*found, *check_divisible(command, self, nodes)]
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
+        return [*problems, *check_divisible(command, self, nodes)]
 
     def other_ports(
         self, command: EngineCommand, launcher: str | None, nodes: int
     ) -> list[EnginePorts]:
-        found = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
+        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
         if command.value(_MODE) == "prefill":
             port = integer(command.value(_BOOTSTRAP)) or _BOOTSTRAP_PORT
-            found.append(EnginePorts("the bootstrap of disaggregation", port))
+            ports.append(EnginePorts("the bootstrap of disaggregation", port))
         if launcher == "multiprocessing":
-            found.append(EnginePorts("the rendezvous of the nodes", _INIT_PORT))
-        return found
+            ports.append(EnginePorts("the rendezvous of the nodes", _INIT_PORT))
+        return ports
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = stated_sizes(command, self)
@@ -280,25 +274,28 @@ class Sglang(Engine):
 
     def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
         numbers = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
-        found = {
+        size_flags = {
             field: Argument(self.size_flags[field], (str(number),))
             for field, number in numbers.items()
             if number is not None
         }
         if sizes.expert:
             # SGLang's own advice: as many expert ranks as tensor ranks.
-            found["expert"] = Argument(self.expert_flags, (str(sizes.tensor or 1),))
-        return found
+            size_flags["expert"] = Argument(self.expert_flags, (str(sizes.tensor or 1),))
+        return size_flags
 
     def check_sizes(self, sizes: Sizes) -> list[Finding]:
-        found = []
+        problems = []
         if sizes.rpc_port is not None:
             message = "is vLLM's; SGLang has no such argument"
-            found.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
+        if sizes.port_per_rank:
+            message = "is vLLM's; SGLang's ranks share one port"
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("portPerRank",), message))
         if sizes.expert and sizes.tensor is None:
             message = "needs tensor: SGLang spreads experts over that many"
-            found.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
-        return found
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
+        return problems
 
     def copies_share_accelerators(self, command: EngineCommand) -> bool:
         return command.has(_DP_ATTENTION)
@@ -353,18 +350,18 @@ class Sglang(Engine):
         if wanted.folders:
             arguments.append(Argument(("--hicache-storage-backend",), ("file",)))
             variables[_FOLDER_ENV] = wanted.folders[0]
-        found = list(self._check_offload(command, wanted, decodes=decodes))
+        problems = list(self._check_offload(command, wanted, decodes=decodes))
         if sizes is None:
             message = (
                 "SGLang is told the memory of each rank, but how many there are cannot be read "
                 "here; write --hicache-size yourself"
             )
-            found.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
+            problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
         elif of_rank < 1:
             message = "is less than SGLang's smallest amount, one gigabyte for each rank"
-            found.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
+            problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
         return Offload(
-            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(found)
+            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
         )
 
     def _check_offload(

@@ -17,6 +17,7 @@ class Sizes:
         data_local: Copies on one node, where the launcher does not work them out.
         rpc_port: Port on which the leader coordinates copies on other nodes.
         expert: Whether experts are spread.
+        port_per_rank: Whether each copy serves on a port of its own.
     """
 
     tensor: int | None = None
@@ -25,6 +26,7 @@ class Sizes:
     data_local: int | None = None
     rpc_port: int | None = None
     expert: bool | None = None
+    port_per_rank: bool | None = None
 
 
 @dataclass(frozen=True)

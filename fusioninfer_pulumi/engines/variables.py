@@ -16,7 +16,7 @@ def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str
     """A word with the variables replaced whose values are known."""
 
     def value(match: re.Match[str]) -> str:
-        name = next((each for each in match.groups() if each), None)
+        name = next((group for group in match.groups() if group), None)
         return variables.get(name, match[0]) if name is not None else match[0]
 
     text = REFERENCE.sub(value, text)
@@ -25,15 +25,15 @@ def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str
 
 def plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
     """The variables of a container whose values are written out."""
-    found: dict[str, str] = {}
+    plain: dict[str, str] = {}
     listed = container.get("env")
     for variable in listed if isinstance(listed, (list, tuple)) else ():
         if not isinstance(variable, Mapping):
             continue
         name, value = variable.get("name"), variable.get("value")
         if isinstance(name, str):
-            found.pop(name, None)
-            # The shell splits what has blanks, and a reference has a value of its own.
+            plain.pop(name, None)
+            # The shell splits values with blanks, and values that refer to others are not known.
             if isinstance(value, str) and not re.search(r"[$\s]", value):
-                found[name] = value
-    return found
+                plain[name] = value
+    return plain

@@ -257,6 +257,7 @@ _RANK = ("--data-parallel-rank", "-dpn")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
 _DATA_BACKEND = ("--data-parallel-backend", "-dpb")
+_PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
 # With these every node serves its own endpoint or holds a rank that its command states: vLLM
 # refuses them together with `--headless`, or the one template cannot say them for every node.
 _OWN_RANKS = (
@@ -264,8 +265,10 @@ _OWN_RANKS = (
     _START_RANK,
     ("--data-parallel-hybrid-lb", "-dph"),
     _EXTERNAL_BALANCER,
-    ("--data-parallel-multi-port-external-lb", "-dpm"),
+    _PORT_PER_RANK,
 )
+# `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
+_SUPERVISOR, _SUPERVISOR_PORT = "--data-parallel-supervisor-port", 9256
 _HEADLESS = Argument(("--headless",))
 _ENABLE_LORA = "--enable-lora"
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
@@ -365,7 +368,7 @@ class Vllm(Engine):
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         # `FlexibleArgumentParser.parse_args`, 0.8.0 to 0.33.0.
-        found, skip = [], False
+        kept, skip = [], False
         for word in words:
             name, equals, value = word.value.partition("=")
             if skip:
@@ -373,15 +376,15 @@ class Vllm(Engine):
             elif name.startswith("-O"):
                 skip = word.value == "-O"
             elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
-                found.append(word)
+                kept.append(word)
             elif "." in name:
-                # A key of a JSON object; what it may be is not known here.
+                # A key of a JSON object, whose values are not known here.
                 skip = not equals
                 head = canonical(name).partition(".")[0]
-                found.append(Word(f"{head}={UNKNOWN}", word.place))
+                kept.append(Word(f"{head}={UNKNOWN}", word.place))
             else:
-                found.append(Word(f"{canonical(name)}{equals}{value}", word.place))
-        return found
+                kept.append(Word(f"{canonical(name)}{equals}{value}", word.place))
+        return kept
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         version = command.image.version or ()
@@ -407,24 +410,28 @@ class Vllm(Engine):
             f"vllm serve of {release} refuses --model; write the model before all arguments: "
             "vllm serve MODEL"
         )
-        given = [each for each in words if each.value == "--model"]
-        return [error(MODEL_AS_ARGUMENT, each.place, message) for each in given]
+        model_words = [word for word in words if word.value == "--model"]
+        return [error(MODEL_AS_ARGUMENT, word.place, message) for word in model_words]
 
     def positionals(self, command: EngineCommand) -> int:
         version = command.image.version
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
-        # always a process of its own.
+        # always a process of its own, and so it is where ranks span nodes or copies
+        # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
         version, name = command.image.version, command.image.name or ""
         processors = command.value("--device") == "cpu" or "cpu" in name
-        apart = command.value("--distributed-executor-backend") == "mp"
+        sizes, backend = command.parallelism, command.value(_EXECUTOR)
+        copies = backend is None and sizes is not None and sizes.data > 1
+        apart = copies or backend == "mp" or launcher in ("multiprocessing", "data-parallel")
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:
-        # 0, the default, aborts running requests at SIGTERM (`handle_shutdown`, from v0.18.0 on).
+        # With 0, the default, running requests are lost at SIGTERM (`handle_shutdown`, from v0.18.0
+        # on).
         return max(0, integer(command.value(_SHUTDOWN)) or 0)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
@@ -436,7 +443,7 @@ class Vllm(Engine):
                 return [error(LORA_NOT_ENABLED, (modules,), message)]
             return []
         modules = last_values(command.arguments, self.lora_flags["modules"])
-        found = list(_check_modules(modules, command.image.version))
+        problems = list(_check_modules(modules, command.image.version))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
         cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
         if gpu is None and not command.has(flag, CONFIG_FLAG):
@@ -444,8 +451,8 @@ class Vllm(Engine):
         # With none and fewer vLLM takes the default.
         if cpu is not None and gpu is not None and 0 < cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
-            found.append(error(OUT_OF_RANGE, (cpu_flag,), message))
-        return found
+            problems.append(error(OUT_OF_RANGE, (cpu_flag,), message))
+        return problems
 
     # Several nodes.
 
@@ -460,10 +467,10 @@ class Vllm(Engine):
         refuse_outputs(command.argv)
         ranks = launcher == "data-parallel"
 
-        def wanted(given: Sequence[str], *, serve: bool) -> list[Argument]:
+        def wanted(command_line: Sequence[str], *, serve: bool) -> list[Argument]:
             if ranks:
-                return _rank_arguments(_local_ranks(given, nodes, serve=serve), leads=leads)
-            _check_nodes(command, given, nodes, serve=serve)
+                return _rank_arguments(_local_ranks(command_line, nodes, serve=serve), leads=leads)
+            _check_nodes(command, command_line, nodes, serve=serve)
             return _node_arguments(nodes, leads=leads)
 
         if command.script is not None:
@@ -488,15 +495,27 @@ class Vllm(Engine):
     def other_ports(
         self, command: EngineCommand, launcher: str | None, nodes: int
     ) -> list[EnginePorts]:
-        found = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
+        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
         if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
             port = integer(command.value(*_RPC)) or _RPC_PORT
             field = ("parallelism", "dataRPCPort")
-            found.append(EnginePorts("data parallel RPC", port, field=field))
+            ports.append(EnginePorts("data parallel RPC", port, field=field))
         if launcher == "multiprocessing":
             port = integer(command.value("--master-port")) or _MASTER_PORT
-            found.append(EnginePorts("the rendezvous of the nodes", port))
-        return found
+            ports.append(EnginePorts("the rendezvous of the nodes", port))
+        health = self.health_port(command)
+        if health is not None:
+            ports.append(EnginePorts("the supervisor of the data parallel ranks", health))
+        return ports
+
+    def rank_ports(self, command: EngineCommand) -> int:
+        # `dp_supervisor.py`: one server for each local rank, on consecutive ports.
+        return local_ranks(command, 1) if command.has(*_PORT_PER_RANK) else 1
+
+    def health_port(self, command: EngineCommand) -> int | None:
+        if not command.has(*_PORT_PER_RANK):
+            return None
+        return integer(command.value(_SUPERVISOR)) or _SUPERVISOR_PORT
 
     # Parallelism.
 
@@ -526,12 +545,16 @@ class Vllm(Engine):
             "dataLocal": (flags["data_local"], sizes.data_local),
             "dataRPCPort": (_RPC, sizes.rpc_port),
         }
-        found = {
+        size_flags = {
             field: Argument(names, (str(number),))
             for field, (names, number) in numbers.items()
             if number is not None
         }
-        return {**found, "expert": Argument(self.expert_flags)} if sizes.expert else found
+        if sizes.expert:
+            size_flags["expert"] = Argument(self.expert_flags)
+        if sizes.port_per_rank:
+            size_flags["portPerRank"] = Argument(_PORT_PER_RANK)
+        return size_flags
 
     def ray_arguments(self, sizes: Sizes) -> list[Argument]:
         return [Argument(_DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
@@ -571,16 +594,16 @@ class Vllm(Engine):
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         if not _by_nixl(prefill, decode):
             return ()
-        # The sidecar hands a prefiller's 404 on to the client.
+        # The sidecar passes a prefiller's 404 on to the client.
         always: tuple[str, ...] = ("served name",)
-        versions = [each.image.version for each in (prefill, decode)]
+        versions = [side.image.version for side in (prefill, decode)]
         if _blocks_refused(prefill, decode):
             always += ("block size",)
         if any(version is None for version in versions):
             return always
         if any(version < NIXL_HASH for version in versions if version is not None):
             return (*always, "dtype", "cache dtype")
-        if any(_leaves_hash(each) for each in (prefill, decode)):
+        if any(_leaves_hash(side) for side in (prefill, decode)):
             return always
         return (*always, "model", "release", "dtype", "cache dtype")
 
@@ -718,15 +741,15 @@ def _check_nodes(
                 f"out, {BY_HAND}"
             )
     _check_data_backend("multiprocessing", arguments)
-    given, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
-    if given is None or parallelism is None:
+    local_size, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
+    if local_size is None or parallelism is None:
         return
     # How vLLM infers the number of local ranks: the share of a node, at least one.
     rank = parallelism.devices() // parallelism.data
     right = max(parallelism.devices() // nodes // rank, 1)
-    if given != right:
+    if local_size != right:
         raise LaunchError(
-            f"--data-parallel-size-local {given} does not fit --data-parallel-size "
+            f"--data-parallel-size-local {local_size} does not fit --data-parallel-size "
             f"{parallelism.data} on {nodes} nodes, where each runs {right}: leave it out, {BY_HAND}"
         )
 
@@ -757,12 +780,12 @@ def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
     address = LEADER_ADDRESS_ENV if leads else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(_LOCAL, (str(local),)),
-        # The kubelet would expand $(NAME) too; the shell's own form needs no such knowledge.
+        # `$NAME` is expanded by the shell alone; the kubelet would expand $(NAME) too.
         Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if leads:
         return arguments
-    # Where a node has one rank its number is its index, which needs no arithmetic.
+    # With one rank a node, the rank is the node's index: no arithmetic is needed.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
     first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
@@ -775,35 +798,35 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
     # Only `vllm serve` knows --headless, and older images start something else.
     program = program or ["vllm", "serve"]
     added = missing(command, wanted)
-    computed = [each for each in added if each.in_script and not each.values]
-    arguments += [word for each in added if each not in computed for word in each.words]
+    computed = [argument for argument in added if argument.in_script and not argument.values]
+    arguments += [word for argument in added if argument not in computed for word in argument.words]
     if not computed:
         return ContainerCommand(program, arguments)
-    # A shell works out the first rank; it hands the words on as they are.
+    # The shell computes the first rank, and passes the other words on.
     script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
     """Data parallel ranks on each node."""
-    given = split_joined_flags(arguments)
+    words = split_joined_flags(arguments)
     _check_serve("data-parallel", serve=serve)
     others = [names for names in _OWN_RANKS if names != _START_RANK]
     # vLLM refuses these with `--headless`, or they serve HTTP on every node.
     for names in (*others, _HEADLESS.names, _START_RANK):
-        if has_flag(given, *names):
+        if has_flag(words, *names):
             raise LaunchError(
                 f"{names[0]} cannot be used with launcher: data-parallel, which lets the leader "
                 f"alone serve and gives every node its ranks: leave it out, {BY_HAND}"
             )
-    _check_data_backend("data-parallel", given)
-    data = integer(flag_value(given, *_DATA))
+    _check_data_backend("data-parallel", words)
+    data = integer(flag_value(words, *_DATA))
     if data is None:
         raise LaunchError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
             "state parallelism.data and dataLocal"
         )
-    local = integer(flag_value(given, *_LOCAL))
+    local = integer(flag_value(words, *_LOCAL))
     if local is None and data % nodes == 0:
         return data // nodes
     if local is None or local * nodes != data:
@@ -918,10 +941,10 @@ def _check_modules(values: Sequence[str] | None, version: Version | None) -> Ite
             taken = value.count("=") == 1 or version is None or version >= PATHS_WITH_EQUALS
         else:
             try:
-                held = parsed_json(value)
+                module = parsed_json(value)
             except ValueError:
-                held = None
-            taken = isinstance(held, dict) and {"name", "path"} <= held.keys()
+                module = None
+            taken = isinstance(module, dict) and {"name", "path"} <= module.keys()
         if not taken:
             message = f"it must be NAME=PATH, or JSON with name and path, got {shown(value)}"
             yield error(ARGUMENT_VALUE_INVALID, (flag,), message)
@@ -954,9 +977,9 @@ def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Ite
         if role is None and isinstance(name, str):
             message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
-    # Others may be newer, or registered by a plugin: only a likely typing error is reported.
-    own = settings.get("kv_connector_module_path")
-    if isinstance(name, str) and name not in _CONNECTORS and not own:
+    # Unknown names may be newer, or a plugin's: only a likely typing error is reported.
+    module_path = settings.get("kv_connector_module_path")
+    if isinstance(name, str) and name not in _CONNECTORS and not module_path:
         import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown
 
         near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)
@@ -970,9 +993,9 @@ def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Ite
         yield warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
-    for each in inner if isinstance(inner, list) else ():
-        if isinstance(each, Mapping):
-            yield from _check_transfer(each, version)
+    for connector in inner if isinstance(inner, list) else ():
+        if isinstance(connector, Mapping):
+            yield from _check_transfer(connector, version)
 
 
 def _is_api_server(command: EngineCommand) -> bool:
@@ -985,16 +1008,16 @@ def _is_api_server(command: EngineCommand) -> bool:
 
 def _by_nixl(*commands: EngineCommand) -> bool:
     """Whether all of them hand their KV cache over by NIXL."""
-    found = [transfer_config(each) for each in commands]
-    return all(isinstance(each, dict) and NIXL in _names(each) for each in found)
+    configs = [transfer_config(command) for command in commands]
+    return all(isinstance(config, dict) and NIXL in _names(config) for config in configs)
 
 
 def _blocks_refused(prefill: EngineCommand, decode: EngineCommand) -> bool:
     """Whether NIXL cannot map the blocks of one size onto those of the other."""
-    version, blocks, own = decode.image.version, prefill.block_size, decode.block_size
-    if version is None or blocks is None or own is None or blocks == own:
+    version, blocks, decode_blocks = decode.image.version, prefill.block_size, decode.block_size
+    if version is None or blocks is None or decode_blocks is None or blocks == decode_blocks:
         return False
-    return version < NIXL_BLOCKS or (version < NIXL_ANY_BLOCKS and own % blocks > 0)
+    return version < NIXL_BLOCKS or (version < NIXL_ANY_BLOCKS and decode_blocks % blocks > 0)
 
 
 def _leaves_hash(command: EngineCommand) -> bool:
@@ -1007,7 +1030,7 @@ def _leaves_hash(command: EngineCommand) -> bool:
 def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
     role = settings.get("kv_role")
     names = tuple(_names(settings))
-    to_pods = tuple(each for each in names if each not in (_MULTI, _OFFLOADING))
+    to_pods = tuple(connector for connector in names if connector not in (_MULTI, _OFFLOADING))
     return KvConnector(
         name=names[0],
         role=role if isinstance(role, str) else None,
@@ -1024,9 +1047,9 @@ def _names(settings: Mapping[str, Any]) -> Iterator[str]:
         yield name
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
-    for each in inner if isinstance(inner, list) else ():
-        if isinstance(each, Mapping):
-            yield from _names(each)
+    for connector in inner if isinstance(inner, list) else ():
+        if isinstance(connector, Mapping):
+            yield from _names(connector)
 
 
 def _transfer_argument(settings: Mapping[str, Any]) -> Argument:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
         MetricsMode,
         MetricSource,
         ModelArgs,
+        ModelRewriteArgs,
+        ModelTargetArgs,
         MonitoringArgs,
         MultinodeArgs,
         NetworkConfigArgs,
@@ -706,6 +708,27 @@ class ModelArgsDict(TypedDict, total=False):
     """A volume that keeps the files."""
 
 
+class ModelRewriteArgsDict(TypedDict, total=False):
+    """Names that clients ask for, and the models that answer."""
+
+    models: Sequence[str] | None
+    """Names in requests; by default all that no other rewrite has."""
+
+    targets: Required[Sequence[ModelTargetArgs | ModelTargetArgsDict]]
+    """What the name becomes, drawn for each request by weight."""
+
+
+class ModelTargetArgsDict(TypedDict, total=False):
+    """A model or adapter that the engines serve."""
+
+    model: Required[str]
+    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+
+    weight: int | None
+    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
+    there is one target."""
+
+
 class MonitoringArgsDict(TypedDict, total=False):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
 
@@ -754,10 +777,20 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 
 
 class NetworkPolicyArgsDict(TypedDict, total=False):
-    """Who reaches the service's pods; everybody else is shut out."""
+    """Who reaches the service's pods; everybody else is shut out.
 
-    gateway: Required[Sequence[Mapping[str, Any]]]
-    """NetworkPolicyPeers that match the gateway's proxies."""
+    By default on where `gateway.implementation` says where the proxies of the route's Gateways run,
+    and no monitor of the service would be shut out."""
+
+    enabled: bool
+    """Whether there are NetworkPolicies; false lets everybody in."""
+
+    gateway_namespace: Input[str] | None
+    """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
+    `gateway.implementation` runs them. May be an Output."""
+
+    gateway: Sequence[Mapping[str, Any]] | None
+    """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
 
     metrics: Sequence[Mapping[str, Any]] | None
     """NetworkPolicyPeers that read metrics; by default none."""
@@ -845,6 +878,10 @@ class ParallelismArgsDict(TypedDict, total=False):
     expert: bool | None
     """Whether the layers of experts are spread over all accelerators of a replica."""
 
+    port_per_rank: bool | None
+    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
+    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+
 
 class PickerTlsArgsDict(TypedDict, total=False):
     """TLS between the gateway and the endpoint picker."""
@@ -858,7 +895,11 @@ class PickerTlsArgsDict(TypedDict, total=False):
 
 
 class PoolArgsDict(TypedDict, total=False):
-    """How the InferencePool is guarded: gateways drop the service's traffic when it goes."""
+    """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
+
+    target_ports: Sequence[int] | None
+    """Ports of each pod, of which the picker chooses one, for engines of several servers that a
+    script of yours starts; by default those that the engines' arguments and `parallelism` say."""
 
     protect: bool | None
     """Pulumi's `protect`: the pool cannot be deleted before this is taken back."""
@@ -1076,9 +1117,13 @@ class RoleArgsDict(TypedDict, total=False):
     pool: PoolArgs | PoolArgsDict | None
     """Routers only: guards the InferencePool."""
 
+    model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
+    """Routers only: names that clients ask for, with the models or adapters that answer, by weight:
+    aliases and canaries. Not every picker knows them (docs/routing.md)."""
+
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
-    """Routers only: lets only the gateway and the picker reach the pods; by default everybody
-    may."""
+    """Routers only: lets only the gateway and the picker reach the pods; by default where
+    `gateway.implementation` says where the gateway's proxies run."""
 
     reference_grants: bool | None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
@@ -1234,9 +1279,10 @@ class SidecarArgsDict(TypedDict, total=False):
     )
     """Its protocol, by default the one that fits the engine's connector."""
 
-    ssrf_protection: bool
+    ssrf_protection: bool | None
     """Whether it sends prompts to pods of the service's pool only, whatever a client's header
-    says. It then reads pool and pods, with a ServiceAccount and a Role of its own."""
+    says; by default where its release can (llm-d v0.10.0 or later). It then reads pool and pods,
+    with a ServiceAccount and a Role of its own."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, in place of the default requests."""

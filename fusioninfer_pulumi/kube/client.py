@@ -158,11 +158,11 @@ class KubernetesApi:
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         watching = importlib.import_module("kubernetes.watch").Watch()
-        # The server counts whole seconds, and ends the watch itself.
+        # The server ends the watch itself, after whole seconds.
         limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
         try:
-            for each in watching.stream(call, *args, **limit, **kwargs):
-                yield each["type"], each["raw_object"]
+            for event in watching.stream(call, *args, **limit, **kwargs):
+                yield event["type"], event["raw_object"]
         except (self.client.ApiException, http.HTTPError):
             return
         finally:

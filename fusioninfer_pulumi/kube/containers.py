@@ -19,8 +19,8 @@ Manifest = dict[str, Any]
 def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     """Returns a container with more variables; those whose names it already has are skipped."""
     existing = list(container.get("env") or ())
-    names = {each.get("name") for each in existing}
-    added = [dict(each) for each in variables if each["name"] not in names]
+    names = {variable.get("name") for variable in existing}
+    added = [dict(variable) for variable in variables if variable["name"] not in names]
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
@@ -42,16 +42,16 @@ def mounted(container: Mapped, path: str) -> Mapped | None:
     """Returns the mount at a path, None without one."""
     for mount in container.get("volumeMounts") or ():
         if str(mount.get("mountPath")).rstrip("/") == path:
-            found: Mapped = mount
-            return found
+            mapped: Mapped = mount
+            return mapped
     return None
 
 
 def free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
     """Returns a name that no existing volume or container has, numbered if it is taken."""
-    taken = {each.get("name") for each in existing or ()}
+    taken = {existing_container.get("name") for existing_container in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
-    return wanted if wanted not in taken else next(each for each in numbered if each not in taken)
+    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
 def memory(limit: str | None) -> Manifest:
@@ -93,8 +93,8 @@ def overlaid(generated: Any, override: Any) -> Any:
             overlaid(item, by_name[item["name"]]) if item["name"] in by_name else item
             for item in generated
         ]
-        own = {item["name"] for item in generated}
-        return [*kept, *(item for item in override if item["name"] not in own)]
+        names = {item["name"] for item in generated}
+        return [*kept, *(item for item in override if item["name"] not in names)]
     return override
 
 

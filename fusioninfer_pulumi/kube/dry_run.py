@@ -38,7 +38,7 @@ class Answer:
     @property
     def accepted(self) -> bool:
         """Whether the server would store the object, as far as its name is free."""
-        # Whether the name is free is looked up after everything else.
+        # The server checks last whether the name is free.
         return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.words)
 
 
@@ -78,8 +78,8 @@ def dry_runs(
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
         versions = dict.fromkeys(trial.manifest["apiVersion"] for trial in trials)
-        collections = {each: threads.submit(_collections, api, each) for each in versions}
-        running = [threads.submit(_answers, api, collections, each, next_try) for each in trials]
+        collections = {version: threads.submit(_collections, api, version) for version in versions}
+        running = [threads.submit(_answers, api, collections, trial, next_try) for trial in trials]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
@@ -91,9 +91,11 @@ def _collections(api: KubernetesApi, api_version: str) -> Collections:
     code, answer = api.request("GET", group)
     resources = answer.get("resources") or () if code == 200 else ()
     return {
-        each["kind"]: f"{group}{'/namespaces/{}' if each['namespaced'] else ''}/{each['name']}"
-        for each in resources
-        if "/" not in each["name"]
+        resource[
+            "kind"
+        ]: f"{group}{'/namespaces/{}' if resource['namespaced'] else ''}/{resource['name']}"
+        for resource in resources
+        if "/" not in resource["name"]
     }
 
 
@@ -134,9 +136,9 @@ def _apply(api: KubernetesApi, path: str, manifest: Object) -> Answer:
 def _applied_by(live: Object) -> str:
     managers = (live.get("metadata") or {}).get("managedFields") or ()
     applied = [
-        (str(each.get("time")), str(each["manager"]))
-        for each in managers
-        if each.get("operation") == "Apply" and not each.get("subresource")
+        (str(manager.get("time")), str(manager["manager"]))
+        for manager in managers
+        if manager.get("operation") == "Apply" and not manager.get("subresource")
     ]
     return max(applied)[1] if applied else MANAGER
 
@@ -150,8 +152,8 @@ def _answer(code: int, content: Mapping[str, Any]) -> Answer:
         return Answer(code)
     details = content.get("details") or {}
     causes = tuple(
-        (str(each.get("field") or ""), one_line(str(each.get("message") or "")))
-        for each in details.get("causes") or ()
+        (str(cause.get("field") or ""), one_line(str(cause.get("message") or "")))
+        for cause in details.get("causes") or ()
     )
     message = one_line(str(content.get("message") or f"HTTP status {code}"))
     return Answer(code, message, causes, str(details.get("kind") or ""))

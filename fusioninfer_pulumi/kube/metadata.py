@@ -27,12 +27,14 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
-def metadata(plan: ServiceMeta, name: str, own: Mapping[str, str] | None = None) -> Manifest:
+def metadata(
+    plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
+) -> Manifest:
     """Returns the `metadata` of one object; its own labels win over the service's."""
     built: Manifest = {
         "name": name,
         "namespace": plan.namespace,
-        "labels": {**plan.labels, **(own or {})},
+        "labels": {**plan.labels, **(more_labels or {})},
     }
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)

@@ -10,6 +10,7 @@ DNS_LABEL_LIMIT = 63
 # Group and kind of InferencePools in routes, Roles and ReferenceGrants.
 POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
+REWRITE_KIND = "InferenceModelRewrite"
 
 # Ports that monitors select by name: the sidecar of decode leaders, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
@@ -71,6 +72,11 @@ def endpoint_picker_config(service: str) -> str:
 def inference_pool(service: str) -> str:
     """Name of the service's InferencePool."""
     return f"{service}-pool"
+
+
+def model_rewrite(service: str) -> str:
+    """Name of the service's InferenceModelRewrite."""
+    return f"{service}-model-rewrite"
 
 
 def http_route(service: str) -> str:

@@ -29,10 +29,10 @@ _ACCELERATORS = dict.fromkeys(
     )
 )
 _FAMILIES = ("nvidia.com/mig-",)
-# Devices of other plugins that are near to those above (KubeVirt's, Huawei's other chips).
+# Devices of other plugins whose names are close to those above (KubeVirt's, Huawei's other chips).
 _OTHERS = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
-# Resources that people write by their device alone, or without the domain's ending.
+# Names that people shorten: the device alone, or the domain without its ending.
 _SHORTENED = (
     "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron",
 )  # fmt: skip
@@ -127,7 +127,7 @@ def limit_of(container: Mapping[str, Any], resource: str) -> Any:
 def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     """Returns the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
-        {name: amount * pods for name, amount in each.items()} for each, pods in requests
+        {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )
     return {name: quantity.write(amounts[name]) for name in sorted(amounts)}
 
@@ -160,8 +160,8 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
     """
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(
-        each["type"] == "Ready" and each["status"] == "True"
-        for each in status.get("conditions") or ()
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
     )
     passing = any(
         str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)

@@ -105,11 +105,11 @@ def to_plain(value: Any) -> Any:
     Outputs and other values stay as they are; properties that were not set are left out.
     """
     if is_typed_args(value):
-        held = vars(value)
+        attributes = vars(value)
         return {
-            kubernetes: to_plain(held[python])
+            kubernetes: to_plain(attributes[python])
             for python, kubernetes in _names(type(value)).items()
-            if held.get(python) is not None
+            if attributes.get(python) is not None
         }
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}

@@ -59,8 +59,8 @@ class LoadedDocument:
     @property
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
         """All findings of loading, without those of a plan."""
-        own = self.document.findings if self.document is not None else ()
-        return (*self.remarks, *map(self.locate, own))
+        document_findings = self.document.findings if self.document is not None else ()
+        return (*self.remarks, *map(self.locate, document_findings))
 
 
 _API_VERSION, _KIND = "v1", "List"
@@ -79,14 +79,14 @@ def with_origins(
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
         return [(origin, raw)], None
-    held = raw.get("items")
+    entries = raw.get("items")
     items = [
         (Origin(file, number, index), item)
-        for index, item in enumerate(held if isinstance(held, list) else ())
+        for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
-    found = tuple(_list_findings(raw))
-    refused = Document(None, found)
-    return items, LoadedDocument(origin, refused) if found else None
+    problems = tuple(_list_findings(raw))
+    refused = Document(None, problems)
+    return items, LoadedDocument(origin, refused) if problems else None
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -111,10 +111,10 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
                 ("metadata", str(key)),
                 "belongs to the items of a List, not to it",
             )
-    held = raw.get("items")
-    if not isinstance(held, list):
-        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(held)}")
-    elif not held:
+    items = raw.get("items")
+    if not isinstance(items, list):
+        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(items)}")
+    elif not items:
         yield error(FIELD_REQUIRED, ("items",), "is empty: no manifest in it")
 
 
@@ -134,13 +134,13 @@ def read_all(
     order = {origin: position for position, (origin, _) in enumerate(documents)}
     some = any(owners) or any(_is_ours(raw) for _, raw in documents)
     read = [
-        _ours(origin, raw, lossy=some and allow_lossy, found=origin in beside)
+        _ours(origin, raw, lossy=some and allow_lossy, in_folder=origin in beside)
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
     ]
     for importer, mine in _by_importer(documents, owners):
         read += _converted(importer, mine, allow_lossy=allow_lossy)
-    return sorted(read, key=lambda each: order[each.origin])
+    return sorted(read, key=lambda document: order[document.origin])
 
 
 def _owner(raw: Any) -> Importer | None:
@@ -211,15 +211,15 @@ def _converted(
                 service.main.origin,
                 examine(service.manifest),
                 service.manifest,
-                tuple(each for each in left if each[0] in documents),
+                tuple(located for located in left if located[0] in documents),
                 partial(_located, importer, service.origins),
             )
         )
-        left = [each for each in left if each[0] not in documents]
+        left = [located for located in left if located[0] not in documents]
     for document in mine:
-        own = tuple(each for each in left if each[0] == document.origin)
-        if own:
-            read.append(LoadedDocument(document.origin, remarks=own))
+        remarks = tuple(located for located in left if located[0] == document.origin)
+        if remarks:
+            read.append(LoadedDocument(document.origin, remarks=remarks))
     return read
 
 
@@ -230,18 +230,18 @@ def _located(importer: Importer, origins: Origins, finding: Finding) -> tuple[Or
     return origin, moved if words is None else replace(moved, message=words, converted=())
 
 
-def _ours(origin: Origin, raw: Any, *, lossy: bool, found: bool) -> LoadedDocument:
+def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
     if _lacks_importer(raw):
         return LoadedDocument(origin, Document(None, (_importer_missing(raw),)))
     hint = _near(raw)
     platform = platform_of(raw) if _is_foreign(raw) else None
-    if _is_other_object(raw) and (lossy or (found and (hint is None or platform))):
+    if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
         rule, why = NO_SERVICE, "is no service: left out; apply it beside the others"
         if platform is not None:
             rule = NO_SERVICE
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
         left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return LoadedDocument(origin, remarks=tuple((origin, each) for each in left_out))
+        return LoadedDocument(origin, remarks=tuple((origin, note) for note in left_out))
     if hint is not None:
         return LoadedDocument(origin, Document(None, (hint,)))
     if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
@@ -315,13 +315,15 @@ def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any, Any]]:
         here = (*at, str(key))
         if key in _SELECTORS and isinstance(item, Mapping):
             expressions = item.get("matchExpressions")
-            for index, each in enumerate(expressions if isinstance(expressions, list) else ()):
-                if isinstance(each, Mapping):
-                    yield (*here, "matchExpressions", index, "key"), each.get("key"), None
+            for index, expression in enumerate(
+                expressions if isinstance(expressions, list) else ()
+            ):
+                if isinstance(expression, Mapping):
+                    yield (*here, "matchExpressions", index, "key"), expression.get("key"), None
             pairs = item.get("matchLabels", item)
             nested = here if pairs is item else (*here, "matchLabels")
-            for label, held in pairs.items() if isinstance(pairs, Mapping) else ():
-                yield (*nested, str(label)), label, held
+            for label, label_value in pairs.items() if isinstance(pairs, Mapping) else ():
+                yield (*nested, str(label)), label, label_value
         else:
             yield from _selected(item, here)
 

@@ -27,9 +27,9 @@ INPUT_GIVEN_TWICE = Rule(
     remedy="Remove the second one.",
 )
 
-#: What `kubectl apply -f FOLDER` reads, too: of the folder itself, not of those in it.
+#: Endings that `kubectl apply -f FOLDER` reads; neither reads folders below it.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: The error of a folder without any.
+#: The error of a folder without manifests.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
@@ -66,13 +66,13 @@ class Parsed:
     @property
     def identities(self) -> list[tuple[str, ...]]:
         """Kind, namespace and name of its manifests: a set has one of each."""
-        found = []
+        all_keys = []
         for _, raw in self.manifests:
-            held = raw.get("metadata") if isinstance(raw, Mapping) else None
-            if isinstance(held, Mapping):
-                keys = (raw.get("kind"), held.get("namespace"), held.get("name"))
-                found.append(tuple(map(str, keys)))
-        return found
+            metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
+            if isinstance(metadata, Mapping):
+                keys = (raw.get("kind"), metadata.get("namespace"), metadata.get("name"))
+                all_keys.append(tuple(map(str, keys)))
+        return all_keys
 
 
 def manifest_files(folder: Path) -> list[Path]:
@@ -81,8 +81,8 @@ def manifest_files(folder: Path) -> list[Path]:
     Raises:
         OSError: The folder cannot be read.
     """
-    held = sorted(folder.iterdir())
-    return [each for each in held if each.suffix.lower() in SUFFIXES and each.is_file()]
+    entries = sorted(folder.iterdir())
+    return [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
 
 
 def parse(text: Text) -> Parsed:
@@ -100,7 +100,7 @@ def parse(text: Text) -> Parsed:
     if not manifests and not notes and text.folder is None:
         notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
-        # Settings of a tool, values of a chart: a folder holds other files as well.
+        # A folder also holds files that are no manifests, such as values of a chart.
         notes += [
             _remark(origin, NO_SERVICE, (), "holds no manifest: left out")
             for origin, _ in manifests[:1]
@@ -118,7 +118,7 @@ def parse(text: Text) -> Parsed:
         )
         for origin in inventories
     ]
-    kept = [each for each in manifests if each[0] not in inventories]
+    kept = [manifest for manifest in manifests if manifest[0] not in inventories]
     return Parsed(text, tuple(kept), tuple(notes), everything)
 
 
@@ -129,20 +129,22 @@ def read_set(parsed: Sequence[Parsed], *, allow_lossy: bool = False) -> list[Loa
     `allow_lossy` see `read_all`.
     """
     texts, notes = _each_once(parsed)
-    manifests = [document for each in texts for document in each.manifests]
+    manifests = [document for text in texts for document in text.manifests]
     beside = {
-        origin for each in texts if each.text.folder is not None for origin, _ in each.manifests
+        origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
     }
     read = read_all(manifests, allow_lossy=allow_lossy, beside=frozenset(beside))
-    for folder in dict.fromkeys(each.text.folder for each in texts):
+    for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
-            files = {each.text.file for each in texts if each.text.folder == folder}
-            found = (*read, *(one for each in texts for one in each.notes))
-            if not any(each.origin.file in files and _counts(each) for each in found):
+            files = {text.text.file for text in texts if text.text.folder == folder}
+            documents = (*read, *(note for text in texts for note in text.notes))
+            if not any(
+                document.origin.file in files and _counts(document) for document in documents
+            ):
                 notes.append(
                     refused_input(folder, NO_SERVICE_IN_FOLDER, "holds no manifest of a service")
                 )
-    return [*read, *(one for each in texts for one in each.notes), *notes]
+    return [*read, *(note for text in texts for note in text.notes), *notes]
 
 
 def refused_input(file: str, rule: Rule, why: str) -> LoadedDocument:
@@ -152,8 +154,15 @@ def refused_input(file: str, rule: Rule, why: str) -> LoadedDocument:
 
 def _each_once(parsed: Sequence[Parsed]) -> tuple[list[Parsed], list[LoadedDocument]]:
     texts: dict[str, Parsed] = {}
-    again = [each for each in parsed if texts.setdefault(each.text.file, each) is not each]
-    notes = [refused_input(each.text.file, INPUT_GIVEN_TWICE, "is given twice") for each in again]
+    again = [
+        parsed_text
+        for parsed_text in parsed
+        if texts.setdefault(parsed_text.text.file, parsed_text) is not parsed_text
+    ]
+    notes = [
+        refused_input(parsed_text.text.file, INPUT_GIVEN_TWICE, "is given twice")
+        for parsed_text in again
+    ]
     return list(texts.values()), notes
 
 

@@ -101,7 +101,7 @@ def file_text(file: Path) -> str:
     if "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     with file.open("rb") as stream:
-        # Never more than that: the path may be a device that does not end.
+        # The read is limited: the path may be a device that does not end.
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], str(file))
@@ -114,20 +114,20 @@ def file_text(file: Path) -> str:
 
 
 def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
-    found = [located for each in read for located in each.findings]
-    refused = {origin for origin, finding in found if finding.severity is Severity.ERROR}
+    all_findings = [located for read_document in read for located in read_document.findings]
+    refused = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
     if refused:
-        shown = [located for located in found if located[0] in refused]
+        shown = [located for located in all_findings if located[0] in refused]
         title = str(shown[0][0]) if len(refused) == 1 else ""
         raise InvalidServiceError([finding for _, finding in shown], title)
-    for origin, finding in found:
+    for origin, finding in all_findings:
         if finding.severity is Severity.WARNING:
             name = str(origin)
             warnings.warn(f"{name}: {finding}" if name else str(finding), stacklevel=3)
     return [
-        each.document.args
-        for each in read
-        if each.document is not None and each.document.args is not None
+        document.document.args
+        for document in read
+        if document.document is not None and document.document.args is not None
     ]
 
 
@@ -170,8 +170,8 @@ def _only_document(text: str, title: str) -> Any:
     except UnreadableError as problem:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(read) != 1:
-        found = f"holds {len(read)} documents" if read else "is empty"
+        contents = f"holds {len(read)} documents" if read else "is empty"
         raise InvalidServiceError(
-            [error(WRONG_KIND, (), f"{found}, wanted one {INVENTORY_KIND}")], title
+            [error(WRONG_KIND, (), f"{contents}, wanted one {INVENTORY_KIND}")], title
         )
     return read[0]

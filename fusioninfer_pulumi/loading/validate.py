@@ -97,16 +97,16 @@ def _findings_beside(raw: Mapping[str, Any], problem: ValidationError) -> Iterat
 
 def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     """What is wrong with apiVersion and kind: then the other fields mean nothing."""
-    found = []
+    problems = []
     for key, wanted, rule in (
         ("apiVersion", API_VERSION, WRONG_KIND),
         ("kind", kind, WRONG_KIND),
     ):
         if key not in raw:
-            found.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
+            problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
         elif raw[key] != wanted:
-            found.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
-    return found
+            problems.append(error(rule, (key,), f"must be {wanted}, got {shown(raw[key])}"))
+    return problems
 
 
 def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
@@ -124,9 +124,11 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     flat = "spec" not in mapping
     if flat:
-        own = {key: value for key, value in mapping.items() if key in ServiceMetadata.model_fields}
-        raw["metadata"] = {"name": name, **own}
-        raw["spec"] = {key: value for key, value in mapping.items() if key not in own}
+        metadata_fields = {
+            key: value for key, value in mapping.items() if key in ServiceMetadata.model_fields
+        }
+        raw["metadata"] = {"name": name, **metadata_fields}
+        raw["spec"] = {key: value for key, value in mapping.items() if key not in metadata_fields}
     else:
         raw.update(mapping)
         metadata = raw.get("metadata")
@@ -135,11 +137,11 @@ def examine_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     document = examine(raw)
     if not flat:
         return document
-    found = (
-        each.at(*each.location[1:]) if each.location[:1] == ("metadata",) else each
-        for each in document.findings
+    problems = (
+        finding.at(*finding.location[1:]) if finding.location[:1] == ("metadata",) else finding
+        for finding in document.findings
     )
-    return replace(document, findings=tuple(found))
+    return replace(document, findings=tuple(problems))
 
 
 def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:

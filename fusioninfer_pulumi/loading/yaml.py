@@ -32,14 +32,14 @@ MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
-#: Digits of a number; Python reads no longer number.
+#: Longest number that Python reads, in digits.
 MAX_DIGITS = 4300
 TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-#: Lines around the one that a parser gives up on: it notices a template's line late.
+#: Lines around a parser's error that are searched for a template: parsers notice it late.
 _AROUND = 1
 
 
@@ -210,7 +210,7 @@ def _measure(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader meets it again, after the documents in front of it.
+        # The loader reports it again, after the documents before it.
         return
 
 

@@ -53,8 +53,8 @@ Manifest = dict[str, Any]
 
 def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     """Builds a HorizontalPodAutoscaler or a ScaledObject."""
-    (role,) = (each for each in plan.roles if each.name == planned.role)
-    own = metadata(plan, planned.name, role_labels(plan, role.args))
+    (role,) = (role for role in plan.roles if role.name == planned.role)
+    named = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
@@ -63,7 +63,7 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
         return {
             "apiVersion": "keda.sh/v1alpha1",
             "kind": planned.kind,
-            "metadata": own,
+            "metadata": named,
             "spec": {
                 "scaleTargetRef": target,
                 "minReplicaCount": args.min_replicas,
@@ -74,47 +74,47 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                     else {}
                 ),
                 **advanced,
-                "triggers": [_trigger(args.prometheus or "", each) for each in args.metrics],
+                "triggers": [_trigger(args.prometheus or "", metric) for metric in args.metrics],
             },
         }
     return {
         "apiVersion": "autoscaling/v2",
         "kind": planned.kind,
-        "metadata": own,
+        "metadata": named,
         "spec": {
             "scaleTargetRef": target,
             "minReplicas": args.min_replicas,
             "maxReplicas": args.max_replicas,
             **behavior,
-            "metrics": [_metric(each) for each in args.metrics],
+            "metrics": [_metric(metric) for metric in args.metrics],
         },
     }
 
 
-def _metric(given: AutoscalingMetricArgs) -> Manifest:
-    external = given.source is MetricSource.EXTERNAL
-    named: Manifest = {"name": given.name}
-    if given.selector:
-        named["selector"] = {"matchLabels": dict(given.selector)}
+def _metric(metric: AutoscalingMetricArgs) -> Manifest:
+    external = metric.source is MetricSource.EXTERNAL
+    named: Manifest = {"name": metric.name}
+    if metric.selector:
+        named["selector"] = {"matchLabels": dict(metric.selector)}
     return {
         "type": "External" if external else "Pods",
         "external" if external else "pods": {
             "metric": named,
-            "target": {"type": "AverageValue", "averageValue": given.target},
+            "target": {"type": "AverageValue", "averageValue": metric.target},
         },
     }
 
 
-def _trigger(address: str, given: AutoscalingMetricArgs) -> Manifest:
-    unsafe = {"unsafeSsl": "true"} if given.unsafe_ssl else {}
+def _trigger(address: str, metric: AutoscalingMetricArgs) -> Manifest:
+    unsafe = {"unsafeSsl": "true"} if metric.unsafe_ssl else {}
     return {
         "type": "prometheus",
-        **({"name": given.name} if given.name is not None else {}),
+        **({"name": metric.name} if metric.name is not None else {}),
         "metricType": "AverageValue",
         "metadata": {
             "serverAddress": address,
-            "query": given.query,
-            "threshold": given.target,
+            "query": metric.query,
+            "threshold": metric.target,
             **unsafe,
         },
     }

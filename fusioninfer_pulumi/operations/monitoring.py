@@ -31,12 +31,14 @@ class EngineMonitor:
 
     Attributes:
         port_name: Name of the serving port in the pods, None without a name.
+        rank_ports: Declared ports of further ranks that have their own.
     """
 
     role: str
     name: str
     port_name: str | None
     port: int
+    rank_ports: tuple[int, ...]
     https: bool
 
 
@@ -78,6 +80,7 @@ def _engine(service: str, role: RolePlan) -> EngineMonitor:
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
+        rank_ports=tuple(rank for rank in role.serving.ports[1:] if declared_port(role, rank)),
         https=_https(role),
     )
 
@@ -117,18 +120,20 @@ def _pod_monitor(
     port: Manifest = (
         {"portNumber": monitor.port} if monitor.port_name is None else {"port": monitor.port_name}
     )
-    own = role_labels(plan, role.args)
+    ports = [port, *({"portNumber": number} for number in monitor.rank_ports)]
+    own_labels = role_labels(plan, role.args)
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
     return {
         "apiVersion": _API,
         "kind": "PodMonitor",
-        "metadata": _chosen(metadata(plan, monitor.name, own), monitoring),
+        "metadata": _chosen(metadata(plan, monitor.name, own_labels), monitoring),
         "spec": {
-            "selector": {"matchLabels": {**own, labels.LWS_WORKER_INDEX: "0"}},
+            "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
             "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *grouped],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
+                for port in ports
             ],
         },
     }
@@ -165,8 +170,8 @@ def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:
 
 
 def _scraping(monitoring: MonitoringPlan) -> Manifest:
-    given = {
+    authorization = {
         "interval": monitoring.args.interval,
         "scrapeTimeout": monitoring.args.scrape_timeout,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in authorization.items() if value is not None}

@@ -63,9 +63,9 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     intent = epp_intent(args.roles[routers[0]], args.roles) if routers else None
     built = []
     for ctx in contexts(meta, args, intent):
-        pods, found = build_pods(ctx)
+        pods, problems = build_pods(ctx)
         built.append((ctx, pods))
-        findings += found
+        findings += problems
     roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
     strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
@@ -75,10 +75,17 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     if intent is not None:
         position = routers[0]
         parts = router_parts(
-            service, args.namespace, position, args.roles, roles, intent, args.groups
+            service,
+            args.namespace,
+            position,
+            args.roles,
+            roles,
+            intent,
+            args.groups,
+            monitored=args.monitoring is not None,
         )
-        router, found = router_plan(parts, args.tracing)
-        findings += found
+        router, problems = router_plan(parts, args.tracing)
+        findings += problems
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,

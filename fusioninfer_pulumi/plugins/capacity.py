@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.api.model import ModelArgs, read_source
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
@@ -17,6 +18,7 @@ from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
+from fusioninfer_pulumi.engines.preset import PRESETS
 from fusioninfer_pulumi.engines.served_model import is_gated
 from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.extras import install_command
@@ -69,10 +71,12 @@ __all__ = [
     "MEMORY_NOT_CHECKED",
     "NIXL",
     "OUTPUT_NOT_ALLOWED",
+    "PRESETS",
     "SHARED_MEMORY",
     "UNKNOWN",
     "WRONG_TYPE",
     "CapacityPackage",
+    "EngineArgs",
     "EngineCommand",
     "Finding",
     "GangForm",

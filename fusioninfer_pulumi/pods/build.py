@@ -14,7 +14,14 @@ from fusioninfer_pulumi.pods.environment import environment
 from fusioninfer_pulumi.pods.health import graceful_shutdown, health
 from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
 from fusioninfer_pulumi.pods.kv_transfer import kv_addresses, kv_transfer
-from fusioninfer_pulumi.pods.launch import launch, ray_port, read_engine, split, worker_trim
+from fusioninfer_pulumi.pods.launch import (
+    launch,
+    rank_ports,
+    ray_port,
+    read_engine,
+    split,
+    worker_trim,
+)
 from fusioninfer_pulumi.pods.model import model
 from fusioninfer_pulumi.pods.parallelism import parallelism
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
@@ -37,7 +44,7 @@ PASSES: tuple[Pass, ...] = (
     parallelism,  # workers without a command take their leader's, with the model in it
     kv_offloading,  # the sizes say how many engines share a pod's memory
     split,
-    # The command lines, which nothing reads any more once a launcher has put them into a script.
+    # The command lines. Nothing reads them once a launcher has put them into a script.
     kv_transfer,
     tracing,
     read_engine,
@@ -45,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     # What stands beside the command lines.
     kv_addresses,
     ray_port,
+    rank_ports,
     health,
     worker_trim,
     graceful_shutdown,
@@ -63,6 +71,8 @@ class RolePods:
     Attributes:
         command: The engine's command line, before a launcher hid it in a script.
         engine_port: Port that the engine listens on, behind a sidecar where there is one.
+        rank_ports: Ports that it serves on from there, and the pod from `port`: one for each rank
+            that has its own.
         revision: Hash of what the pods are made of, so that neither the service's own metadata nor
             a replica count changes it. An Output, whose value is not known yet, counts as a
             placeholder.
@@ -73,6 +83,7 @@ class RolePods:
     command: EngineCommand
     port: int
     engine_port: int
+    rank_ports: int
     kv: KvTransferPlan | None
     traced: bool
     offload: Offload | None
@@ -92,9 +103,9 @@ class RolePods:
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Builds the pods of a role once, by all passes."""
     pods, findings = ctx.written, []
-    for each in PASSES:
-        pods, found = each(pods, ctx)
-        findings += found
+    for add_feature in PASSES:
+        pods, problems = add_feature(pods, ctx)
+        findings += problems
     for pod in pods.each():
         pods = pods.put(replace(pod, template=normal(pod.template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
@@ -106,6 +117,7 @@ def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
         command=pods.engine_command,
         port=pods.port,
         engine_port=pods.engine_port,
+        rank_ports=pods.rank_ports,
         kv=pods.kv,
         traced=pods.traced,
         offload=pods.offload,

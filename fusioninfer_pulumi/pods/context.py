@@ -54,7 +54,9 @@ def contexts(
 def written_pods(position: int, role: RoleArgs) -> Pods:
     """The pods of a role as the user wrote them."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
-    field, leader = next((name, held) for name, held in fields.items() if held is not None)
+    field, leader = next(
+        (name, template) for name, template in fields.items() if template is not None
+    )
     name = str(serving_container(leader, role.container)["name"])
     pods = Pods(Pod(("roles", position, field), leader, leader, name, leads=True))
     worker = role.worker_template
@@ -73,7 +75,7 @@ def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
     command = pods.leader.command
     split = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Whoever writes two templates, or with `parallelism` two commands, launches by hand.
+    # Two templates, or with `parallelism` two commands, are launched as they are written.
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None
@@ -91,7 +93,7 @@ def _pairing(
         return None
     _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
-        # The router's own plan refuses it; the rest is checked against the default endpoint picker.
+        # The router's plan refuses the image, and pods are built for the default endpoint picker.
         family = family_of(DEFAULT_PD_IMAGE)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
@@ -105,5 +107,5 @@ def _pairing(
     return Pairing(
         family=family,
         port=serving_port(leader.container, leader.command, role.port),
-        prefill_https=any(each.command.serves_https for _, each in prefillers),
+        prefill_https=any(pods.command.serves_https for _, pods in prefillers),
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-# Names of model hubs and clouds, and the endings that names of credentials have by habit.
+# Variables of model hubs and clouds, and usual endings of credential names.
 _NAME = (
     r"(?:(?:HF|HUGGING_?FACE(?:_?HUB)?|GITHUB)(?:_HUB)?(?:_API)?_TOKEN"
     r"|MODELSCOPE_SDK_TOKEN|AWS_SESSION_TOKEN|AZURE_STORAGE_(?:KEY|SAS_TOKEN|CONNECTION_STRING)"
@@ -15,7 +15,7 @@ _NAME = (
     r"|(?:\w+_)?(?:PASSWORD|PASSWD|CLIENT_SECRET))"
 )
 _VARIABLE = re.compile(_NAME, re.IGNORECASE)
-# What credentials look like, wherever they stand: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
+# Forms of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
 _LOOK = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
     r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"

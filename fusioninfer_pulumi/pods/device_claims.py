@@ -65,7 +65,7 @@ def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     listed = requests if isinstance(requests, list) else []
-    return [each for each in listed if isinstance(each, Mapping)]
+    return [request for request in listed if isinstance(request, Mapping)]
 
 
 def device_claims(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -79,8 +79,8 @@ def device_claims(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
     def using(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
-        own = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
-        return {**container, "resources": own}
+        granted = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
+        return {**container, "resources": granted}
 
     for pod in pods.each():
         taken = list(_taken(pod, claims))
@@ -112,7 +112,7 @@ def _reference(service: str, role: str, claim: ResourceClaimArgs) -> dict[str, s
 
 
 def _taken(pod: Pod, claims: list[ResourceClaimArgs]) -> Iterator[Finding]:
-    existing = {each.get("name") for each in pod.spec.get("resourceClaims") or ()}
+    existing = {reference.get("name") for reference in pod.spec.get("resourceClaims") or ()}
     for claim in claims:
         if claim.name in existing:
             yield error(

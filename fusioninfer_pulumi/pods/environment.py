@@ -20,7 +20,7 @@ def environment(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         return pods, []
     for pod in pods.each():
         fields = {
-            key: [_container(each) for each in pod.spec[key]]
+            key: [_container(container) for container in pod.spec[key]]
             for key in ("initContainers", "containers")
             if pod.spec.get(key)
         }
@@ -29,11 +29,11 @@ def environment(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
 
 def _container(container: Mapping[str, Any]) -> dict[str, Any]:
-    own = list(container.get("env") or ())
-    said = {each.get("name") for each in own}
+    variables = list(container.get("env") or ())
+    names = {variable.get("name") for variable in variables}
     added = [
         {"name": name, "value": value}
         for name, value in labels.KTHENA_ENVIRONMENT.items()
-        if name not in said
+        if name not in names
     ]
-    return {**container, "env": [*added, *own]}
+    return {**container, "env": [*added, *variables]}

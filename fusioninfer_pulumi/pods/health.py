@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
-#: For everything but reading the weights: the image's start, compilation, CUDA graphs, warm-up.
+#: Time for all but reading the weights: start of the image, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
 
@@ -32,10 +32,10 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
         return args
 
     def sized(role: RoleArgs) -> RoleArgs:
-        given = role.startup
-        if given is None or given.timeout is not None or given.model_size is not None:
+        startup = role.startup
+        if startup is None or startup.timeout is not None or startup.model_size is not None:
             return role
-        return role.model_copy(update={"startup": given.model_copy(update={"model_size": size})})
+        return role.model_copy(update={"startup": startup.model_copy(update={"model_size": size})})
 
     return args.model_copy(update={"roles": [sized(role) for role in args.roles]})
 
@@ -45,11 +45,13 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     command = pods.engine_command
     probes: dict[str, Any] = {}
     if command.engine is not None:
-        # On the engine's port: ray's port answers long before the model is loaded, and so does a
-        # sidecar.
+        # The probe asks the engine: ray and a sidecar answer long before the model is loaded.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
+        port = pods.engine_port
+        if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+            port = command.engine.health_port(command) or port
         probe = {
-            "httpGet": {"path": command.engine.health_path, "port": pods.engine_port, **https},
+            "httpGet": {"path": command.engine.health_path, "port": port, **https},
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }
@@ -59,7 +61,7 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             # Failures, one every ten seconds, until the container is restarted.
             failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
             probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_container(lambda each: {**each, **probes})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, **probes})), []
 
 
 #: Time for short requests, and for endpoints and pickers to take the pod out.
@@ -94,6 +96,6 @@ def _graceful(pod: Pod, drain: int) -> Pod:
         return pod
     seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    pausing = pod.with_container(lambda each: {**each, "lifecycle": pause})
+    pausing = pod.with_container(lambda container: {**container, "lifecycle": pause})
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
     return pausing.with_spec(**{_GRACE: allowed or grace})

@@ -72,7 +72,7 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         return pods, [error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself")]
     decodes = ctx.role.component_type is ComponentType.DECODER
     offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
-    findings = [each.under(*at) for each in offload.findings]
+    findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.each():
         findings += _taken(pod, args)
     if errors(findings):
@@ -106,7 +106,7 @@ def _with_arguments(pod: Pod, engine: Engine, offload: Offload) -> Pod:
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     if offload.arguments and (pod.leads or pod.command.engine is engine):
         pod = pod.with_arguments(offload.arguments)
-    return pod.with_container(lambda each: with_env(each, variables))
+    return pod.with_container(lambda container: with_env(container, variables))
 
 
 def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs) -> Pod:

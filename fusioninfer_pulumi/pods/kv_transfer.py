@@ -25,27 +25,15 @@ from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.pods.rules import (
+    ARGUMENTS_UNREADABLE,
+    COMMAND_NOT_EDITABLE,
+    ENGINE_UNKNOWN,
+    PODS_DERIVED,
+)
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-KV_TRANSFER_UNREADABLE = Rule(
-    "kv-transfer-unreadable",
-    ("error", "warning"),
-    "The arguments' KV transfer configuration can be read.",
-    remedy="Write valid JSON.",
-)
-KV_TRANSFER_SET_TWICE = Rule(
-    "kv-transfer-set-twice",
-    "error",
-    "KV transfer is set by its field or by the arguments.",
-    remedy="Remove one of them.",
-)
-KV_EVENTS_SET_TWICE = Rule(
-    "kv-events-set-twice",
-    "error",
-    "KV events are set by their field or by the arguments.",
-    remedy="Remove one of them.",
-)
 KV_EVENTS_TOPIC = Rule(
     "kv-events-topic",
     ("warning", "error", "info"),
@@ -63,12 +51,6 @@ ENGINE_NOT_MOVABLE = Rule(
     "error",
     "The engine's port can be changed, so that the sidecar gets the pool's.",
     remedy="Give the engine another `--port` yourself.",
-)
-ARGUMENT_SPLIT = Rule(
-    "argument-split",
-    "info",
-    "An argument was split into words to be read.",
-    remedy="Nothing.",
 )
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
@@ -92,19 +74,19 @@ def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """
     role, command = ctx.role, pods.engine_command
     asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
-    if ctx.pairing is None and all(each is None for each in asked):
+    if ctx.pairing is None and all(field is None for field in asked):
         return (pods, []) if ctx.nodes > 1 else _edited(pods, [], [])
-    way, found = _transfer(pods.leader, ctx, command)
+    way, findings = _transfer(pods.leader, ctx, command)
     plan = KvTransferPlan(port := _pool_port(pods, ctx, command), port, connector=way.connector)
-    published, said = _events(ctx, command, port)
-    found += said
+    published, problems = _events(ctx, command, port)
+    findings += problems
     arguments = [*way.arguments, *published]
     if ctx.pairing is not None and role.component_type is ComponentType.DECODER:
-        plan, moves, said = _decode_side(pods.leader, ctx, command, plan)
+        plan, moves, problems = _decode_side(pods.leader, ctx, command, plan)
         arguments += moves
-        found += said
-    pods, said = _edited(pods, arguments, way.arguments)
-    return replace(pods, kv=plan), [*found, *said]
+        findings += problems
+    pods, problems = _edited(pods, arguments, way.arguments)
+    return replace(pods, kv=plan), [*findings, *problems]
 
 
 def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -119,7 +101,7 @@ def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     args = ctx.role.kv_transfer or KvTransferArgs()
     plan = pods.kv
     for pod in pods.each():
-        built = pod.with_container(lambda each: with_env(each, env))
+        built = pod.with_container(lambda container: with_env(container, env))
         if hands_over:
             built = built.with_shared_memory(args.shared_memory)
         pods = pods.put(_listening(built, plan, ports) if pod.leads else built)
@@ -141,19 +123,19 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     """
     args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
-    # Other engines have arguments of their own for it, which are set already.
+    # `kv_offloading` has set the arguments of the other engines.
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = offloading_of(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):
-        found = [error(KV_TRANSFER_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
-        return Transfer(), found if ctx.pairing or args or offloading else []
+        unreadable = [error(ARGUMENTS_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
+        return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
         twice = [] if args is None else list(_twice(args, field))
         if offloading is not None:
             twice.append(
                 error(
-                    KV_TRANSFER_SET_TWICE,
+                    STATED_TWICE,
                     ctx.at("kvCacheOffloading"),
                     f"the engine's arguments hold {engine.transfer_flag} ({connector.name}) "
                     "already; remove one of them",
@@ -176,7 +158,7 @@ def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
     for name in _EXPLICIT:
         if getattr(args, name) is not None:
             yield error(
-                KV_TRANSFER_SET_TWICE,
+                STATED_TWICE,
                 (*field, KvTransferArgs.model_fields[name].alias or name),
                 "the engine's arguments state it already; remove one of them",
             )
@@ -202,7 +184,7 @@ def _generated(
         extra_config=args.extra_config,
     )
     made = command.engine.transfer(command, asked, offloading)
-    return made, [each.under(*field) for each in made.findings]
+    return made, [finding.under(*field) for finding in made.findings]
 
 
 def _events(
@@ -217,7 +199,7 @@ def _events(
         return [], [error(ENGINE_UNKNOWN, field, message)]
     if command.has(KV_EVENTS_FLAG):
         message = f"the engine's arguments hold {KV_EVENTS_FLAG}; remove one"
-        return [], [error(KV_EVENTS_SET_TWICE, field, message)]
+        return [], [error(STATED_TWICE, field, message)]
     topic = args.topic
     if topic is None:
         if command.served_names is None:
@@ -233,25 +215,27 @@ def _decode_side(
     """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     at = leader.command_path
-    pool, own = plan.pool_port, serving_port(leader.container, command, None)
+    pool, port = plan.pool_port, serving_port(leader.container, command, None)
     brought = own_sidecar(leader.template, leader.name, pool)
     if brought is not None or not args.sidecar.enabled:
-        return replace(plan, engine_port=args.engine_port or own, brought=brought), [], []
-    engine = args.engine_port or (own if own != pool else _free_port(leader.spec, pool, args))
-    sidecar, found = sidecar_plan(
+        return replace(plan, engine_port=args.engine_port or port, brought=brought), [], []
+    engine = args.engine_port or (
+        port if port != pool else _free_port(leader.spec, pool, args, command)
+    )
+    sidecar, findings = sidecar_plan(
         args.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return plan, [], [*found, error(ENGINE_PORT_OF_POOL, (*field, "enginePort"), message)]
+        return plan, [], [*findings, error(ENGINE_PORT_OF_POOL, (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []
-        if args.engine_port is None and own == pool:
-            found.append(error(ENGINE_NOT_MOVABLE, at, _immovable(pool, why_unknown(command))))
-    moved_from = frozenset({own, pool} - {engine})
+        if args.engine_port is None and port == pool:
+            findings.append(error(ENGINE_NOT_MOVABLE, at, _immovable(pool, why_unknown(command))))
+    moved_from = frozenset({port, pool} - {engine})
     plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
-    return plan, moves, found
+    return plan, moves, findings
 
 
 def _immovable(pool: int, why: str) -> str:
@@ -261,11 +245,20 @@ def _immovable(pool: int, why: str) -> str:
     )
 
 
-def _free_port(spec: Mapping[str, Any], pool: int, args: KvTransferArgs) -> int:
+def _free_port(
+    spec: Mapping[str, Any], pool: int, args: KvTransferArgs, command: EngineCommand
+) -> int:
+    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    taken = {port.get("containerPort") for each in containers for port in each.get("ports") or ()}
-    taken |= {pool, args.side_channel_port, RAY_PORT}
-    return next(port for port in range(ENGINE_PORT, 65536) if port not in taken)
+    taken = {
+        port.get("containerPort")
+        for container in containers
+        for port in container.get("ports") or ()
+    }
+    taken |= {*range(pool, pool + ranks), args.side_channel_port, RAY_PORT}
+    return next(
+        port for port in range(ENGINE_PORT, 65536) if taken.isdisjoint(range(port, port + ranks))
+    )
 
 
 def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:
@@ -283,19 +276,19 @@ def _edited(
     except EditError as problem:
         if not arguments:
             return pods, []
-        flags = ", ".join(each.names[0] for each in arguments)
+        flags = ", ".join(argument.names[0] for argument in arguments)
         message = f"{flags} cannot be set in it: {problem}; write the command as a list"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     note = edited.note if edited is not None else None
-    found = [info(ARGUMENT_SPLIT, leader.command_path, note)] if note else []
+    findings = [info(PODS_DERIVED, leader.command_path, note)] if note else []
     if worker is not None:
         try:
             pods = pods.put(worker.with_arguments(worker_arguments))
         except EditError:
             # A worker with a command of its own, which may well be nothing but ray.
-            return pods, found
-    return pods, found
+            return pods, findings
+    return pods, findings
 
 
 _Side = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
@@ -335,7 +328,7 @@ def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, A
                 moved["hostPort"] = plan.engine_port  # the two have to be the same there
         if not _listed(ports, moved):
             ports.append(moved)
-    ports += [dict(each) for each in added if not _listed(ports, each)]
+    ports += [dict(port) for port in added if not _listed(ports, port)]
     if ports:
         built["ports"] = ports
     for name in _PROBES:
@@ -351,11 +344,11 @@ def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, A
 
 
 def _listed(ports: list[dict[str, Any]], port: Mapping[str, Any]) -> bool:
-    def key(each: Mapping[str, Any]) -> tuple[Any, Any]:
-        return each.get("containerPort"), each.get("protocol") or "TCP"
+    def key(entry: Mapping[str, Any]) -> tuple[Any, Any]:
+        return entry.get("containerPort"), entry.get("protocol") or "TCP"
 
-    names = {each.get("name") for each in ports} - {None}
-    return key(port) in {key(each) for each in ports} or port.get("name") in names
+    names = {entry.get("name") for entry in ports} - {None}
+    return key(port) in {key(entry) for entry in ports} or port.get("name") in names
 
 
 def _moved(handled: Mapping[str, Any], plan: KvTransferPlan) -> dict[str, Any]:

@@ -12,18 +12,13 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule(
     "worker-command-lost",
     "error",
     "A worker's command is not replaced by a launcher.",
     remedy="Remove the command, or set `launcher: none`.",
-)
-NOT_LAUNCHABLE = Rule(
-    "not-launchable",
-    "error",
-    "The container's command line is known, so that it can be started on several nodes.",
-    remedy="Write `command`, or set `launcher: none`.",
 )
 OUTPUT_IN_COMMAND = Rule(
     "output-in-command",
@@ -32,7 +27,7 @@ OUTPUT_IN_COMMAND = Rule(
     remedy="Use a plain value.",
 )
 
-#: What a worker pod's serving container does not get: it serves nothing.
+#: Fields that the serving container of a worker pod does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 #: Launchers that write a container's command line.
@@ -61,12 +56,12 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     name = ctx.launcher.value
-    # A worker that gives up before the ray head is up would restart its group again and again.
+    # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
         edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
-        # Arguments that passes added to it are the engine's, which runs on the leader.
+        # The arguments that passes added to it are for the engine, which runs on the leader.
         explicit = worker.own.get("command") or worker.own.get("args")
         if ctx.role.worker_template is not None and name == "ray" and explicit:
             message = (
@@ -77,7 +72,7 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
-        return pods, [error(NOT_LAUNCHABLE, leader.command_path, str(problem))]
+        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
 
 
 def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
@@ -89,7 +84,18 @@ def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         taken = any(port.get("name") == "ray-head" for port in ports)
         name = {} if taken else {"name": "ray-head"}
         ports.append({**name, "containerPort": RAY_PORT})
-    return pods.put(pods.leader.with_container(lambda each: {**each, "ports": ports})), []
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
+
+
+def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+    """Declares the ports of ranks that have their own, as a PodMonitor finds only such ports."""
+    if ctx.role.parallelism is None or not ctx.role.parallelism.port_per_rank:
+        return pods, []
+    ports = list(pods.leader.container.get("ports") or ())
+    declared = {port.get("containerPort") for port in ports}
+    wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+    ports += [{"containerPort": port} for port in wanted if port not in declared]
+    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
 
 
 def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
@@ -101,7 +107,7 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     if worker is None or worker.path != pods.leader.path:
         return pods, []
     trimmed = worker.with_container(
-        lambda container: {key: each for key, each in container.items() if key not in LEADER_ONLY}
+        lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), []
 

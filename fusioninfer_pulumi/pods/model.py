@@ -43,11 +43,10 @@ MODEL_PATH_TAKEN = Rule(
     remedy="Remove the mount, or set `model.mountPath`.",
 )
 
-
-#: Launchers with which workers run the engine by themselves.
+#: Launchers with which workers run the engine themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
-#: Where huggingface_hub keeps what it downloads, and what it shows to the hub.
+#: Variables of huggingface_hub: the folder of its downloads, and its token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
@@ -80,10 +79,10 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.fetched.append((source.fetched, model.mount_path, writable))
     engine_fetches = by_engine
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
-        found = read_source(adapter.uri)
-        if found is None:
+        adapter_source = read_source(adapter.uri)
+        if adapter_source is None:
             continue
-        place = _adapter(files, model, found, adapter.name, index, by_engine=by_engine)
+        place = _adapter(files, model, adapter_source, adapter.name, index, by_engine=by_engine)
         files.adapters[adapter.name] = place
         engine_fetches = engine_fetches or not place.startswith("/")
     if engine_fetches and model.token_secret is not None:
@@ -161,8 +160,9 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
     """Has the warm-up fetch a source; returns where pods find it, `mounted` if it is by itself."""
-    # A folder for each source and revision: another one is fetched beside the one in use. One that
-    # is mounted by itself is filled in another way (`pods/model_cache.py`), so its folder differs.
+    # Each source and revision has a folder: a new one is fetched beside the one in use. A folder
+    # that is mounted by itself is filled in another way (`pods/model_cache.py`), and has another
+    # name.
     form = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -219,7 +219,7 @@ def fetch_container(
 
 def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
     """Variables by which KServe's storage-initializer and others like it find their credentials."""
-    env = [dict(each) for each in model.fetcher.env]
+    env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(token_variable(model))
     s3 = model.s3 if "s3" in schemes else S3Args()
@@ -253,8 +253,8 @@ def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             continue
         built = pod
         if pod.leads or _starts_engine(pod, ctx):
-            built, found = _served(pod, wanted)
-            findings += found
+            built, problems = _served(pod, wanted)
+            findings += problems
         pods = pods.put(_with_files(built, ctx.model, ctx.files))
     return pods, findings
 
@@ -300,7 +300,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",
             )
-    existing = {each.get("name") for each in pod.container.get("env") or ()}
+    existing = {variable.get("name") for variable in pod.container.get("env") or ()}
     for variable in files.env:
         if variable["name"] in existing:
             yield error(
@@ -324,9 +324,9 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
             )
         ]
     refused = model_contradictions(command, command.engine, wanted)
-    said = [each.at(*pod.command_path) for each in refused]
-    if said:
-        return pod, said
+    contradictions = [finding.at(*pod.command_path) for finding in refused]
+    if contradictions:
+        return pod, contradictions
     arguments, positional = model_arguments(command, command.engine, wanted)
     if positional is None and not missing(command, arguments):
         return pod, []
@@ -345,7 +345,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
 def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     spec = pod.spec
     volume = {name: free_name(name, spec.get("volumes")) for name in files.volumes}
-    mounts = [{**each, "name": volume[each["name"]]} for each in files.mounts]
+    mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
     if files.fetched:
@@ -363,8 +363,10 @@ def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
     if model.image_pull_secrets:
         existing = list(spec.get("imagePullSecrets") or ())
-        names = {each.get("name") for each in existing}
+        names = {secret.get("name") for secret in existing}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         fields["imagePullSecrets"] = [*existing, *more]
-    mounting = pod.with_container(lambda each: with_mounts(with_env(each, files.env), mounts))
+    mounting = pod.with_container(
+        lambda container: with_mounts(with_env(container, files.env), mounts)
+    )
     return mounting.with_spec(**fields).with_volumes(added)

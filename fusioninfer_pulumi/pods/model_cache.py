@@ -28,8 +28,8 @@ Manifest = dict[str, Any]
 #: Characters of the digest in the warm-up's name.
 DIGEST_LENGTH = 8
 
-# Each source is fetched into a folder of its own, which gets its name only once it is complete:
-# no pod finds half a model, and a second attempt starts over.
+# Each source is fetched into a folder that gets its name only once it is complete. So no pod finds
+# half a model, and a second attempt starts over.
 _SCRIPT = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -43,8 +43,8 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
-# The kubelet may have created a mounted folder, empty, for a pod that came first. So it is filled
-# in place, and a mark beside it says that it is complete.
+# The kubelet may have created the mounted folder, empty, for an earlier pod. So it is filled in
+# place, and a mark beside it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -121,7 +121,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
     """Builds the claim and the Job, those that a service needs."""
     if model is None:
         return
-    own = {labels.SERVICE: meta.service}
+    own_labels = {labels.SERVICE: meta.service}
     if model.claim is not None and model.storage is not None:
         spec: Manifest = {
             "accessModes": [mode.value for mode in model.storage.access_modes],
@@ -132,7 +132,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         yield {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": metadata(meta, model.claim, own),
+            "metadata": metadata(meta, model.claim, own_labels),
             "spec": spec,
         }
     if model.warm_up is not None:
@@ -142,7 +142,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         yield {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": metadata(meta, names.model_warm_up(meta.service, digest), own),
+            "metadata": metadata(meta, names.model_warm_up(meta.service, digest), own_labels),
             "spec": spec,
         }
 
@@ -163,7 +163,7 @@ def job_spec(warm_up: WarmUpPlan) -> Manifest:
     if job.node_selector:
         pod["nodeSelector"] = dict(job.node_selector)
     if job.tolerations:
-        pod["tolerations"] = [dict(each) for each in job.tolerations]
+        pod["tolerations"] = [dict(toleration) for toleration in job.tolerations]
     if job.service_account_name is not None:
         pod["serviceAccountName"] = job.service_account_name
     if warm_up.pull_secrets:
@@ -171,7 +171,7 @@ def job_spec(warm_up: WarmUpPlan) -> Manifest:
     spec: Manifest = {
         "backoffLimit": job.backoff_limit,
         "activeDeadlineSeconds": warm_up.seconds,
-        # Not the service's own label, by which people select what serves.
+        # People select serving pods by the service's label, so this pod does not have it.
         "template": {
             "metadata": {"labels": {labels.APP: "model-warm-up"}},
             "spec": pod,

@@ -32,9 +32,9 @@ def parallelism(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     sizes = _sizes(args, ctx.nodes, launcher)
     for pod in pods.each():
         if pod.leads or launcher is not Launcher.RAY:
-            completed, found = _completed(pod, pods.leader, sizes, args, launcher)
+            completed, problems = _completed(pod, pods.leader, sizes, args, launcher)
             pods = pods.put(completed)
-            findings += found
+            findings += problems
     return _addressed(pods, ctx), findings
 
 
@@ -42,6 +42,8 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
     local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and local is None:
+        local = args.data_local or args.data  # vLLM asks for it
     return Sizes(
         args.tensor,
         args.pipeline,
@@ -49,6 +51,7 @@ def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Size
         local,
         args.data_rpc_port if nodes > 1 else None,
         args.expert,
+        args.port_per_rank,
     )
 
 
@@ -56,24 +59,24 @@ def _completed(
     pod: Pod, leader: Pod, sizes: Sizes, args: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.leads and not pod.has_command:
-        # It runs what the leader runs, which is complete already.
+        # It runs the leader's command line, which is complete already.
         run = leader.container
         copied = {key: run[key] for key in ("command", "args") if key in run}
-        return pod.with_container(lambda each: {**each, **copied}), []
+        return pod.with_container(lambda container: {**container, **copied}), []
     command = pod.command
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
     wanted = command.engine.size_arguments(sizes)
     refused = contradictions(command, wanted, expert=args.expert)
-    said = [each.at(*pod.command_path) for each in refused]
-    if said:
-        return pod, said
+    problems = [finding.at(*pod.command_path) for finding in refused]
+    if problems:
+        return pod, problems
     in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
     added = missing(command, [*wanted.values(), *in_ray])
     try:
         return pod.with_arguments(added) if added else pod, []
     except EditError as problem:
-        text = " ".join(word for each in added for word in each.words)
+        text = " ".join(word for argument in added for word in argument.words)
         message = f"{text} cannot be added to it: {problem}; write the command as a list"
         return pod, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]
 
@@ -82,4 +85,4 @@ def _addressed(pods: Pods, ctx: Context) -> Pods:
     """Lets leaders know their own address, where the launcher names it."""
     if ctx.launcher is not Launcher.DATA_PARALLEL:
         return pods
-    return pods.put(pods.leader.with_container(lambda each: with_env(each, [_POD_IP])))
+    return pods.put(pods.leader.with_container(lambda container: with_env(container, [_POD_IP])))

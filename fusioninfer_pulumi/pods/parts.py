@@ -41,10 +41,16 @@ class SidecarPlan:
     arguments: tuple[str, ...]
     port: int
     https: bool
+    rank_ports: int
     resources: Mapping[str, Any]
     account: str | None
     own_account: bool
     family: EppFamily
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it listens on."""
+        return tuple(range(self.port, self.port + self.rank_ports))
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,8 @@ class Pod:
         """The pod with its serving container changed."""
         return self.with_spec(
             containers=[
-                dict(change(each)) if each["name"] == self.name else each
-                for each in self.spec["containers"]
+                dict(change(container)) if container["name"] == self.name else container
+                for container in self.spec["containers"]
             ]
         )
 
@@ -138,7 +138,7 @@ class Pod:
         if added is None:
             return self
         volume, mount = added
-        mounting = self.with_container(lambda each: with_mounts(each, [mount]))
+        mounting = self.with_container(lambda container: with_mounts(container, [mount]))
         return mounting.with_volumes([volume])
 
     def with_spec(self, **fields: Any) -> Pod:
@@ -148,9 +148,9 @@ class Pod:
 
 def _named(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
     return next(
-        (index, each)
-        for index, each in enumerate(template["spec"]["containers"])
-        if each["name"] == name
+        (index, container)
+        for index, container in enumerate(template["spec"]["containers"])
+        if container["name"] == name
     )
 
 
@@ -187,6 +187,12 @@ class Pods:
     def engine_port(self) -> int:
         """Port that the engine listens on, behind a sidecar where there is one."""
         return self.kv.engine_port if self.kv is not None else self.port
+
+    @property
+    def rank_ports(self) -> int:
+        """Ports that the engine serves on, one for each rank that has its own."""
+        command = self.engine_command
+        return 1 if command.engine is None else command.engine.rank_ports(command)
 
     def each(self) -> Iterator[Pod]:
         """The leader, then the worker where there is one."""
@@ -230,7 +236,7 @@ class Context:
         return ("roles", self.position, *field)
 
 
-#: Adds one feature to the pods of a role, and says what is to be said about it.
+#: Adds one feature to the pods of a role; its findings are the parts that it left out.
 Pass = Callable[[Pods, Context], tuple[Pods, list[Finding]]]
 
 

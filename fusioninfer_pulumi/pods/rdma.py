@@ -24,7 +24,7 @@ def rdma(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         taken = list(_taken(pod, args))
         findings += taken
         if not taken:
-            pods = pods.put(pod.with_container(lambda each: _container(each, args)))
+            pods = pods.put(pod.with_container(lambda container: _container(container, args)))
     return pods, findings
 
 
@@ -40,7 +40,9 @@ def _container(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
     if args.lock_memory:
         security = container.get("securityContext") or {}
         capabilities = security.get("capabilities") or {}
-        added = [each for each in capabilities.get("add") or () if each != _IPC_LOCK]
+        added = [
+            capability for capability in capabilities.get("add") or () if capability != _IPC_LOCK
+        ]
         capabilities = {**capabilities, "add": [*added, _IPC_LOCK]}
         built["securityContext"] = {**security, "capabilities": capabilities}
     return built
@@ -51,7 +53,7 @@ def _variables(args: RdmaArgs) -> list[dict[str, str]]:
         "UCX_TLS": args.transports,
         "UCX_NET_DEVICES": ",".join(args.devices) if args.devices else None,
         # NCCL calls a device by its name alone; UCX wants the port behind it.
-        "NCCL_IB_HCA": ",".join(dict.fromkeys(each.partition(":")[0] for each in args.devices))
+        "NCCL_IB_HCA": ",".join(dict.fromkeys(device.partition(":")[0] for device in args.devices))
         if args.devices
         else None,
     }
@@ -68,11 +70,11 @@ def _taken(pod: Pod, args: RdmaArgs) -> Iterator[Finding]:
             (*pod.container_path, "resources", "limits", args.resource),
             "is asked for by kvTransfer.rdma; remove one",
         )
-    variables = {each["name"] for each in _variables(args)}
-    for index, each in enumerate(pod.container.get("env") or ()):
-        if each.get("name") in variables:
+    variables = {variable["name"] for variable in _variables(args)}
+    for index, variable in enumerate(pod.container.get("env") or ()):
+        if variable.get("name") in variables:
             yield error(
                 TAKEN_BY_TEMPLATE,
                 (*pod.container_path, "env", index),
-                f"{each['name']} is set by kvTransfer.rdma; remove one",
+                f"{variable['name']} is set by kvTransfer.rdma; remove one",
             )

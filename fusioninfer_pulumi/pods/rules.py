@@ -2,11 +2,25 @@
 
 from fusioninfer_pulumi.findings import Rule
 
+ARGUMENTS_UNREADABLE = Rule(
+    "arguments-unreadable",
+    ("warning", "error", "info"),
+    "Arguments that are compared with fields and pods can be read.",
+    remedy="Write them in plain text; a configuration of KV transfer, in valid JSON.",
+)
+
+PODS_DERIVED = Rule(
+    "pods-derived",
+    "info",
+    "What the library makes of a role follows from its fields.",
+    remedy="Nothing.",
+)
+
 COMMAND_NOT_EDITABLE = Rule(
     "command-not-editable",
     "error",
-    "Arguments can be added to the engine's command line.",
-    remedy="Write it as a list, or add the arguments yourself.",
+    "The library can change the engine's command line, for arguments and for several nodes.",
+    remedy="Write `command` as a list, or all of it yourself with `launcher: none`.",
 )
 ENGINE_UNKNOWN = Rule(
     "engine-unknown",

@@ -25,7 +25,7 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Sets scheduler, priority, and the annotation of the gang or the queue."""
     annotations: dict[str, str] = {}
     if ctx.gang:
-        # That of a serving group is filled in for its sets: groups share a revision.
+        # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
         annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
     elif ctx.queue and ctx.scheduler:
         # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
@@ -33,19 +33,19 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     fields = {"schedulerName": ctx.scheduler, "priorityClassName": ctx.priority_class}
     for pod in pods.each():
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
-        own = (pod.template.get("metadata") or {}).get("labels") or {}
-        pods = pods.put(_with_metadata(built, own, {**_annotations(pod), **annotations}))
+        written = (pod.template.get("metadata") or {}).get("labels") or {}
+        pods = pods.put(_with_metadata(built, written, {**_annotations(pod), **annotations}))
     return pods, []
 
 
 def pod_labels(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Sets the labels of the role; of a template's own metadata nothing else stays."""
     for pod in pods.each():
-        own = (pod.template.get("metadata") or {}).get("labels") or {}
+        written = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
         paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
-        held = {**paired, **own, **role_labels(ctx.meta, ctx.role)}
-        pods = pods.put(_with_metadata(pod, held, _annotations(pod)))
+        pod_labels = {**paired, **written, **role_labels(ctx.meta, ctx.role)}
+        pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []
 
 
@@ -53,8 +53,8 @@ def _annotations(pod: Pod) -> Mapping[str, str]:
     return (pod.template.get("metadata") or {}).get("annotations") or {}
 
 
-def _with_metadata(pod: Pod, own: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
-    metadata = {"labels": own, **({"annotations": annotations} if annotations else {})}
+def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pod:
+    metadata = {"labels": pod_labels, **({"annotations": annotations} if annotations else {})}
     return replace(pod, template={"metadata": metadata, "spec": pod.spec})
 
 
@@ -66,13 +66,13 @@ def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     added = [
         {
-            "maxSkew": each.max_skew,
-            "topologyKey": each.topology_key,
-            "whenUnsatisfiable": each.when_unsatisfiable.value,
+            "maxSkew": constraint.max_skew,
+            "topologyKey": constraint.topology_key,
+            "whenUnsatisfiable": constraint.when_unsatisfiable.value,
             "labelSelector": {"matchLabels": dict(selected)},
         }
-        for each in args
+        for constraint in args
     ]
-    own = pods.leader.spec.get("topologySpreadConstraints") or ()
-    leader = pods.leader.with_spec(topologySpreadConstraints=[*own, *added])
+    constraints = pods.leader.spec.get("topologySpreadConstraints") or ()
+    leader = pods.leader.with_spec(topologySpreadConstraints=[*constraints, *added])
     return pods.put(leader), []

@@ -33,9 +33,11 @@ SIDECAR_PROTOCOL = Rule(
 )
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
-#: A proxy of streams: little of anything, whatever the model is.
+#: A proxy of streams needs little, whatever the model is.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
+# Flag for the number of ports that it listens on, from its own on; each leads to a rank.
+_RANKS = "--data-parallel-size"
 
 
 def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
@@ -44,13 +46,17 @@ def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | N
     It is a known sidecar, or listens on the pool's port.
     """
     spec = template.get("spec") or {}
-    beside = [each for each in spec.get("containers") or () if each.get("name") != serving]
+    beside = [
+        container for container in spec.get("containers") or () if container.get("name") != serving
+    ]
     # An init container that ends before the engine starts listens on nothing.
     beside += [
-        each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
     ]
     for container in beside:
-        ports = [each.get("containerPort") for each in container.get("ports") or ()]
+        ports = [port.get("containerPort") for port in container.get("ports") or ()]
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
         listens = port in ports or integer(flag_value(texts, "--port")) == port
@@ -60,7 +66,7 @@ def own_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | N
 
 
 def sidecar_plan(
-    given: SidecarArgs,
+    args: SidecarArgs,
     ctx: Context,
     command: EngineCommand,
     setup: KvConnector | None,
@@ -73,30 +79,34 @@ def sidecar_plan(
     """
     pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
     assert pairing is not None, "only paired roles have a sidecar"
-    found: list[Finding] = []
-    family = sidecar_family(given.image, given.family, pairing.family)
+    findings: list[Finding] = []
+    family = sidecar_family(args.image, args.family, pairing.family)
     if isinstance(family, Finding):
-        found.append(family.under(*at))
+        findings.append(family.under(*at))
         family = pairing.family
     release = sidecar_release(family)
     assert release is not None, "only families with a sidecar are wired"
-    chosen, said = _protocol(given, family, release, command, setup, (*at, "connector"))
-    found += said
-    own = tuple(given.args or ())
-    secure = has_flag(own, _SECURE) and flag_value(own, _SECURE) != "false"
+    chosen, problems = _protocol(args, family, release, command, setup, (*at, "connector"))
+    findings += problems
+    words = tuple(args.args or ())
+    secure = has_flag(words, _SECURE) and flag_value(words, _SECURE) != "false"
     listen, engine = ports
     arguments = [
         f"--port={listen}",
         f"--{release.port_flag}={engine}",
         f"--kv-connector={chosen}",
     ]
-    if not has_flag(own, _SECURE):
+    if not has_flag(words, _SECURE):
         # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
         arguments.append(f"{_SECURE}=false")
+    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
+    stated = integer(flag_value(words, _RANKS))
+    if ranks > 1 and stated is None:
+        arguments.append(f"{_RANKS}={ranks}")
     arguments += _tls(command, prefill_https=pairing.prefill_https)
     account = None
     explicit = spec.get("serviceAccountName")
-    if given.ssrf_protection:
+    if release.reads_pool and args.ssrf_protection is not False:
         account = explicit or names.sidecar(ctx.meta.service)
         pool = names.inference_pool(ctx.meta.service)
         arguments += [
@@ -104,27 +114,28 @@ def sidecar_plan(
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
     plan = SidecarPlan(
-        image=given.image or family.sidecar_image,
-        arguments=(*arguments, *own),
+        image=args.image or family.sidecar_image,
+        arguments=(*arguments, *words),
         port=listen,
         https=secure,
-        resources=given.resources if given.resources is not None else REQUESTS,
+        rank_ports=stated or ranks,
+        resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
         own_account=bool(explicit),
         family=family,
     )
-    return plan, found
+    return plan, findings
 
 
 def _protocol(
-    given: SidecarArgs,
+    args: SidecarArgs,
     family: EppFamily,
     release: SidecarRelease,
     command: EngineCommand,
     setup: KvConnector | None,
     at: Location,
 ) -> tuple[str, list[Finding]]:
-    chosen = given.connector.value if given.connector is not None else None
+    chosen = args.connector.value if args.connector is not None else None
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
     if chosen is None and setup is not None:
@@ -157,7 +168,7 @@ Manifest = dict[str, Any]
 
 #: Name of the sidecar's container.
 SIDECAR = "pd-sidecar"
-# Where every container finds the token of the pod's ServiceAccount, unless something else is
+# Folder with the token of the pod's ServiceAccount in every container, unless something else is
 # mounted there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
 _NO_TOKEN = "no-token"  # noqa: S105  # a volume
@@ -189,7 +200,7 @@ def _with_sidecar(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest:
         built["volumes"] = [*(spec.get("volumes") or ()), token]
     if planned.account is not None and not planned.own_account:
         built["serviceAccountName"] = planned.account
-        # The account is the sidecar's, so its token is mounted there alone.
+        # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
     built["initContainers"] = [
         *(spec.get("initContainers") or ()),
@@ -212,8 +223,11 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
         "restartPolicy": "Always",
         "args": list(planned.arguments),
         "env": env,
-        "ports": [{"name": names.SIDECAR_PORT, "containerPort": planned.port}],
-        # Says that it listens; whether the engine behind it serves is the engine's to say.
+        "ports": [
+            {"name": names.SIDECAR_PORT, "containerPort": planned.port},
+            *({"containerPort": port} for port in planned.ports[1:]),
+        ],
+        # This probe shows that the sidecar listens. The engine has a probe of its own.
         "readinessProbe": {
             "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
             "periodSeconds": 10,
@@ -263,22 +277,24 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
     A template's own ServiceAccount is bound in place of ours. A sidecar watches the service's pool
     and the pods that it selects (`pkg/sidecar/proxy/allowlist.go`).
     """
-    used = {each.account: each.own_account for each in sidecars if each.account is not None}
+    used = {
+        sidecar.account: sidecar.own_account for sidecar in sidecars if sidecar.account is not None
+    }
     if not used:
         return
     name = names.sidecar(meta.service)
-    own = {labels.SERVICE: meta.service}
+    own_labels = {labels.SERVICE: meta.service}
     if not used.get(name, True):
         yield {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": metadata(meta, name, own),
+            "metadata": metadata(meta, name, own_labels),
             "automountServiceAccountToken": False,
         }
     yield {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "Role",
-        "metadata": metadata(meta, name, own),
+        "metadata": metadata(meta, name, own_labels),
         "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
             {"apiGroups": [names.POOL_GROUP], "resources": ["inferencepools"], "verbs": _READ},
@@ -287,10 +303,10 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
     yield {
         "apiVersion": f"{_GROUP}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata(meta, name, own),
+        "metadata": metadata(meta, name, own_labels),
         "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
         "subjects": [
             {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
-            for account in sorted(used)
+            for account in used
         ],
     }

@@ -11,17 +11,12 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.findings import Finding, Rule, error, info
+from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
+from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
 from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
 
-ENGINE_NOT_TRACED = Rule(
-    "engine-not-traced",
-    "info",
-    "The engine is told to trace.",
-    remedy="Write the flags into the arguments, or set `tracing.engines: false`.",
-)
 Variable = Mapping[str, str]
 
 _SAMPLER = "parentbased_traceidratio"
@@ -52,7 +47,7 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if engine is None or arguments is None:
         name = engine.name if engine is not None else "the program"
         note = info(
-            ENGINE_NOT_TRACED,
+            UNSUPPORTED_BY_ENGINE,
             ctx.at(),
             f"{name} is not told to trace: the library knows no flags for that; write them into "
             "the arguments, or set tracing.engines to false",
@@ -71,5 +66,5 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
                 )
                 return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
             # A worker may run nothing but ray.
-        pods = pods.put(traced.with_container(lambda each: with_env(each, variables)))
+        pods = pods.put(traced.with_container(lambda container: with_env(container, variables)))
     return replace(pods, traced=True), []

@@ -37,6 +37,8 @@ class CatalogueModel:
         accelerators: GPUs of one node that hold it, by what each GPU is.
         siblings: Quantized repositories of the same model.
         context: Tokens of its longest sequence.
+        minimum: First release of the engine that serves it.
+        memory: GB of GPU memory that its recipe names.
         bytes: Bytes of its weights, or more where only the memory that it takes is known.
         source: Recipe or card that says so.
         checked: Day on which the source was read.
@@ -49,6 +51,8 @@ class CatalogueModel:
     accelerators: Mapping[str, CatalogueLayout]
     siblings: tuple[str, ...]
     context: int
+    minimum: str
+    memory: int
     bytes: int
     source: str
     checked: str
@@ -65,10 +69,12 @@ def catalogue() -> Mapping[str, CatalogueModel]:
             kind=entry["kind"],
             arguments=tuple(entry["arguments"]),
             accelerators={
-                kind: CatalogueLayout(**held) for kind, held in entry["accelerators"].items()
+                kind: CatalogueLayout(**fields) for kind, fields in entry["accelerators"].items()
             },
             siblings=tuple(entry["siblings"]),
             context=entry["context"],
+            minimum=entry["minimum"],
+            memory=entry["memory"],
             bytes=entry["bytes"],
             source=f"{document['recipes']}, {entry['source']}",
             checked=document["checked"],

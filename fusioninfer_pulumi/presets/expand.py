@@ -108,7 +108,8 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         written = _Writer(args, model, position, role)
         roles.append(written.role())
         values += written.values
-        engines.append(written.running)
+        if "image" not in written.own:
+            engines.append(written.running)
         findings += written.findings
     update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
     expanded = _without(args.model_copy(update=update), "engine", "image_registry")
@@ -224,10 +225,10 @@ class _Writer:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             self._note("gpus", str(gpus), USER, "the product of parallelism over its pods")
             return Layout(gpus)
-        own = self._own_sizes()
-        if own is not None:
-            self._note("gpus", str(own), USER, "the sizes in its arguments")
-            return Layout(own)
+        written_sizes = self._own_sizes()
+        if written_sizes is not None:
+            self._note("gpus", str(written_sizes), USER, "the sizes in its arguments")
+            return Layout(written_sizes)
         if role.multinode is not None and role.nodes > 1:
             message = "is required: GPUs of each pod, for a replica over several nodes"
             self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
@@ -238,11 +239,11 @@ class _Writer:
             )
             self.findings.append(error(FIELD_REQUIRED, (*at, "accelerator"), message))
             return Layout(1)
-        found = self._found_layout(role.accelerator)
-        if isinstance(found, Layout):
-            self._note("gpus", str(found.gpus), found.origin, found.reason)
-            return found
-        message = f"is required: GPUs of each pod; {found}"
+        chosen = self._found_layout(role.accelerator)
+        if isinstance(chosen, Layout):
+            self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
+            return chosen
+        message = f"is required: GPUs of each pod; {chosen}"
         self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
         return Layout(1)
 
@@ -259,8 +260,8 @@ class _Writer:
             return listed
         role = self.given
         ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
-        found = layout(self.model, accelerator, self.engine.name, self._length(), ranks=ranks)
-        return listed if isinstance(found, str) and listed is not None else found
+        fitting = layout(self.model, accelerator, self.engine.name, self._length(), ranks=ranks)
+        return listed if isinstance(fitting, str) and listed is not None else fitting
 
     def _bytes(self) -> int | None:
         return model_bytes(self.model, self.model_name)
@@ -309,10 +310,14 @@ class _Writer:
         listed = self.spec.get("containers")
         if not listed:
             return {}
-        own = serving_container(self.template, self.given.container)
+        written_container = serving_container(self.template, self.given.container)
         # Another container alone is no serving one.
         named = (self.given.container, *ENGINES, "engine", "main")
-        return own if own["name"] in named or "image" not in own else {}
+        return (
+            written_container
+            if written_container["name"] in named or "image" not in written_container
+            else {}
+        )
 
     def _template(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         written = self._container(role, chosen)
@@ -338,17 +343,17 @@ class _Writer:
 
     def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """The container, before the user's own is merged over it."""
-        own, preset = self.own, self.preset
-        name = own.get("name") or role.container or self.engine.name
+        written_container, preset = self.own, self.preset
+        name = written_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self._image()}
-        if not own.get("command"):
+        if not written_container.get("command"):
             container["command"] = list(preset.program)
             arguments = self._arguments(auto=self.on_cpu or chosen.auto)
-            if arguments or own.get("args"):
-                container["args"] = [*(own.get("args") or ()), *arguments]
+            if arguments or written_container.get("args"):
+                container["args"] = [*(written_container.get("args") or ()), *arguments]
         port = role.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
-        self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
+        self._noted(written_container, "ports", f"http {port}", RELEASE, "where the engine listens")
         if self.on_cpu:
             pairs = preset.cpu_variables.items()
             container["env"] = [{"name": key, "value": value} for key, value in pairs]
@@ -367,18 +372,20 @@ class _Writer:
 
     def _arguments(self, *, auto: bool) -> list[str]:
         """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
-        preset, own = self.preset, [str(word) for word in self.own.get("args") or ()]
+        preset, written_words = self.preset, [str(word) for word in self.own.get("args") or ()]
         written: list[str] = []
         port = self.given.port
         if port is not None and port != self.engine.default_port:
-            written += self._beside(own, [PORT_FLAG, str(port)], USER, "port")
-        written += self._beside(own, preset.arguments, RELEASE, "how its pods are reached")
+            written += self._beside(written_words, [PORT_FLAG, str(port)], USER, "port")
+        written += self._beside(
+            written_words, preset.arguments, RELEASE, "how its pods are reached"
+        )
         if auto:
             reason = "the longest sequence that the cache holds"
-            written += self._beside(own, preset.length_arguments, LIBRARY, reason)
+            written += self._beside(written_words, preset.length_arguments, LIBRARY, reason)
         known = catalogue_model(self.model_name)
         if known is not None and self.engine.name == CATALOGUE_ENGINE:
-            written += self._beside(own, known.arguments, MODEL, known.source)
+            written += self._beside(written_words, known.arguments, MODEL, known.source)
         return written
 
     def _beside(
@@ -405,7 +412,12 @@ class _Writer:
     def _own_path(self) -> Location:
         listed = self.spec.get("containers") or ()
         index = next(
-            (index for index, each in enumerate(listed) if each["name"] == self.own.get("name")), 0
+            (
+                index
+                for index, container in enumerate(listed)
+                if container["name"] == self.own.get("name")
+            ),
+            0,
         )
         return ("roles", self.position, "template", "spec", "containers", index)
 
@@ -431,6 +443,9 @@ class _Writer:
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
             processors, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
             memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+            if role.kv_cache_offloading is not None:
+                memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
+                reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
         self._noted(self._own_requests(), "cpu", requests["cpu"], LIBRARY, why)
         self._noted(self._own_requests(), "memory", requests["memory"], LIBRARY, reason)
@@ -444,7 +459,8 @@ class _Writer:
 
     def _note_engine(self) -> None:
         origin = LIBRARY if self.running.default else USER
-        self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+        if "image" not in self.own:
+            self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
         reason = "for processors" if self.on_cpu else "for GPUs"
         self._noted(self.own, "image", self._image(), RELEASE, reason)
         if not self.own.get("command"):
@@ -452,11 +468,11 @@ class _Writer:
         self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
 
     def _noted(
-        self, own: Mapping[str, Any], key: str, value: str, origin: str, reason: str
+        self, written_container: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
         """Notes a value that the user may have written."""
-        if key in own:
-            stated = own[key]
+        if key in written_container:
+            stated = written_container[key]
             text = stated if isinstance(stated, (str, int)) else "as in the template"
             self._note(key, str(text), USER, "template")
         else:
@@ -487,10 +503,10 @@ def flags_of(arguments: Sequence[str]) -> list[list[str]]:
     return flags
 
 
-def _merged(written: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(written: Mapping[str, Any], written_container: Mapping[str, Any]) -> dict[str, Any]:
     """The container with the user's own values over it; the arguments hold the user's already."""
     arguments = {"args": written["args"]} if "args" in written else {}
-    merged: dict[str, Any] = overlaid(written, {**own, **arguments})
+    merged: dict[str, Any] = overlaid(written, {**written_container, **arguments})
     return merged
 
 

@@ -49,23 +49,23 @@ def layout(
         return f"how many the model takes {MISSING}"
     if not hasattr(package, "layout"):
         return "the installed capacity package finds no layouts"
-    found = package.layout(model, accelerator, engine, length)
-    if isinstance(found, str):
-        return found
+    result = package.layout(model, accelerator, engine, length)
+    if isinstance(result, str):
+        return result
     sizes: dict[str, int | bool] = {}
-    if found.nodes > 1 and ranks:
-        if not found.experts:
-            return f"{found.reason}, and prefill and decode span nodes by experts only"
-        sizes = {"data": found.tensor * found.nodes, "data_local": found.tensor, "expert": True}
-        return Layout(found.tensor, ParallelismArgs(**sizes), "capacity", found.reason)  # type: ignore[arg-type]  # sizes are numbers, expert is a switch
-    if found.tensor > 1:
-        sizes["tensor"] = found.tensor
-    if found.nodes > 1:
-        sizes["pipeline"] = found.nodes
-    if found.spread:
+    if result.nodes > 1 and ranks:
+        if not result.experts:
+            return f"{result.reason}, and prefill and decode span nodes by experts only"
+        sizes = {"data": result.tensor * result.nodes, "data_local": result.tensor, "expert": True}
+        return Layout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)  # type: ignore[arg-type]  # sizes are numbers, expert is a switch
+    if result.tensor > 1:
+        sizes["tensor"] = result.tensor
+    if result.nodes > 1:
+        sizes["pipeline"] = result.nodes
+    if result.spread:
         sizes["expert"] = True
     split = ParallelismArgs(**sizes) if sizes else None  # type: ignore[arg-type]  # as above
-    return Layout(found.tensor, split, "capacity", found.reason)
+    return Layout(result.tensor, split, "capacity", result.reason)
 
 
 def catalogued(name: str, accelerator: str) -> Layout | None:
@@ -74,7 +74,10 @@ def catalogued(name: str, accelerator: str) -> Layout | None:
     if model is None:
         return None
     wanted = accelerator.upper()
-    known = next((held for kind, held in model.accelerators.items() if kind == wanted), None)
+    known = next(
+        (listed_layout for kind, listed_layout in model.accelerators.items() if kind == wanted),
+        None,
+    )
     if known is None:
         return None
     split = None

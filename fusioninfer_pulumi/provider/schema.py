@@ -34,7 +34,7 @@ def package_schema() -> dict[str, Any]:
     """Generates the schema of the package `fusioninfer`."""
     schemas = fields_schema(InferenceServiceArgs)
     service = schemas[InferenceServiceArgs.__name__]
-    kinds = {_type_token(name): _type(name, held) for name, held in schemas.items()}
+    kinds = {_type_token(name): _type(name, schema) for name, schema in schemas.items()}
     kinds[_type_token(InferenceServiceArgs.__name__)] |= {"required": ["name", "roles"]}
     kinds |= {
         _token(kind.__name__): _status_type(kind)
@@ -68,7 +68,7 @@ def package_schema() -> dict[str, Any]:
         "resources": {
             TOKEN: _component(
                 InferenceService,
-                {name: _property(held) for name, held in service["properties"].items()},
+                {name: _property(schema) for name, schema in service["properties"].items()},
                 service["required"],
                 {
                     "name": {"type": "string"},
@@ -113,7 +113,7 @@ def _component(
         "inputProperties": inputs,
         "requiredInputs": required,
         "properties": {
-            name: {**held, "description": described[name]} for name, held in outputs.items()
+            name: {**output, "description": described[name]} for name, output in outputs.items()
         },
         "required": list(outputs),
     }
@@ -172,7 +172,7 @@ def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         members = getattr(api, name)
         values = [{"name": _enum_name(member.name), "value": member.value} for member in members]
         return {"type": "string", "description": described, "enum": values}
-    properties = {key: _property(held) for key, held in schema["properties"].items()}
+    properties = {key: _property(member) for key, member in schema["properties"].items()}
     required = schema.get("required", [])
     return {
         "type": "object",
@@ -193,8 +193,8 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
 def _value(schema: dict[str, Any]) -> dict[str, Any]:
     """A field's type. Plain is what is read; what is only passed on may be an Output."""
     if schema.get(OUTPUT_MARK):
-        held = _value({key: each for key, each in schema.items() if key != OUTPUT_MARK})
-        return {key: each for key, each in held.items() if key != "plain"}
+        plain_schema = _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
+        return {key: item for key, item in plain_schema.items() if key != "plain"}
     if "anyOf" in schema:
         return _choice(schema["anyOf"])
     if "$ref" in schema:
@@ -203,7 +203,7 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
         return {"$ref": f"#/types/{_type_token(name)}", **({"plain": True} if plain else {})}
     match schema.get("type"):
         case [*several]:
-            return _choice([{"type": each} for each in several])
+            return _choice([{"type": option_type} for option_type in several])
         case "array":
             items = _value(schema["items"])
             return {"type": "array", "items": items, **_plain_like(items)}
@@ -211,8 +211,12 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
             inner = schema.get("additionalProperties")
             if not isinstance(inner, dict):
                 return {"type": "object", "additionalProperties": _ANY}
-            held = _value(inner)
-            return {"type": "object", "additionalProperties": held, **_plain_like(held)}
+            plain_schema = _value(inner)
+            return {
+                "type": "object",
+                "additionalProperties": plain_schema,
+                **_plain_like(plain_schema),
+            }
         case kind if kind in _PRIMITIVES:
             return {"type": kind, "plain": True}
     return dict(_ANY)
@@ -220,21 +224,21 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
     """One type of several; null is a field that is left out."""
-    held = [_value(each) for each in options if not _is_left_out(each)]
-    if len(held) == 1:
-        return held[0]
-    parts = [{key: each[key] for key in each if key != "plain"} for each in held]
+    choices = [_value(option) for option in options if not _is_left_out(option)]
+    if len(choices) == 1:
+        return choices[0]
+    parts = [{key: choice[key] for key in choice if key != "plain"} for choice in choices]
     return {"oneOf": parts, "plain": True}
 
 
 def _is_left_out(option: dict[str, Any]) -> bool:
     # Booleans in an enum are what YAML 1.1 reads where On and Off are not quoted.
     choices = option.get("enum", [None])
-    return option.get("type") == "null" or all(isinstance(each, bool) for each in choices)
+    return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
 
 
-def _plain_like(held: dict[str, Any]) -> dict[str, Any]:
-    return {"plain": True} if held.get("plain") else {}
+def _plain_like(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"plain": True} if schema.get("plain") else {}
 
 
 # Outputs
@@ -262,8 +266,8 @@ def _status_type(kind: type) -> dict[str, Any]:
 def _hint(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        (held,) = (each for each in arguments if each is not type(None))
-        return _hint(held)
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return _hint(inner)
     if origin is Literal:
         return {"type": "string"}
     if origin is list:
@@ -280,12 +284,12 @@ def _attribute_docstrings(kind: type) -> dict[str, str]:
     """The string below each attribute of a class."""
     (definition,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    docstrings = {}
     for attribute, text in itertools.pairwise(definition.body):
         match attribute, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(words))),
             ):
-                found[name] = inspect.cleandoc(words)
-    return found
+                docstrings[name] = inspect.cleandoc(words)
+    return docstrings

@@ -55,9 +55,9 @@ class Provider(pulumi.provider.Provider):
         if resource_type not in _CONSTRUCT:
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
         _enter_stack()
-        given = {key: as_written(value) for key, value in inputs.items()}
+        arguments = {key: as_written(value) for key, value in inputs.items()}
         try:
-            made, outputs = _CONSTRUCT[resource_type](name, given, options)
+            made, outputs = _CONSTRUCT[resource_type](name, arguments, options)
         except InvalidServiceError as problem:
             raise property_errors(name, problem.findings) from None
         state = {key: _explained(getattr(made, key), name) for key in outputs}
@@ -71,16 +71,16 @@ def as_written(value: Any) -> Any:
     if isinstance(value, pulumi.output.Unknown):
         return _unknown()
     if isinstance(value, dict):
-        return {key: as_written(each) for key, each in value.items()}
+        return {key: as_written(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [as_written(each) for each in value]
+        return [as_written(item) for item in value]
     return value
 
 
 def property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
     """Findings as errors of a component's properties."""
     details: list[InputPropertyErrorDetails] = [
-        {"property_path": each.path, "reason": each.text} for each in findings
+        {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
     return InputPropertiesError(f"{name} cannot work", details)
 
@@ -99,14 +99,14 @@ def _inference_service(
 def _serving_prerequisites(
     name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
 ) -> Constructed:
-    held = inputs.get("services")
-    if not isinstance(held, list):
+    services = inputs.get("services")
+    if not isinstance(services, list):
         raise InputPropertiesError(
             f"{name} cannot work",
             [{"property_path": "services", "reason": "must be a list of services"}],
         )
     args = ServingPrerequisitesArgs(
-        services=_services(held),
+        services=_services(services),
         kubeconfig=inputs.get("kubeconfig"),
         context=inputs.get("context"),
         lws_namespace=inputs.get("lwsNamespace") or "lws-system",
@@ -120,15 +120,15 @@ _CONSTRUCT: Mapping[
 ] = {TOKEN: _inference_service, PREREQUISITES_TOKEN: _serving_prerequisites}
 
 
-def _services(held: Sequence[Any]) -> list[InferenceServiceArgs]:
+def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     """The services whose needs are checked; their findings are located below `services`."""
-    found: list[InferenceServiceArgs] = []
-    for index, mapping in enumerate(held):
+    parsed: list[InferenceServiceArgs] = []
+    for index, mapping in enumerate(services):
         document = examine_mapping(mapping, f"services[{index}]")
-        raise_errors((each.under("services", index) for each in document.findings), "")
+        raise_errors((finding.under("services", index) for finding in document.findings), "")
         assert document.args is not None, "a document without errors has a service"
-        found.append(document.args)
-    return found
+        parsed.append(document.args)
+    return parsed
 
 
 def _enter_stack() -> None:

@@ -100,8 +100,8 @@ def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
         # LeaderWorkerSet orders its own replicas; those of different serving groups take turns.
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
-        # Possibly in sequence: StatefulSets honour maxUnavailable only with the feature gate
-        # MaxUnavailableStatefulSet.
+        # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
+        # without it the replicas restart in sequence.
         timeout = times(timeout, count)
     if grouped:
         of_groups = group_rollout(plan)
@@ -145,7 +145,7 @@ def next_lws(
         unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
     """
     down = {*unavailable, *changing}
-    # Nothing waits for optional ones, which may stay pending.
+    # Optional replicas may stay pending, so nothing waits for them.
     busy = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
     for step in busy:

@@ -58,8 +58,8 @@ class StackLws:
         return self.name == name and not elsewhere
 
 
-def layout_of(own: Mapping[str, Any]) -> Layout | None:
+def layout_of(set_labels: Mapping[str, Any]) -> Layout | None:
     """Returns the layout of a LeaderWorkerSet by its labels, None if it is not of this library."""
-    if labels.ROLE_NAME not in own:
+    if labels.ROLE_NAME not in set_labels:
         return None
-    return Layout.PER_REPLICA if labels.REPLICA_INDEX in own else Layout.PER_ROLE
+    return Layout.PER_REPLICA if labels.REPLICA_INDEX in set_labels else Layout.PER_ROLE

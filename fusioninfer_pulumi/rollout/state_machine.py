@@ -17,17 +17,17 @@ from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.order import LwsStep, next_lws
 
-#: Between two lists while replicas take turns.
+#: Seconds between two lists while replicas take turns.
 TURN_SECONDS = 0.25
-#: Between two lists otherwise, and between the tries of the first one.
+#: Seconds between two lists otherwise, and between attempts of the first list.
 PAUSE_SECONDS = 1.0
-#: Between two lists at most.
+#: Longest pause between two lists, in seconds.
 LONG_PAUSE_SECONDS = 5.0
-#: The pause grows with the time since the last change: it is this part of it.
+#: Pause as a part of the time since the last change.
 PAUSE_PART = 0.1
 #: Deadlines within this time of the first one fail together.
 MARGIN_SECONDS = 5.0
-#: Tries of the first list. After them the cluster counts as unreadable.
+#: Attempts of the first list, after which the cluster counts as unreadable.
 TRIES = 3
 
 #: Uid and generation of a live object. Without a uid, `--target` has skipped the object.
@@ -370,7 +370,7 @@ def _answered(state: UpdateState, observation: Answered) -> UpdateState:
     )
     if not creating or state.is_creating:
         return state
-    # None of a gang is available before all of it exists: their time begins together.
+    # No replica of a gang is available before all of them exist: their deadlines begin together.
     deadline = observation.at + _seconds(state.wait_timeout)
     return state.with_lws(
         {
@@ -384,12 +384,12 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
     if not version[0]:
         return replace(lws, phase=Phase.DONE)
     changed = lws.before != version
-    # One that is created again, as after a rename, may need others to be a complete gang.
+    # A LeaderWorkerSet that is created again, as after a rename, may need others of its gang.
     again = lws.before is not None and lws.before[0] not in ("", version[0])
     exists = lws.exists and not again
     lws = replace(lws, version=version, exists=exists, phase=Phase.DONE)
     is_wanted = lws.step.required and state.awaits_replicas
-    # An interrupted update may have taken it down: this one goes on from there.
+    # An interrupted update may have taken it down, and this update continues from there.
     resumed = lws.step.required and not lws.settled and not changed
     is_down = state.has_list and not lws.is_up
     in_turn = exists and lws.step.in_turn and (changed or (resumed and is_down))

@@ -59,7 +59,7 @@ def refusal(
             f"{namespace} (allowedRoutes.namespaces.from)"
         )
     host = listener.get("hostname")
-    if host and hostnames and not any(hosts_overlap(host, each) for each in hostnames):
+    if host and hostnames and not any(hosts_overlap(host, hostname) for hostname in hostnames):
         return f"its hostname {host} matches none of the route's"
     return None
 

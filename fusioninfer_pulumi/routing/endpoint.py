@@ -52,7 +52,7 @@ def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
         for listener in referenced_listeners(parent)
         if allows_route(parent, listener, namespace, router.route.hostnames or ())
     ]
-    reached.sort(key=lambda found: not _terminates_tls(found[0]))
+    reached.sort(key=lambda reachable: not _terminates_tls(reachable[0]))
     for host in hostnames:
         for listener, _ in reached:
             if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):

@@ -50,19 +50,19 @@ CONFIG_KEY = "config.yaml"
 #: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
-#: As long as upstream's charts give an endpoint picker to finish the streams that pass through it.
+#: Seconds in which a picker may finish its streams, as in upstream's charts.
 _GRACE_SECONDS = 130
 #: At SIGTERM a picker refuses new requests, before gateways know of it, and ends the streams that
 #: are left after 30 s (controller-runtime). So it gets SIGTERM late, and serves on until then. Its
 #: image has no shell to sleep with, hence the action of Kubernetes 1.30.
-_PAUSE_SECONDS = 90
+_PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
 #: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
 _HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 #: Several replicas elect a leader, and only the leader becomes Ready. So new ones would wait for
 #: the old leader to go.
 _RECREATE = {"type": "Recreate"}
-#: Its indexes grow with the traffic, so there is no limit that would end the pod.
+#: No memory limit: its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -304,7 +304,7 @@ def _container(epp: EppPlan) -> Manifest:
         "env": [
             _field_ref("NAMESPACE", "metadata.namespace"),
             _field_ref("POD_NAME", "metadata.name"),
-            *(dict(each) for each in epp.env),
+            *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
         "securityContext": {
@@ -341,7 +341,7 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
         ports.append({"name": names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     # Engines that publish their KV events to a picker reach it by its Service.
     events = event_port(epp.config)
-    if events is not None and events not in [each["port"] for each in ports]:
+    if events is not None and events not in [port["port"] for port in ports]:
         ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan, pool_reference
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -47,8 +48,8 @@ class SeveralPools(enum.Enum):
     UNKNOWN = "unknown"
 
 
-#: Builds what a gateway needs beside the route, of the service's metadata, its endpoint picker, its
-#: pool and the roles whose pods the pool holds.
+#: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
+#: picker, pool, and the roles in the pool.
 Extras = Callable[[ServiceMeta, EppPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
 
 
@@ -99,6 +100,34 @@ def _gke_extras(
         }
 
 
+#: Builds the NetworkPolicyPeers that match the proxies of a Gateway, of the Gateway's name and
+#: namespace and of the service's namespace.
+Proxies = Callable[[str, Any, Any], Iterator[Manifest]]
+
+_GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
+
+
+def namespace_peer(namespace: Any) -> Manifest:
+    """The NetworkPolicyPeer that matches all pods of a namespace."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+
+
+def _beside_gateway(name: str, namespace: Any, service_namespace: Any) -> Iterator[Manifest]:
+    """Proxies run in their Gateway's namespace, with its name in a label (GEP-1762)."""
+    if surely_equal(namespace, service_namespace):
+        # Other pods of the service's namespace are no proxies.
+        yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
+    else:
+        yield namespace_peer(namespace)
+
+
+def _envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
+    """Proxies run beside Envoy Gateway, or beside their Gateway (`GatewayNamespace` mode)."""
+    owner = "gateway.envoyproxy.io/owning-gateway-name"
+    yield namespace_peer("envoy-gateway-system")
+    yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
+
+
 @dataclass(frozen=True)
 class Implementation:
     """One gateway implementation.
@@ -112,6 +141,7 @@ class Implementation:
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
         extras: Builds what it needs beside the route, None for nothing.
+        proxies: Where the proxies of a Gateway run, None where that is not known.
     """
 
     name: str
@@ -122,15 +152,15 @@ class Implementation:
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
     extras: Extras | None = None
+    proxies: Proxies | None = None
 
 
-#: Stands for an implementation that is not named or not known. The class is that of KServe's
-#: documents.
+#: Used if the implementation is not named or not known. The class is that of KServe's documents.
 UNKNOWN = Implementation("", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
 
 IMPLEMENTATIONS = {
-    each.name: each
-    for each in (
+    implementation.name: implementation
+    for implementation in (
         Implementation(
             "envoy-ai-gateway",
             # The class must be created: Envoy Gateway brings none.
@@ -140,17 +170,19 @@ IMPLEMENTATIONS = {
             EppTls.ALWAYS,
             honours_failure_mode=False,
             several_pools=SeveralPools.NO,
+            proxies=_envoy_gateway,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
-        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS),
+        Implementation("agentgateway", "agentgateway", EppTls.ALWAYS, proxies=_beside_gateway),
         Implementation(
             "istio",
             "istio",
             EppTls.BY_DESTINATION_RULE,
             several_pools=SeveralPools.ONE_EPP,
             extras=_istio_extras,
+            proxies=_beside_gateway,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT),
+        Implementation("nginx-gateway-fabric", "nginx", EppTls.BY_DEFAULT, proxies=_beside_gateway),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",

@@ -1,4 +1,4 @@
-"""NetworkPolicies, where they are asked for: who reaches which pods.
+"""NetworkPolicies: who reaches which pods.
 
 A policy lists who may connect and excludes everyone else; the kubelet's probes pass. Egress is not
 limited, and neither is RDMA, which no NetworkPolicy sees.
@@ -7,54 +7,124 @@ limited, and neither is RDMA, which no NetworkPolicy sees.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT, HEALTH_PORT, METRICS_PORT
+from fusioninfer_pulumi.endpoint_pickers.intent import event_port
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.kv_transfer import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
+from fusioninfer_pulumi.routing.gateways import Implementation, namespace_peer
 from fusioninfer_pulumi.routing.pool import PoolPlan
+from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.topology.role import RolePlan
+
+
+@dataclass(frozen=True)
+class NetworkPolicyPlan:
+    """Who reaches the pods of a service from outside of it.
+
+    Attributes:
+        gateway: NetworkPolicyPeers that match the gateway's proxies.
+        metrics: NetworkPolicyPeers that read metrics.
+        defaulted: Whether the user asked for none.
+    """
+
+    gateway: tuple[Mapping[str, Any], ...]
+    metrics: tuple[Mapping[str, Any], ...]
+    defaulted: bool
+
+
+def proxy_peers(
+    namespace: Any, parents: Sequence[ParentPlan], implementation: Implementation
+) -> tuple[Manifest, ...]:
+    """The peers that match the proxies of the Gateways, none where it is not known where they run.
+
+    `namespace` is the service's.
+    """
+    if implementation.proxies is None:
+        return ()
+    peers: list[Manifest] = []
+    for parent in parents:
+        # Their names and namespaces may repeat: one parent for each listener.
+        for peer in implementation.proxies(parent.name, parent.namespace, namespace):
+            if peer not in peers:
+                peers.append(peer)
+    return tuple(peers)
+
+
+def network_policy_plan(
+    args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...], *, monitored: bool
+) -> NetworkPolicyPlan | None:
+    """Plans the policies; None without any.
+
+    Args:
+        args: What the user asks for.
+        proxies: Peers that match the gateway's proxies, none where that is not known.
+        monitored: Whether the service has monitors, which a default policy would shut out.
+    """
+    if args is None:
+        if not proxies or monitored:
+            return None
+        return NetworkPolicyPlan(proxies, (), defaulted=True)
+    if args.gateway_namespace is not None:
+        proxies = (namespace_peer(args.gateway_namespace),)
+    gateway = tuple(args.gateway or proxies)
+    if not args.enabled or not gateway:
+        return None
+    return NetworkPolicyPlan(gateway, tuple(args.metrics or ()), defaulted=False)
 
 
 def network_policies(
     meta: ServiceMeta,
-    args: NetworkPolicyArgs,
+    plan: NetworkPolicyPlan,
     epp: EppPlan,
     pool: PoolPlan,
     roles: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
     """Builds one policy for the endpoint picker's pods, and one for those of each role."""
-    ingress = [_ingress_rule(args.gateway, GRPC_PORT, HEALTH_PORT)]
-    if args.metrics and epp.metrics is not MetricsMode.OFF:
-        ingress.append(_ingress_rule(args.metrics, METRICS_PORT))
+    ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
+    if plan.metrics and epp.metrics is not MetricsMode.OFF:
+        ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
+    events = event_port(epp.config)
+    publishers = [role for role in roles if role.name in pool.roles]
+    if events is not None and publishers:
+        # Engines publish the events of their KV cache to a picker that listens for them.
+        peers = [_pods(_role_labels(meta, role)) for role in publishers]
+        ingress.append(_ingress_rule(peers, events))
     yield _policy(meta, names.epp_network_policy(meta.service), epp.pod_labels, ingress)
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
+    prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     paired = any(role.name in pool.roles for role in decoders)
     for role in roles:
-        # Requests come to prefill pods from decode pods alone.
         prefill = paired and role.component_type is ComponentType.PREFILLER
         ingress = []
         if role.name in pool.roles:
             # The endpoint picker reads the metrics of every pod of the pool.
-            sources = [_pods(epp.pod_labels)]
+            sources: list[Mapping[str, Any]] = [_pods(epp.pod_labels)]
             if not prefill:
-                sources = [*args.gateway, *sources]
-            ingress.append(_ingress_rule(sources, role.serving.port))
+                # Prompts come to prefill pods from decode pods alone.
+                sources = [*plan.gateway, *sources]
+            ingress.append(_ingress_rule(sources, *pool.ports))
             # It also subscribes to the events of each pod's KV cache.
             events = events_port(role.args)
             if events is not None:
                 ingress.append(_ingress_rule([_pods(epp.pod_labels)], events))
-        if args.metrics:
-            ingress.append(_ingress_rule(args.metrics, role.serving.port))
+        if plan.metrics:
+            ingress.append(_ingress_rule(plan.metrics, *role.serving.ports))
         if role.nodes > 1:
             # Leader and workers of a replica talk on ports that their engine chooses.
             ingress.append({"from": [_pods(_role_labels(meta, role))]})
+        # Either side opens connections, on ports that the connector chooses: NIXL's decode pods
+        # read from prefill pods, SGLang's prefill pods write to decode pods.
         if prefill:
             ingress += [{"from": [_pods(_role_labels(meta, decoder))]} for decoder in decoders]
+        elif paired and role.component_type is ComponentType.DECODER:
+            ingress += [{"from": [_pods(_role_labels(meta, peer))]} for peer in prefillers]
         name = names.role_network_policy(meta.service, role.name)
         yield _policy(meta, name, _role_labels(meta, role), ingress)
 

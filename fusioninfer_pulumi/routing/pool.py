@@ -22,6 +22,8 @@ class PoolPlan:
 
     Attributes:
         selector: Labels of exactly the serving pods.
+        ports: Ports of each pod, of which the picker chooses one: one for each rank of an engine
+            whose ranks have their own.
         roles: Names of the roles whose pods it holds.
         protect: Whether Pulumi refuses to delete it; None for the component's own option.
         retain: Whether it stays when the service goes; None for the component's own option.
@@ -29,11 +31,26 @@ class PoolPlan:
 
     name: str
     selector: Mapping[str, str]
-    port: int
+    ports: tuple[int, ...]
     failure_mode: FailureMode
     roles: tuple[str, ...]
     protect: bool | None
     retain: bool | None
+
+    @property
+    def port(self) -> int:
+        """The first of its ports."""
+        return self.ports[0]
+
+    @property
+    def ports_text(self) -> str:
+        """Its ports, for people."""
+        first, last = self.ports[0], self.ports[-1]
+        if len(self.ports) == 1:
+            return f"port {first}"
+        if last - first == len(self.ports) - 1:
+            return f"ports {first} to {last}"
+        return f"ports {', '.join(map(str, self.ports))}"
 
 
 def pooled_types(declared: Sequence[RoleArgs], intent: EppIntent) -> frozenset[ComponentType]:
@@ -52,12 +69,16 @@ def pooled_types(declared: Sequence[RoleArgs], intent: EppIntent) -> frozenset[C
 
 
 def pool_plan(
-    service: str, args: RoleArgs, declared: Sequence[RoleArgs], intent: EppIntent, port: int
+    service: str,
+    args: RoleArgs,
+    declared: Sequence[RoleArgs],
+    intent: EppIntent,
+    ports: tuple[int, ...],
 ) -> PoolPlan:
-    """Plans the pool of a router role, whose pods serve on `port`."""
+    """Plans the pool of a router role, whose pods serve on `ports`."""
     types = pooled_types(declared, intent)
-    # LeaderWorkerSet's own label distinguishes the leaders, which serve, from the workers;
-    # no other pod has it together with the service's.
+    # LeaderWorkerSet's label distinguishes leaders, which serve, from workers. No other pod has it
+    # together with the service's label.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: _LEADER}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
@@ -66,7 +87,7 @@ def pool_plan(
     return PoolPlan(
         name=names.inference_pool(service),
         selector=selector,
-        port=port,
+        ports=tuple(pool.target_ports or ports),
         failure_mode=epp.failure_mode or FailureMode.FAIL_OPEN,
         roles=tuple(role.name for role in serving(declared) if role.component_type in types),
         protect=pool.protect,
@@ -82,7 +103,7 @@ def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
         "metadata": metadata(meta, pool.name),
         "spec": {
             "selector": {"matchLabels": dict(pool.selector)},
-            "targetPorts": [{"number": pool.port}],
+            "targetPorts": [{"number": port} for port in pool.ports],
             "endpointPickerRef": {
                 "name": epp,
                 "port": {"number": GRPC_PORT},

@@ -18,9 +18,9 @@ from fusioninfer_pulumi.routing.pool import pool_reference
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
-#: No limit: a streamed answer may take minutes.
+#: No time limit: a streamed answer may take minutes.
 _NO_TIMEOUT = "0s"
-#: What a backend keeps that is corrected to the pool; its port and kind were those of a Service.
+#: Fields that stay when a backend is corrected to the pool; port and kind are of a Service.
 _KEPT = ("weight", "filters")
 
 
@@ -125,14 +125,16 @@ def _explicit_parent(
     at: Location, parent: Mapping[str, Any], namespace: Any, gateway: GatewayPlan | None
 ) -> ParentPlan:
     where = parent.get("namespace", namespace)
-    own = gateway is not None and parent["name"] == gateway.name and surely_equal(where, namespace)
+    is_own = (
+        gateway is not None and parent["name"] == gateway.name and surely_equal(where, namespace)
+    )
     return ParentPlan(
         at=at,
         name=parent["name"],
         namespace=where,
         section=parent.get("sectionName"),
         port=parent.get("port"),
-        listeners=gateway.listeners if gateway is not None and own else None,
+        listeners=gateway.listeners if gateway is not None and is_own else None,
     )
 
 
@@ -185,9 +187,9 @@ def route_plan(
 
 def _split(service: str, route: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
     shares = route.split or ()
-    own = 100 - sum(share.weight for share in shares)
+    rest = 100 - sum(share.weight for share in shares)
     others = ((names.inference_pool(share.service), share.weight) for share in shares)
-    return ((names.inference_pool(service), own), *others) if shares else ()
+    return ((names.inference_pool(service), rest), *others) if shares else ()
 
 
 def _rule_plan(

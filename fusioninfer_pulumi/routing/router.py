@@ -37,7 +37,17 @@ from fusioninfer_pulumi.routing.grants import (
     needed_grants,
     reference_grants,
 )
-from fusioninfer_pulumi.routing.network_policy import network_policies
+from fusioninfer_pulumi.routing.model_rewrite import (
+    RewritePlan,
+    inference_model_rewrite,
+    rewrite_plan,
+)
+from fusioninfer_pulumi.routing.network_policy import (
+    NetworkPolicyPlan,
+    network_policies,
+    network_policy_plan,
+    proxy_peers,
+)
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
@@ -66,6 +76,9 @@ class RouterParts:
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
         grants: ReferenceGrants that are needed.
+        proxies: NetworkPolicyPeers that match the gateway's proxies, none where it is not known
+            where they run.
+        monitored: Whether the service has monitors.
     """
 
     service: str
@@ -80,6 +93,8 @@ class RouterParts:
     route: RoutePlan | None
     implementation: Implementation
     grants: tuple[GrantPlan, ...]
+    proxies: tuple[Manifest, ...]
+    monitored: bool
 
     @property
     def args(self) -> RoleArgs:
@@ -105,9 +120,20 @@ class RouterPlan(RouterParts):
     pool: PoolPlan
 
     @property
+    def rewrites(self) -> RewritePlan | None:
+        """The InferenceModelRewrite, None where no name is rewritten."""
+        return rewrite_plan(self.service, self.args, self.epp.family)
+
+    @property
     def created_grants(self) -> tuple[GrantPlan, ...]:
         """The ReferenceGrants that belong to the service."""
         return self.grants if self.args.reference_grants else ()
+
+    @property
+    def network_policy(self) -> NetworkPolicyPlan | None:
+        """Who reaches the pods, None where everybody does."""
+        policy = self.args.network_policy
+        return network_policy_plan(policy, self.proxies, monitored=self.monitored)
 
     @property
     def routed_by(self) -> str | None:
@@ -134,6 +160,8 @@ def router_parts(
     roles: Sequence[RolePlan],
     intent: EppIntent,
     groups: int | None = None,
+    *,
+    monitored: bool = False,
 ) -> RouterParts:
     """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
@@ -141,6 +169,7 @@ def router_parts(
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
     route = route_plan(service, namespace, args, gateway, implementation)
+    parents = parent_plans(at, namespace, args, gateway)
     return RouterParts(
         service=service,
         namespace=namespace,
@@ -150,10 +179,12 @@ def router_parts(
         intent=intent,
         served=tuple(role for role in roles if role.component_type in types),
         gateway=gateway,
-        parents=parent_plans(at, namespace, args, gateway),
+        parents=parents,
         route=route,
         implementation=implementation,
         grants=tuple(needed_grants(service, namespace, at, args, route, gateway)),
+        proxies=() if route is None else proxy_peers(namespace, parents, implementation),
+        monitored=monitored,
     )
 
 
@@ -174,14 +205,14 @@ def router_plan(
     )
     if epp is None or not served:
         return None, findings
-    port = served[0].serving.port
-    pool = pool_plan(parts.service, args, parts.declared, parts.intent, port)
+    ports = served[0].serving.ports
+    pool = pool_plan(parts.service, args, parts.declared, parts.intent, ports)
     return RouterPlan(**vars(parts), epp=epp, pool=pool), findings
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     """The service's metadata with the labels of every object of its router role."""
-    own = {
+    own_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
         labels.ROLE_NAME: role,
@@ -189,7 +220,7 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     return ServiceMeta(
         service=meta.service,
         namespace=meta.namespace,
-        labels={**meta.labels, **own},
+        labels={**meta.labels, **own_labels},
         annotations=meta.annotations,
     )
 
@@ -208,6 +239,8 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield metrics_reviewer(meta, epp)
     yield config_map(meta, epp)
     yield inference_pool(meta, router.pool, epp.name)
+    if router.rewrites is not None:
+        yield inference_model_rewrite(meta, router.rewrites, router.pool.name)
     yield epp_deployment(meta, epp)
     yield epp_service(meta, epp, router.implementation.epp_protocol)
     if router.gateway is not None:
@@ -216,10 +249,9 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield http_route(meta, router.route, router.pool.name)
     yield from gateway_extras(topology, router)
     yield from reference_grants(meta, router.created_grants)
-    if router.args.network_policy is not None:
-        yield from network_policies(
-            meta, router.args.network_policy, epp, router.pool, topology.roles
-        )
+    policy = router.network_policy
+    if policy is not None:
+        yield from network_policies(meta, policy, router.epp, router.pool, topology.roles)
 
 
 def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:

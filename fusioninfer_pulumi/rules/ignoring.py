@@ -27,28 +27,30 @@ AT: Location = ("metadata", "annotations", IGNORE_RULES)
 
 def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
     """The rules that an annotation of a service names."""
-    given = annotations.get(IGNORE_RULES)
-    if not isinstance(given, str):
+    ignored_text = annotations.get(IGNORE_RULES)
+    if not isinstance(ignored_text, str):
         return frozenset()
-    return frozenset(each.strip() for each in given.split(",") if each.strip())
+    return frozenset(rule_id.strip() for rule_id in ignored_text.split(",") if rule_id.strip())
 
 
 def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
     """The findings without warnings of ignored rules."""
     return [
-        each for each in findings if each.severity is Severity.ERROR or each.rule not in ignored
+        finding
+        for finding in findings
+        if finding.severity is Severity.ERROR or finding.rule not in ignored
     ]
 
 
 def ignoring_findings(
-    ignored: Collection[str], found: Iterable[Finding], at: Location = AT
+    ignored: Collection[str], findings: Iterable[Finding], at: Location = AT
 ) -> Iterator[Finding]:
     """Warns of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
     from fusioninfer_pulumi.rules.catalog import all_rules, successor  # noqa: PLC0415  # few ignore
 
-    refused = {each.rule for each in found if each.severity is Severity.ERROR}
+    refused = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
     for rule in sorted(ignored):
         if rule not in all_rules():
             became = successor(rule)

@@ -69,12 +69,12 @@ _FORMATS = {
 _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
 #: Quantities are the only strings of schemas whose pattern begins with a sign.
 _QUANTITY_PATTERN = "^(\\+|-)?"
-#: More keys than that are no help in a message.
+#: Most keys that a message lists.
 _LISTED = 8
 #: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
 #: alone, or after 1.36. A later LeaderWorkerSet takes them.
 OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
-#: Levels of mappings and lists; what is deeper has a finding of its own.
+#: Most levels of mappings and lists; deeper input is a finding.
 MAX_DEPTH = 100
 
 
@@ -123,8 +123,8 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
     """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
-    found = _findings(part_schema(part), part.path, normal(value, part))
-    return [each.at(*at, *each.location[len(part.path) :]) for each in found]
+    problems = _findings(part_schema(part), part.path, normal(value, part))
+    return [problem.at(*at, *problem.location[len(part.path) :]) for problem in problems]
 
 
 def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
@@ -134,7 +134,7 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
     whole = checked
     for key in reversed(path):
         whole = [whole] if isinstance(key, int) else {key: whole}
-    found = [
+    problems = [
         finding
         for problem in schema.validator.iter_errors(whole)
         if (at := _location(whole, problem.instance_path))[: len(path)] == path
@@ -142,20 +142,24 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         for finding in _of_problem(schema, problem, at, _held(value, at[len(path) :]))
     ]
     part = schema.at(path)
-    for at, each, held in schema.nodes(part, checked, path):
-        if "x-keys" in each and isinstance(held, list):
-            found += _same_keys(schema, at, each, held, unknown)
-        elif isinstance(held, Mapping):
-            found += _experimental(at, each, held)
-            found += _absurd(schema, at, each, held)
-    return sorted(found, key=lambda finding: _order(whole, finding.location)) if found else found
+    for at, node, part_value in schema.nodes(part, checked, path):
+        if "x-keys" in node and isinstance(part_value, list):
+            problems += _same_keys(schema, at, node, part_value, unknown)
+        elif isinstance(part_value, Mapping):
+            problems += _experimental(at, node, part_value)
+            problems += _absurd(schema, at, node, part_value)
+    return (
+        sorted(problems, key=lambda finding: _order(whole, finding.location))
+        if problems
+        else problems
+    )
 
 
 def _absurd(
-    schema: KindSchema, at: Location, part: Schema, held: Mapping[str, Any]
+    schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Refuses quantities that have the form of one and no meaning, such as a hundred digits."""
-    for key, value in held.items():
+    for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
@@ -165,15 +169,15 @@ def _absurd(
 def _known(value: Any, unknown: set[str], depth: int = 0) -> Any:
     """A copy in which a text stands for what is not known, no JSON, or nested too deep."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
-        items = ((key, each) for key, each in value.items() if isinstance(key, str))
-        return {key: _known(each, unknown, depth + 1) for key, each in items}
+        items = ((key, item) for key, item in value.items() if isinstance(key, str))
+        return {key: _known(item, unknown, depth + 1) for key, item in items}
     if isinstance(value, (list, tuple)) and depth < MAX_DEPTH:
-        return [_known(each, unknown, depth + 1) for each in value]
+        return [_known(item, unknown, depth + 1) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str) and value.isascii():
         return value
-    if isinstance(value, str) and not any("\ud800" <= each <= "\udfff" for each in value):
+    if isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
@@ -207,13 +211,13 @@ def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> I
         wanted = schema.below(schema.at(at), expected)
         yield error(FIELD_REQUIRED, (*at, expected), f"is required: {_wanted(schema, wanted)}")
     elif name == "type":
-        # Unquoted numbers and words such as `true` are what YAML makes of many strings.
+        # YAML reads unquoted numbers and words such as `true` as other types than strings.
         scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if scalar else ""
         kind = _wanted(schema, schema.at(at))
         yield error(WRONG_TYPE, at, f"must be {kind}, got {shown(value)}{hint}")
     elif name == "enum":
-        allowed = ", ".join(str(each) for each in expected)
+        allowed = ", ".join(str(word) for word in expected)
         yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
     elif name == "pattern":
         kind = _wanted(schema, schema.at(at))
@@ -233,7 +237,7 @@ def _wanted(schema: KindSchema, part: Schema) -> str:
     if kinds == "array" and schema.below(part, 0).get("type") == "string":
         return "a list of strings"
     if isinstance(kinds, list):
-        return " or ".join(_TYPES[each] for each in kinds)
+        return " or ".join(_TYPES[kind_name] for kind_name in kinds)
     return _TYPES.get(kinds or "", "a value")
 
 
@@ -281,7 +285,7 @@ def _same_keys(
         keys = {
             key: item.get(key, schema.below(fields, key).get("default")) for key in part["x-keys"]
         }
-        if any(isinstance(each, str) and each in unknown for each in keys.values()):
+        if any(isinstance(key, str) and key in unknown for key in keys.values()):
             continue
         before = first.setdefault(repr(keys), index)
         if before != index:
@@ -296,10 +300,10 @@ def _same_keys(
             yield error(DUPLICATE_NAME, where, message)
 
 
-def _experimental(at: Location, schema: Schema, held: Mapping[str, Any]) -> Iterator[Finding]:
+def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Iterator[Finding]:
     """Warns of fields that only the experimental channel of the Gateway API has."""
     fields = schema.get("properties", {})
-    for key in held:
+    for key in value:
         if "x-experimental" in fields.get(key, ()):
             yield warning(
                 FIELD_OF_EXPERIMENTAL_CHANNEL,

@@ -74,18 +74,18 @@ class KindSchema:
     def below(self, schema: Schema, key: str | int) -> Schema:
         """The schema of a field or an item; empty where there is none."""
         if isinstance(key, int):
-            found = schema.get("items")
+            subschema = schema.get("items")
         else:
-            found = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
-        return self.resolved(found) if isinstance(found, dict) else {}
+            subschema = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+        return self.resolved(subschema) if isinstance(subschema, dict) else {}
 
     def resolved(self, schema: Schema) -> Schema:
         """The schema that a reference stands for."""
         name = schema.get("$ref")
         if name is None:
             return schema
-        found: Schema = self.tree["definitions"][name.rpartition("/")[2]]
-        return found
+        definition: Schema = self.tree["definitions"][name.rpartition("/")[2]]
+        return definition
 
     def nodes(
         self, schema: Schema, value: Any, at: Location = ()
@@ -115,6 +115,6 @@ def kind_schema(api_version: str, kind: str) -> KindSchema | None:
 
 def part_schema(part: Part) -> KindSchema:
     """Returns the schema of the kind that a part belongs to; it has to be there."""
-    found = kind_schema(part.api_version, part.kind)
-    assert found is not None, f"no schema of {part.kind}"
-    return found
+    schema = kind_schema(part.api_version, part.kind)
+    assert schema is not None, f"no schema of {part.kind}"
+    return schema

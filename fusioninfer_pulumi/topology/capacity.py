@@ -287,8 +287,8 @@ def _fitting(roles: Sequence[RoleDemand], pools: Sequence[NodePool], groups: int
     """Returns the most groups that no bound excludes."""
 
     def blocked(count: int) -> bool:
-        found = capacity(_times(roles, count), GangForm.LITERAL, pools)
-        return found.status != "Full"
+        result = capacity(_times(roles, count), GangForm.LITERAL, pools)
+        return result.status != "Full"
 
     return bisect.bisect_left(range(1, groups + 1), x=True, key=blocked)
 
@@ -307,11 +307,12 @@ def _with_extras(
     for count in [started] if certain else range(1, started + 1):
         for role in roles:
             alone = [
-                each if each is role else replace(each, replicas=each.minimum) for each in roles
+                demand if demand is role else replace(demand, replicas=demand.minimum)
+                for demand in roles
             ]
-            found = capacity(_times(alone, count), GangForm.SUBGROUP, pools)
-            most[role.name] = max(most[role.name], found.running[role.name])
-            sure = sure and found.exact
+            result = capacity(_times(alone, count), GangForm.SUBGROUP, pools)
+            most[role.name] = max(most[role.name], result.running[role.name])
+            sure = sure and result.exact
     if certain and not sure:
         return _with_extras(roles, pools, started, certain=False)
     growing = [r for r in roles if most[r.name] > r.minimum * started and any(r.pod_sizes)]

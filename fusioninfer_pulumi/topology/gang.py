@@ -141,7 +141,7 @@ def gang_form(gang: GangPlan | None) -> GangForm:
 
 def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
     # Tasks of different serving groups have the same names, each in its own PodGroup.
-    return {each.task: role.nodes for role in roles for each in role.lws}
+    return {lws.task: role.nodes for role in roles for lws in role.lws}
 
 
 def _sub_groups(
@@ -192,13 +192,13 @@ def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
         spec["queue"] = gang.queue
     if gang.priority_class is not None:
         spec["priorityClassName"] = gang.priority_class
-    own = {labels.SERVICE: plan.service}
+    own_labels = {labels.SERVICE: plan.service}
     if gang.group is not None:
-        own[labels.GROUP_INDEX] = str(gang.group)
+        own_labels[labels.GROUP_INDEX] = str(gang.group)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata(plan, gang.pod_group, own),
+        "metadata": metadata(plan, gang.pod_group, own_labels),
         "spec": spec,
     }
 
@@ -219,7 +219,7 @@ def _sub_group_policies(
     chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
-    # Listed even without optional replicas, so that one more replica does not change the PodGroup.
+    # Roles without optional replicas are listed too: one more replica then changes no PodGroup.
     yield {**whole, "minSubGroups": 0}
 
 

@@ -24,12 +24,12 @@ KIND = "LeaderWorkerSet"
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
     """Yields the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in plan.roles:
-        for each in role.lws:
-            yield _leader_worker_set(plan, role, each)
+        for lws in role.lws:
+            yield _leader_worker_set(plan, role, lws)
 
 
 def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
-    own = {**role_labels(plan, role.args), **_lws_labels(planned, role.pods.revision)}
+    own_labels = {**role_labels(plan, role.args), **_lws_labels(planned, role.pods.revision)}
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),
@@ -43,7 +43,7 @@ def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Mani
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata(plan, planned.name, own),
+        "metadata": metadata(plan, planned.name, own_labels),
         "spec": spec,
     }
 
@@ -68,7 +68,7 @@ def _leader_worker_template(plan: Topology, role: RolePlan, planned: LwsPlan) ->
     if policy is not None:
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
-        # With the webhook's default, so that the stored object equals the rendered one.
+        # The webhook adds this default: without it the stored object differs from the rendered one.
         built["subGroupPolicy"] = completed(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
@@ -85,8 +85,8 @@ def _for_lws(
 ) -> Manifest:
     """A role's template with the metadata of one LeaderWorkerSet's pods; it shares the pod spec."""
     metadata = template["metadata"]
-    own = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
-    finished = {**metadata, "labels": own}
+    pod_labels = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
+    finished = {**metadata, "labels": pod_labels}
     if plan.gang_scheduled:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
@@ -97,10 +97,10 @@ def _for_lws(
 
 def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
     """Labels by which the LeaderWorkerSets of a role, and their pods, differ."""
-    own = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
+    index = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
-        own[labels.GROUP_INDEX] = str(planned.group)
-    return {**own, labels.REVISION: revision}
+        index[labels.GROUP_INDEX] = str(planned.group)
+    return {**index, labels.REVISION: revision}
 
 
 def restart_policy(role: RolePlan) -> RestartPolicy | None:

@@ -58,11 +58,24 @@ class ServingContainer:
 
     Attributes:
         command: What is known of its engine's command line.
+        rank_ports: Ports from `port` upwards, one for each rank that has its own.
     """
 
     name: str
     port: int
     command: EngineCommand
+    rank_ports: int = 1
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it serves on."""
+        return tuple(range(self.port, self.port + self.rank_ports))
+
+    @property
+    def ports_text(self) -> str:
+        """Its ports, for messages."""
+        first, last = self.ports[0], self.ports[-1]
+        return str(first) if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ class RolePlan:
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
         """The replicas of all LeaderWorkerSets, none when the role is parked."""
-        return tuple(replica for each in self.lws for replica in each.replicas)
+        return tuple(replica for lws in self.lws for replica in lws.replicas)
 
     @property
     def group_replicas(self) -> int:
@@ -112,7 +125,8 @@ class RolePlan:
     @property
     def serving(self) -> ServingContainer:
         """The serving container of the leader."""
-        return ServingContainer(self.pods.leader.name, self.pods.port, self.pods.command)
+        pods = self.pods
+        return ServingContainer(pods.leader.name, pods.port, pods.command, pods.rank_ports)
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
@@ -167,7 +181,7 @@ def role_plan(ctx: Context, pods: RolePods, layout: Layout, groups: int | None) 
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        lws=tuple(each for group in indexes for each in _lws(ctx, layout, group)),
+        lws=tuple(lws for group in indexes for lws in _lws(ctx, layout, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         scaled_externally=ctx.role.autoscaling is not None,
@@ -186,5 +200,8 @@ def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]
         for index in range(role.replicas)
     )
     if layout is Layout.PER_REPLICA or not replicas:
-        return tuple(LwsPlan(each.name, each.task, (each,), each.index, group) for each in replicas)
+        return tuple(
+            LwsPlan(replica.name, replica.task, (replica,), replica.index, group)
+            for replica in replicas
+        )
     return (LwsPlan(names.role_lws(service, role.name, group), role.name, replicas, None, group),)

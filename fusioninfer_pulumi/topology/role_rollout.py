@@ -44,10 +44,10 @@ def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
     strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
     timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
     if service.level is RolloutLevel.GROUP:
-        # The service's counts are of groups; inside a group nothing is held back.
+        # The service counts groups; inside of a group nothing is held back.
         return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
     limit = explicit(service, role, "max_unavailable")
-    # LeaderWorkerSet counts within itself; LeaderWorkerSets of one replica count together.
+    # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
     whole = role.lws and role.lws[0].ordinal is None
     count = role.group_replicas if whole else len(role.replicas)
     return RoleRollout(
@@ -61,15 +61,15 @@ def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
 
 def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
     """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
-    own = None if role.args.rollout is None else getattr(role.args.rollout, field)
-    return getattr(service, field) if own is None else own
+    value = None if role.args.rollout is None else getattr(role.args.rollout, field)
+    return getattr(service, field) if value is None else value
 
 
 def field_location(role: RolePlan, field: str) -> Location:
     """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
     alias = RoleRolloutArgs.model_fields[field].alias or field
-    own = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
-    return ("roles", role.position, "rollout", alias) if own else ("rollout", alias)
+    stated = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return ("roles", role.position, "rollout", alias) if stated else ("rollout", alias)
 
 
 def replicas_of(limit: int | str, replicas: int) -> int:

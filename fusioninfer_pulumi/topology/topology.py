@@ -81,9 +81,9 @@ def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
         for role in plan.roles
     ]
     if plan.groups is not None:
-        found = group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
+        running = group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
     else:
-        found = capacity(demands, gang_form(plan.gang), pools)
+        running = capacity(demands, gang_form(plan.gang), pools)
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
-    return replace(found, exact=False) if bound_to_network else found
+    return replace(running, exact=False) if bound_to_network else running

@@ -34,10 +34,10 @@ _PATHS = re.compile(
 )
 #: Rules whose messages may name a field of ours, with the reason.
 EXCEPTIONS = {
-    "not-launchable": "names the launcher, whose arguments contradict those of the container",
-    "launcher-contradicted": "as not-launchable",
-    "release-without-feature": "as not-launchable",
-    "image-without-ray": "as not-launchable",
+    "command-not-editable": "names the launcher, whose arguments contradict those of the container",
+    "launcher-contradicted": "as command-not-editable",
+    "release-without-feature": "as command-not-editable",
+    "image-without-ray": "as command-not-editable",
 }
 
 

@@ -363,7 +363,6 @@ def decoder(document: Manifest) -> Manifest:
 
 
 def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
-    assert decoder(pair())["kvTransfer"]["sidecar"] == {"ssrfProtection": True}
     (leader,) = (
         made
         for made in rendered(*converted(pair()))
@@ -386,7 +385,6 @@ def test_an_override_of_the_sidecar_is_no_init_container() -> None:
     other = {"name": "wait", "image": "busybox", "command": ["true"]}
     role = decoder(pair(initContainers=[override, other]))
     assert role["kvTransfer"]["sidecar"] == {
-        "ssrfProtection": True,
         "image": override["image"],
         "resources": override["resources"],
         "args": ["--enable-prefiller-sampling=true"],

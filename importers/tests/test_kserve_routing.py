@@ -48,6 +48,54 @@ def test_references_to_routes() -> None:
     assert told.endswith("until the route's backendRefs name InferencePool llm-pool")
 
 
+def grouped(name: str, weight: int | None, model: str = "m") -> Manifest:
+    """A service of the routing group `chat`."""
+    shares = {"group": "chat", **({} if weight is None else {"weight": weight})}
+    named = {"uri": "hf://Qwen/Qwen2.5-7B-Instruct", "name": model}
+    return llm(name, model=named, router={**ROUTER, "route": shares})
+
+
+def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
+    """The services whose route has rules of several pools, with path and shares of the first."""
+    found = {}
+    for made in converted(*documents):
+        *_, route = made["spec"]["roles"]
+        rules = [rule for rule in route["httproute"]["rules"] if "backendRefs" in rule]
+        if rules:
+            refs = {ref["name"]: ref["weight"] for ref in rules[0]["backendRefs"]}
+            paths = [rule["matches"][0]["path"]["value"] for rule in rules]
+            found[made["metadata"]["name"]] = [paths[0], paths[-1], refs]
+    return found
+
+
+def test_a_group_shares_its_address_by_weight() -> None:
+    documents = grouped("next", 10), grouped("base", 90), grouped("off", None)
+    prefix = "/publishers/default/models/m"
+    assert shared_rules(*documents) == {
+        "base": [
+            f"{prefix}/v1/completions",
+            prefix,
+            {"base-pool": 90, "next-pool": 10, "off-pool": 0},
+        ]
+    }
+    told = "\n".join(said(*documents))
+    assert f"requests to {prefix} are split by this route: base 90, next 10, off 0" in told
+    assert told.count("are split by the route of base") == 2
+
+
+def test_a_group_shares_among_services_of_the_same_names_only() -> None:
+    documents = grouped("base", 90), grouped("other", 10, model="n")
+    made = shared_rules(*documents)
+    assert made["base"][2] == {"base-pool": 90}
+    assert made["other"][0].startswith("/publishers/default/models/n/")
+    assert any("other of group chat serves other names than m" in line for line in said(*documents))
+
+
+def test_a_group_needs_a_weight_above_0() -> None:
+    refused = problems(grouped("base", 0), grouped("next", None))
+    assert any("no member has a weight above 0" in line for line in refused)
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [

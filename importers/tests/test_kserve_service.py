@@ -164,7 +164,10 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
         ),
         ({"scaling": {"maxReplicas": 3, "keda": {"triggers": [{"type": "cron"}]}}}, "scaling"),
         ({"router": {"ingress": {}}}, "router.ingress"),
-        ({"router": {"route": {"group": "g", "weight": 1}}}, "router.route.group"),
+        (
+            {"router": {"route": {"group": "g", "weight": 1, "http": {"spec": {"rules": []}}}}},
+            "router.route.group",
+        ),
         ({"router": {"scheduler": {"tokenizer": {}}}}, "router.scheduler.tokenizer"),
         ({"baseRefs": [{"name": "elsewhere"}]}, "baseRefs[0]"),
         ({"metadata": {"annotations": {f"{DRA}device-class": "c", f"{DRA}container-name": "x"}},
@@ -543,11 +546,12 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
         "Prometheus here, not a trigger of type cpu; give type prometheus with "
         "metadata.serverAddress and metadata.query"
     ) in scaled
-    grouped = problems(llm(router={"route": {"group": "g", "weight": 10}, "scheduler": {}}))
-    # Pools with weights are made here, but not from a group.
-    assert grouped == [
-        f"f: router.route.{field}: cannot be carried over: weights of a group are not read; remove "
-        "group and weight, and name the InferencePools of all of its services, with weights, in "
-        "router.route.http.spec of one"
+    own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
+    assert problems(llm(router={"route": own, "scheduler": {}})) == [
+        (
+            f"f: router.route.{field}: cannot be carried over: shares of a group are read for the "
+            "preset's route alone; remove group and weight, and name the InferencePools of all of "
+            "its services, with weights, in router.route.http.spec of one"
+        )
         for field in ("group", "weight")
     ]

@@ -244,6 +244,15 @@ def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
     assert problems(*documents) == []
 
 
+def test_a_name_that_the_engine_does_not_serve_is_rewritten() -> None:
+    documents = serving(), server(), route(modelName="virtual")
+    assert problems(*documents) == []
+    assert router(*documents)["modelRewrites"] == [
+        {"models": ["virtual"], "targets": [{"model": "m"}]}
+    ]
+    assert any("the picker rewrites it to m" in line for line in said(*documents))
+
+
 def test_another_order_of_rules_is_a_warning() -> None:
     later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
     assert (
@@ -376,14 +385,6 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
                 "f#3: rules[0].targetModels[0].modelServerName: cannot be carried over: x leads "
                 "to no "
                 "service of this input; read its documents together"
-            ),
-        ),
-        (
-            [serving(), server(), route(modelName="virtual")],
-            (
-                "f#3: modelName: cannot be carried over: requests for virtual reach an engine that "
-                "serves m, and no InferenceModelRewrite is made here; give the engine "
-                "--served-model-name virtual"
             ),
         ),
         (

@@ -10,7 +10,7 @@ service = InferenceService(
     "llm",
     service_args(
         model=config.require("model"),
-        gpus=config.require_int("gpus"),
+        accelerator=config.require("accelerator"),
         replicas=config.require_int("replicas"),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -203,3 +204,16 @@ def test_a_secret_that_is_printed_first_is_masked(
 ) -> None:
     run("print('hunter2-long')\npulumi.Output.secret('hunter2-long')\n")
     assert capfd.readouterr().err == "<secret>\n"
+
+
+def test_no_file_keeps_what_a_program_prints(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    temporary = folder.root / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    # Not even while it runs: the command may be killed.
+    folder.write("__main__.py", f"import os\nprint(os.listdir({str(temporary)!r}))\n")
+    folder.run()
+    assert capfd.readouterr().err == "[]\n"
+    assert list(temporary.iterdir()) == []

@@ -206,6 +206,8 @@ def _state_sizes(draw: Draw, role: Manifest, engine: Engine, size: Size) -> None
     more = draw.fields(0.2, expert=(True, False)) if size.devices * size.nodes > 1 else {}
     if size.copies > 1 and engine.name == "vllm" and size.nodes > 1:
         more |= draw.fields(0.3, dataRPCPort=13345)
+    if engine.name == "vllm" and size.nodes == 1 and sizes.get("data", 1) > 1:
+        more |= draw.of("portPerRank").fields(0.3, portPerRank=True)
     role["parallelism"] = {**sizes, **more}
     implied = size.nodes > 1 and ("dataLocal" in sizes or sizes.get("pipeline", 1) == size.nodes)
     if implied and draw.chance(0.4):
@@ -265,7 +267,7 @@ def _sidecar(draw: Draw, setting: Setting) -> Manifest:
     fields = draw.fields(
         0.3,
         resources={"requests": {"cpu": "200m"}, "limits": {"memory": "1Gi"}},
-        ssrfProtection=True,
+        ssrfProtection=False,
         args=["--secure-proxy=true", "--zap-log-level=debug"],
         connector=(*(_PROTOCOLS[setting.connector],) * 3, "mooncake", "offloading"),
     )

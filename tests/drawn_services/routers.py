@@ -92,6 +92,7 @@ def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -
     role |= {"endpointPicker": picker} if picker or draw.chance(0.1) else {}
     role |= _route_and_gateway(draw.of("route"), metadata, picker)
     role |= _pool(draw.of("pool"))
+    role |= _rewrites(draw.of("modelRewrites"))
     role |= _network_policy(draw.of("networkPolicy"))
     role |= draw.of("grants").fields(0.25, referenceGrants=(True, True, False))
     return role
@@ -284,7 +285,21 @@ def _rules(draw: Draw, metadata: Manifest) -> list[Manifest]:
 
 
 def _pool(draw: Draw) -> Manifest:
-    return {"pool": draw.fields(protect=True, retainOnDelete=True)} if draw.chance(0.1) else {}
+    fields = draw.fields(protect=True, retainOnDelete=True) if draw.chance(0.1) else None
+    if draw.of("targetPorts").chance(0.03):
+        fields = {**(fields or {}), "targetPorts": [8000, 8001]}
+    return {} if fields is None else {"pool": fields}
+
+
+def _rewrites(draw: Draw) -> Manifest:
+    if not draw.chance(0.06):
+        return {}
+    share = draw.whole(0, 100)
+    targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
+    rewrites: list[Manifest] = [{"models": ["public", "alias"], "targets": targets}]
+    if draw.chance(0.5):
+        rewrites.append({"targets": [{"model": "base"}]})
+    return {"modelRewrites": rewrites}
 
 
 def _network_policy(draw: Draw) -> Manifest:

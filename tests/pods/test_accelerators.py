@@ -12,7 +12,7 @@ from fusioninfer_pulumi.kube.resources import meant_accelerator
 
 SERVING = "roles[0].template.spec.containers[0]"
 MISSING = "accelerators-not-requested"
-SLIP = "accelerator-name-unknown"
+SLIP = "unknown-resource"
 GPU = {"nvidia.com/gpu": 1}
 
 

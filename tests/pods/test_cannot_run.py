@@ -37,7 +37,7 @@ def engine(**more: Any) -> Manifest:
 # The user of the image
 
 
-ROOT = "image-runs-as-root"
+ROOT = "root-with-non-root"
 NON_ROOT = {"runAsNonRoot": True}
 
 

@@ -177,10 +177,8 @@ def test_a_proxy_in_the_pod_reaches_loopback() -> None:
 
 
 def test_a_socket_file_is_refused() -> None:
-    assert of("engine-on-socket-file", one(engine("--uds", "/tmp/vllm.sock"))) == [
-        f"{SERVING}.args"
-    ]
-    assert of("engine-on-socket-file", one(engine("--uds-like"))) == []
+    assert of("engine-on-loopback", one(engine("--uds", "/tmp/vllm.sock"))) == [f"{SERVING}.args"]
+    assert of("engine-on-loopback", one(engine("--uds-like"))) == []
 
 
 # Probes.
@@ -196,17 +194,20 @@ def probed(
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "grpc"])
 def test_a_probe_of_a_port_that_nothing_listens_on_is_refused(name: str, kind: str) -> None:
     at = [f"{SERVING}.{name}.{kind}.port"]
-    rule = "probe-port-not-served"
+    rule = "probe-not-answered"
     assert of(rule, one(probed(9000, kind=kind, name=name)), Severity.ERROR) == at
     assert of(rule, one(probed(8000, "--port=9000", kind=kind, name=name)), Severity.ERROR) == at
-    assert of(rule, one(probed(9000, "--port=9000", kind=kind, name=name))) == []
-    assert of(rule, one(probed(8000, kind=kind, name=name))) == []
+    for fine in (
+        probed(9000, "--port=9000", kind=kind, name=name),
+        probed(8000, kind=kind, name=name),
+    ):
+        assert not set(of(rule, one(fine))) & set(at)  # the engine answers no gRPC, and no path ""
 
 
 def test_so_is_a_hook() -> None:
     hook = {"lifecycle": {"preStop": {"httpGet": {"path": "/", "port": 9000}}}}
     at = f"{SERVING}.lifecycle.preStop.httpGet.port"
-    assert of("probe-port-not-served", one(engine(**hook)), Severity.ERROR) == [at]
+    assert of("probe-not-answered", one(engine(**hook)), Severity.ERROR) == [at]
 
 
 ANSWERED: dict[str, Manifest] = {
@@ -227,11 +228,11 @@ ANSWERED: dict[str, Manifest] = {
 
 @pytest.mark.parametrize("case", ANSWERED)
 def test_a_probe_that_something_may_answer_is_not(case: str) -> None:
-    assert of("probe-port-not-served", ANSWERED[case]) == []
+    assert of("probe-not-answered", ANSWERED[case]) == []
 
 
 def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
-    rule = "probe-port-not-served"
+    rule = "probe-not-answered"
     beside = one(probed(9000), side())
     declared = one({**probed(9000), "ports": [{"containerPort": 8000}, {"containerPort": 9000}]})
     script = one({**probed(9000), "command": ["sh", "-c"], "args": ["exec vllm serve m"]})
@@ -241,7 +242,7 @@ def test_where_something_may_listen_undeclared_it_is_a_warning() -> None:
 
 
 def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
-    rule = "probe-port-not-named"
+    rule = "probe-not-answered"
     ports = [{"name": "http", "containerPort": 8000}]
     assert of(rule, one(probed("http"))) == [f"{SERVING}.readinessProbe.tcpSocket.port"]
     assert of(rule, one({**probed("https"), "ports": ports})) != []
@@ -254,7 +255,7 @@ def test_a_port_that_is_named_has_to_be_one_of_the_containers() -> None:
 
 
 def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
-    rule = "probe-port-not-served"
+    rule = "probe-not-answered"
 
     def wide(launcher: str, *args: str, **worker: Any) -> Manifest:
         serving = {"command": ["vllm", "serve"], "args": ["m", "-tp", "16"], **worker}
@@ -281,7 +282,7 @@ def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
 
 
 def test_pods_on_the_nodes_network_declare_their_port() -> None:
-    rule, host = "host-port-not-declared", {"spec": {"hostNetwork": True}}
+    rule, host = "host-port-differs", {"spec": {"hostNetwork": True}}
     assert of(rule, one(replicas=2, **host)) == ["roles[0].template.spec.hostNetwork"]
     declared = engine(ports=[{"containerPort": 8000}])
     assert of(rule, one(declared, replicas=2, **host)) == []

@@ -50,6 +50,25 @@ def test_ranks_of_one_pod_need_shared_memory(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest, Severity.WARNING) == at
 
 
+@pytest.mark.parametrize("release", ["v0.32.0", "v0.31.0"])
+@pytest.mark.parametrize(
+    ("args", "fields"),
+    [
+        (("-tp", "2"), {"multinode": nodes(2, launcher="multiprocessing")}),
+        (("-dp", "2"), {"multinode": nodes(2, launcher="data-parallel")}),
+        (("-dp", "8"), {}),
+    ],
+    ids=["multiprocessing", "data-parallel", "copies"],
+)
+def test_one_rank_in_each_pod_needs_it_where_ranks_span_pods(
+    args: tuple[str, ...], fields: Any, release: str
+) -> None:
+    image = {"image": f"vllm/vllm-openai:{release}"}
+    manifest = one(*args, mounts=image, **fields)
+    wanted = [f"{SERVING}.volumeMounts"] if release == "v0.32.0" else []
+    assert of("shared-memory-missing", manifest, Severity.WARNING) == wanted
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
@@ -69,19 +88,19 @@ def test_ranks_of_one_pod_need_shared_memory(manifest: Manifest) -> None:
 )  # fmt: skip
 def test_nothing_is_said_where_they_have_it_or_share_none(manifest: Manifest) -> None:
     assert of("shared-memory-missing", manifest) == []
-    assert of("shared-memory-below-need", manifest) == []
+    assert of("shared-memory-too-small", manifest) == []
 
 
 def test_a_limit_may_be_too_small() -> None:
     for limit, told in (("64Mi", 1), ("255Mi", 1), ("256Mi", 0), ("1Gi", 0)):
         manifest = one("-tp", "8", mounts=SHM, spec={"volumes": [volume(limit)]})
-        found = of("shared-memory-below-need", manifest)
+        found = of("shared-memory-too-small", manifest)
         assert len(found) == told
         alone = one(mounts=SHM, spec={"volumes": [volume(limit)]})
-        assert of("shared-memory-below-need", alone) == []
+        assert of("shared-memory-too-small", alone) == []
 
 
-RULE = "memory-volume-above-limit"
+RULE = "memory-limit-too-small"
 
 
 def memory(limit: str | None, size: str | None, *beside: Any, **fields: Any) -> Manifest:
@@ -136,7 +155,7 @@ def test_a_claim_of_others_or_an_unknown_size_is_not_judged() -> None:
 
 
 def test_the_disk_that_a_pod_may_use_holds_the_model() -> None:
-    rule = "disk-limit-below-model-size"
+    rule = "disk-limit-too-small"
 
     def pods(limit: str | None, **more: Any) -> Manifest:
         limits = {} if limit is None else {"ephemeral-storage": limit}

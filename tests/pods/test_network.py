@@ -7,6 +7,8 @@ from typing import Any
 from pd import pair
 from samples import nodes, rendered
 
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+
 GATEWAY = {"namespaceSelector": {"matchLabels": {"name": "gateways"}}}
 PICKER = {
     "podSelector": {
@@ -38,7 +40,10 @@ def ingress(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def test_clients_reach_decode_pods_and_decode_pods_alone_the_side_channel() -> None:
     manifest = pair(router=POLICY)
-    assert ingress(manifest, "svc-decode") == [rule(8000, GATEWAY, PICKER)]
+    assert ingress(manifest, "svc-decode") == [
+        rule(8000, GATEWAY, PICKER),
+        {"from": [pods("prefill")]},
+    ]
     assert ingress(manifest, "svc-prefill") == [rule(8000, PICKER), {"from": [pods("decode")]}]
 
 
@@ -52,4 +57,18 @@ def test_the_picker_reaches_the_events_of_a_pods_cache() -> None:
     assert rule(5557, PICKER) in ingress(manifest, "svc-decode")
     elsewhere = {"kvEvents": {"endpoint": "tcp://scheduler:5557"}}
     manifest = pair(router=POLICY, decode_role=elsewhere)
-    assert ingress(manifest, "svc-decode") == [rule(8000, GATEWAY, PICKER)]
+    assert ingress(manifest, "svc-decode") == [
+        rule(8000, GATEWAY, PICKER),
+        {"from": [pods("prefill")]},
+    ]
+
+
+def test_engines_reach_a_picker_that_listens_for_events() -> None:
+    config = {
+        "endpointPicker": {"image": FAMILIES["llm-d-0.10"].image},
+        "endpointPickerConfig": "plugins:\n- type: precise-prefix-cache-producer\n"
+        "  parameters: {kvEventsConfig: {zmqEndpoint: 'tcp://*:5557'}}\n"
+        "schedulingProfiles: [{name: default}]\n",
+    }
+    found = ingress(pair(router={**POLICY, **config}), "svc-epp")
+    assert rule(5557, pods("decode")) in found

@@ -47,7 +47,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (["--max-num-seqs", "0"], "argument-value-invalid"),
     (["--max-model-len", "-5"], "argument-value-invalid"),
     (["--tokenizer", "/models/t"], "file-not-mounted"),
-    (["--cpu-offload-gb", "9999"], "host-memory-above-limit"),
+    (["--cpu-offload-gb", "9999"], "memory-limit-too-small"),
     (["--seed", "$(SEED)"], "variable-not-defined"),
     (["--served-model-name", "$NAME"], "shell-variable-without-shell"),
     (["--served-model-name=${NAME}"], "shell-variable-without-shell"),
@@ -175,8 +175,8 @@ def test_variables_leave_enough_accelerators(value: str, size: str, wrong: bool)
 
 def test_variables_are_defined_before_they_are_named() -> None:
     one, other = {"name": "A", "value": "$(B)"}, {"name": "B", "value": "b"}
-    assert "variable-defined-later" in rules(env=[one, other])
-    assert "variable-defined-later" not in rules(env=[other, one])
+    assert "variable-not-defined" in rules(env=[one, other])
+    assert "variable-not-defined" not in rules(env=[other, one])
     arguments = ["--model", "m", "--seed", "$(A)"]
     assert "variable-not-defined" not in rules(args=arguments, env=[other, one])
     source = [{"configMapRef": {"name": "c"}}]

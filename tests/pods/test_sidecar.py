@@ -31,7 +31,9 @@ def test_only_decode_leaders_have_one() -> None:
 
 @pytest.mark.parametrize("family", IMAGES)
 def test_the_release_is_that_of_the_picker(family: str) -> None:
-    port = "model-server-port" if family == "llm-d-0.10" else "vllm-port"
+    newest = family == "llm-d-0.10"
+    port = "model-server-port" if newest else "vllm-port"
+    guarded = ["--enable-ssrf-protection=true", "--inference-pool=$(NAMESPACE)/svc-pool"]
     picker = {"endpointPicker": {"image": FAMILIES[family].image}}
     found = its_sidecar(pair(router=picker))
     assert found["image"] == IMAGES[family]
@@ -40,6 +42,7 @@ def test_the_release_is_that_of_the_picker(family: str) -> None:
         f"--{port}=8001",
         "--kv-connector=nixlv2",
         "--secure-proxy=false",
+        *(guarded if newest else ()),
     ]
 
 
@@ -208,7 +211,7 @@ def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> 
 def test_tls_follows_the_engines() -> None:
     tls = ["--ssl-certfile=/c", "--ssl-keyfile=/k"]
     secure = engine("--model=m", "--kv-transfer-config", NIXL, *tls)
-    assert its_sidecar(pair(secure, secure))["args"][-2:] == [
+    assert its_sidecar(pair(secure, secure))["args"][4:6] == [
         "--enable-tls=prefiller,decoder",
         "--tls-insecure-skip-verify=decoder",
     ]

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pd import its_sidecar, leader, pair, transfer
-from samples import rendered
+from samples import problems, rendered, said
+
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.findings import Severity
+
+OFF = transfer(sidecar={"ssrfProtection": False})
+OLDER = ["llm-d-0.7", "llm-d-0.8", "llm-d-0.9"]
 
 
 def test_without_rights_it_finds_no_token() -> None:
-    spec = leader(pair())["spec"]
-    (mount,) = its_sidecar(pair())["volumeMounts"]
+    manifest = pair(decode_role=OFF)
+    spec = leader(manifest)["spec"]
+    (mount,) = its_sidecar(manifest)["volumeMounts"]
     assert mount == {
         "name": "no-token",
         "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -22,7 +30,7 @@ def test_without_rights_it_finds_no_token() -> None:
 
 
 def test_no_token_is_covered_where_none_is_mounted() -> None:
-    manifest = pair(pod={"automountServiceAccountToken": False})
+    manifest = pair(decode_role=OFF, pod={"automountServiceAccountToken": False})
     assert "volumeMounts" not in its_sidecar(manifest)
 
 
@@ -31,7 +39,7 @@ def rights(manifest: Any) -> list[dict[str, Any]]:
 
 
 def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
-    manifest = pair(decode_role=transfer(sidecar={"ssrfProtection": True}))
+    manifest = pair()
     account, role, binding = rights(manifest)
     assert (account["kind"], role["kind"], binding["kind"]) == (
         "ServiceAccount",
@@ -55,9 +63,7 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
 
 
 def test_protection_uses_the_account_of_the_template() -> None:
-    manifest = pair(
-        decode_role=transfer(sidecar={"ssrfProtection": True}), pod={"serviceAccountName": "mine"}
-    )
+    manifest = pair(pod={"serviceAccountName": "mine"})
     role, binding = rights(manifest)
     assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
     assert [each["name"] for each in binding["subjects"]] == ["mine"]
@@ -67,4 +73,20 @@ def test_protection_uses_the_account_of_the_template() -> None:
 
 
 def test_without_protection_nothing_is_created() -> None:
-    assert rights(pair()) == []
+    assert rights(pair(decode_role=OFF)) == []
+
+
+@pytest.mark.parametrize("family", OLDER)
+def test_a_release_that_reads_no_pool_is_not_protected_and_says_so(family: str) -> None:
+    router = {"endpointPicker": {"image": FAMILIES[family].image}}
+    manifest = pair(router=router)
+    assert rights(manifest) == []
+    assert not [each for each in its_sidecar(manifest)["args"] if "ssrf" in each]
+    at = "roles[2].kvTransfer.sidecar.ssrfProtection"
+    (told,) = [each for each in said(manifest, Severity.INFO) if at in each]
+    assert "cannot protect itself" in told
+
+    wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
+    (problem,) = problems(wanted)
+    assert problem.startswith(f"{at}: the sidecar of {family}")
+    assert "refuse every prefill pod" in problem

@@ -8,6 +8,7 @@ import pytest
 
 import fusioninfer_pulumi.capacity
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi.engines._image import read_image
 from fusioninfer_pulumi.engines.preset import PRESETS
 from fusioninfer_pulumi.loading.written import written
 from fusioninfer_pulumi.plan.objects import render
@@ -211,6 +212,7 @@ def test_an_image_of_ones_own_gets_the_rest_where_an_engine_is_asked_for() -> No
     assert made["image"] == "registry.example.com/own/vllm-openai:v1"
     assert made["command"] == ["vllm", "serve"]
     assert made["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert plan_of(manifest).engines == ()
 
 
 def test_a_template_with_an_image_stays_as_it_is() -> None:
@@ -325,6 +327,38 @@ def test_a_gated_model_needs_a_token() -> None:
     assert warnings(service(short(accelerator="H100"), model=token)) == []
 
 
+def test_a_release_that_is_too_old_for_the_model_is_told() -> None:
+    model = {"uri": "hf://moonshotai/Kimi-K2.5"}
+    manifest = service(short(accelerator="H200"), model=model, engine={"version": "0.18.0"})
+    assert "warning: engine.version: moonshotai/Kimi-K2.5 needs 0.19.1 or later, got 0.18.0" in (
+        warnings(manifest)
+    )
+
+
+def test_a_release_beside_an_image_is_refused() -> None:
+    own = template({"name": "vllm", "image": "vllm/vllm-openai:v0.31.0"})
+    manifest = service(short(gpus=1, template=own, engine={"version": "0.32.0"}), **UNKNOWN)
+    (text,) = said(manifest, "error")
+    assert text == (
+        "roles[0].engine.version: stands beside the template's image vllm/vllm-openai:v0.31.0; "
+        "remove one"
+    )
+
+
+def test_host_memory_for_the_kv_cache_is_requested() -> None:
+    manifest = service(short(gpus=1, kvCacheOffloading={"cpu": "64Gi"}), **UNKNOWN)
+    assert engine(manifest)["resources"]["requests"]["memory"] == "80Gi"
+    assert warnings(manifest) == []
+
+
+def test_a_cache_of_the_model_is_used() -> None:
+    cache = {"storage": {"size": "100Gi"}, "warmUp": True}
+    model = {"uri": "hf://Qwen/Qwen3-32B", "cache": cache}
+    manifest = service(short(accelerator="H100"), model=model)
+    assert warnings(manifest) == []
+    assert engine(manifest)["args"][0].startswith("/mnt/model-cache/Qwen-Qwen3-32B-")
+
+
 def test_an_update_waits_as_long_as_large_weights_take() -> None:
     args = InferenceServiceArgs(**service(
         short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"}))  # fmt: skip
@@ -371,3 +405,11 @@ def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifes
     )
     assert rendered(out) == render(plan_service(args))
     assert plan_of(out).presets == ()
+
+
+def test_arguments_of_a_build_for_processors_are_checked_and_nothing_else_follows() -> None:
+    own = template({"name": "vllm", "args": ["--max-model-length", "8"]})
+    (text,) = said(service(short(accelerator="cpu", template=own), **UNKNOWN), "error")
+    assert "has no argument --max-model-length; did you mean --max-model-len?" in text
+    image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
+    assert (image.release, image.version, image.stock) == ("0.32.0", None, False)

@@ -113,6 +113,19 @@ def test_plan_shows_the_way_of_a_request_and_the_strategy_in_words(
     assert (told["Requests"], told["Strategy"], told["Endpoint"]) == (requests, strategy, url)
 
 
+def test_plan_shows_the_shares_of_pools_and_models(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    targets = [{"model": "m", "weight": 95}, {"model": "n", "weight": 5}]
+    manifest = routed(
+        httproute={"parentRefs": [{"name": "g"}], "split": [{"service": "next", "weight": 10}]},
+        modelRewrites=[{"models": ["chat"], "targets": targets}],
+    )
+    lines = run(capsys, tmp_path, manifest, "plan").splitlines()
+    assert "Shares    svc-pool 90 %, next-pool 10 %" in lines
+    assert "Models    chat -> m 95 %, n 5 %" in lines
+
+
 def test_the_json_lists_the_routers_objects_but_not_its_role(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

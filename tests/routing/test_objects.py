@@ -114,7 +114,7 @@ def test_a_picker_goes_on_until_gateways_know_of_the_next(
 ) -> None:
     container = picker_container(routed(endpointPicker=picker))
     hook = (container.get("lifecycle") or {}).get("preStop")
-    assert hook == ({"sleep": {"seconds": 90}} if pauses else None)
+    assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
 def test_the_token_is_mounted_where_the_picker_runs_and_nowhere_else() -> None:
@@ -281,7 +281,10 @@ def test_only_the_gateway_and_the_picker_reach_the_serving_port() -> None:
 
 def test_only_decode_pods_reach_prefill_pods() -> None:
     found = policies(pair(networkPolicy={"gateway": [GATEWAY]}))
-    assert found["svc-decode"]["ingress"] == [let_in([GATEWAY, PICKER], 8000)]
+    assert found["svc-decode"]["ingress"] == [
+        let_in([GATEWAY, PICKER], 8000),
+        {"from": [role_pods("prefill")]},
+    ]
     assert found["svc-prefill"]["ingress"] == [
         let_in([PICKER], 8000),
         {"from": [role_pods("decode")]},
@@ -299,3 +302,58 @@ def test_metrics_are_read_by_those_who_are_named(mode: str, read: bool) -> None:
     found = policies(routed(endpointPicker={"metrics": mode}, networkPolicy=policy))
     assert let_in([PROMETHEUS], 8000) in found["svc-inference"]["ingress"]
     assert (let_in([PROMETHEUS], 9090) in found["svc-epp"]["ingress"]) == read
+
+
+def namespace(name: str) -> Manifest:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+ELSEWHERE = {"parentRefs": [{"name": "shared", "namespace": "gateways"}]}
+BESIDE = {"podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "svc-gateway"}}}
+OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-name": "shared"}}}
+
+
+@pytest.mark.parametrize(
+    ("router", "peers"),
+    [
+        ({"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}, [namespace("gateways")]),
+        ({"httproute": {}, "gateway": {"implementation": "agentgateway"}}, [BESIDE]),
+        (
+            {"httproute": ELSEWHERE, "gateway": {"implementation": "envoy-ai-gateway"}},
+            [namespace("envoy-gateway-system"), {**namespace("gateways"), **OWNED}],
+        ),
+        ({"networkPolicy": {"gatewayNamespace": "ingress"}}, [namespace("ingress")]),
+        (
+            {
+                "httproute": ELSEWHERE,
+                "gateway": {"implementation": "istio"},
+                "networkPolicy": {"gatewayNamespace": "ingress"},
+            },
+            [namespace("ingress")],
+        ),
+    ],
+)
+def test_the_gateways_proxies_are_let_in(router: Manifest, peers: list[Manifest]) -> None:
+    found = policies(routed(**router))
+    assert found["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
+    assert found["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]
+
+
+ISTIO = {"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}
+
+
+@pytest.mark.parametrize(
+    ("router", "spec"),
+    [
+        ({"httproute": ELSEWHERE}, {}),
+        ({"httproute": ELSEWHERE, "gateway": {"implementation": "gke"}}, {}),
+        ({**ISTIO, "networkPolicy": {"enabled": False}}, {}),
+        # It would shut out the Prometheus that they ask for.
+        (ISTIO, {"monitoring": {"engines": False}}),
+        ({"httproute": {"routedBy": "other"}, "gateway": {"implementation": "istio"}}, {}),
+    ],
+)
+def test_no_policy_shuts_out_who_is_not_known(router: Manifest, spec: Manifest) -> None:
+    manifest = routed(**router)
+    manifest["spec"] |= spec
+    assert not objects(manifest, "NetworkPolicy")

@@ -83,9 +83,9 @@ def by_name(name: str) -> Accelerator | None:
     """The accelerator of a name: ours, or a product's as drivers, clouds and people write it."""
     plain = re.sub(r"[\s_]+", "-", name.strip())
     for table in (_PRODUCTS, _GKE):
-        for product, found in table.items():
+        for product, accelerator in table.items():
             if plain.lower() == product.lower():
-                return ACCELERATORS[found]
+                return ACCELERATORS[accelerator]
     short = plain.upper().removeprefix("NVIDIA-")
     short = _SHORT.get(short, short)
     return ACCELERATORS.get(short)

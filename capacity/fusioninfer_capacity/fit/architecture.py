@@ -100,13 +100,13 @@ class Architecture(ModelShape):
     @property
     def parameters(self) -> int:
         """All parameters."""
-        own = sum(
+        in_layers = sum(
             part.parameters
             for layer in self.layers
             for part in layer.parts
             if not part.name.endswith(".absorbed")  # a copy
         )
-        return own + self.embedding * (1 if self.tied else 2) + self.vision
+        return in_layers + self.embedding * (1 if self.tied else 2) + self.vision
 
     @property
     def known_cache(self) -> bool:
@@ -121,15 +121,15 @@ def models() -> Mapping[str, Mapping[str, Any]]:
     Written by `tools/model_table.py`.
     """
     text = Path(__file__).with_name("models.json").read_text(encoding="utf-8")
-    found: Mapping[str, Mapping[str, Any]] = json.loads(text)
-    return found
+    table: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return table
 
 
 @cache
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a model of the table, None for another one."""
-    found = models().get(name)
-    return read_config(found["config"]) if found is not None else None
+    entry = models().get(name)
+    return read_config(entry["config"]) if entry is not None else None
 
 
 _BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32, "auto": 16}
@@ -201,17 +201,17 @@ def _number(config: Config, *names: str) -> int:
 
 def _longest(text: Config) -> int | None:
     """As vLLM derives it: `max_position_embeddings`, longer where the config scales positions."""
-    given = text.get("max_position_embeddings")
-    if not isinstance(given, int):
+    length = text.get("max_position_embeddings")
+    if not isinstance(length, int):
         return None
     scaling = text.get("rope_scaling") or {}
     kind = scaling.get("rope_type") or scaling.get("type")
     if kind == "yarn":
-        base = scaling.get("original_max_position_embeddings") or given
+        base = scaling.get("original_max_position_embeddings") or length
         return int(base * float(scaling.get("factor", 1)))
     if kind in ("linear", "dynamic") and not str(text.get("model_type")).startswith("gemma3"):
-        return int(given * float(scaling.get("factor", 1)))
-    return given
+        return int(length * float(scaling.get("factor", 1)))
+    return length
 
 
 def _limit(text: Config) -> int | None:
@@ -283,10 +283,10 @@ def _experts(
 
 
 def _expert_width(text: Config) -> int:
-    each = text.get("num_experts_per_tok") or text.get("experts_per_token")
+    routed = text.get("num_experts_per_tok") or text.get("experts_per_token")
     width = text.get("moe_intermediate_size") or text.get("intermediate_size")
     many = any(text.get(key) for key in _EXPERTS)
-    return int(each * width) if many and each and width else 0
+    return int(routed * width) if many and routed and width else 0
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -305,7 +305,7 @@ def _windowed(text: Config, index: int) -> bool:
     return pattern is None or (index + 1) % int(pattern) != 0
 
 
-#: One layer of so many sees everything, where the config does not list its layers.
+#: One of this many layers has full attention, if the config does not list its layers.
 _PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2}
 
 
@@ -389,17 +389,17 @@ def _latent(text: Config, index: int) -> Layer:
     sparse = text.get("index_topk")
     if sparse:
         width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
-        own = hidden * width + int(queries or hidden) * width * many + hidden * many
-        parts.append(Part("self_attn.indexer.wq_b", own, split=False))
+        indexer = hidden * width + int(queries or hidden) * width * many + hidden * many
+        parts.append(Part("self_attn.indexer.wq_b", indexer, split=False))
     count = text.get("n_routed_experts")
-    each = int(text.get("moe_layer_freq") or 1)
+    frequency = int(text.get("moe_layer_freq") or 1)
     first = int(text.get("first_k_dense_replace") or 0)
-    if count and index >= first and index % each == 0:
+    if count and index >= first and index % frequency == 0:
         width = _number(text, "moe_intermediate_size")
         parts += _experts(text, int(count), width, int(text.get("n_shared_experts") or 0) * width)
     else:
         parts.append(_mlp(text, _number(text, "intermediate_size")))
-    # Sparse attention keeps an index beside the latent, in a format that releases choose.
+    # Sparse attention keeps an index beside the latent; its format differs by release.
     cache = None if sparse else Cache(1, rank + rope, latent=True)
     return Layer(tuple(parts), cache)
 

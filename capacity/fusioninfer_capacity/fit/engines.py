@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.plugins.capacity import NIXL, EngineCommand, integer
+from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, integer
 
 GIB = 2**30
 Version = tuple[int, ...]
@@ -168,11 +168,12 @@ def _text(version: Version) -> str:
 
 _VLLM_OLDEST: Version = (0, 9, 0)
 _VLLM_NEWEST: Version = (0, 24, 0)
-#: From here on a share of 0.92 is the default, and CUDA graphs count.
+#: First release whose default share is 0.92, with CUDA graphs in it.
 _GRAPHS: Version = (0, 21, 0)
-#: From here on the sampler sorts nothing where it can use a kernel of its own.
+#: First release whose sampler sorts nothing if its own kernel works.
 _KERNEL: Version = (0, 18, 0)
-#: From here on accelerators of 160 GiB or more get the largest batches (`get_batch_defaults`).
+#: First release with the largest batches on accelerators of 160 GiB or more
+#: (`get_batch_defaults`).
 _LARGEST_BATCHES: Version = (0, 28, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
 #: sorts nothing, either, where FlashInfer works in the image, which its reference does not say
@@ -220,7 +221,7 @@ def vllm_memory(
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
         batched=batched,
-        # How much the encoder of images takes in the profiling run is not followed, nor releases
+        # Not estimated: the encoder of images in the profiling run, and releases
         # that were not read or that the image does not name.
         certain=command.image.version is not None
         and version <= _VLLM_NEWEST
@@ -325,7 +326,7 @@ class Proposal:
     """What `size` proposes to run.
 
     Attributes:
-        image: The newest release whose memory is held against recorded start-ups.
+        image: The release that the core runs where none is stated.
         program: Words that start it; the image's own entrypoint has no others.
         connector: What hands the KV cache from prefill to decode.
         arguments: Further arguments of a pod.
@@ -358,14 +359,18 @@ class SizedEngine:
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
+def _preset_image(engine: str) -> str:
+    return PRESETS[engine].image.format(release=PRESETS[engine].release)
+
+
 SIZED: Mapping[str, SizedEngine] = {
     "vllm": SizedEngine(
         longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         small_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=Proposal(
-            image="vllm/vllm-openai:v0.21.0",
-            program=("python3", "-m", "vllm.entrypoints.openai.api_server"),
+            image=_preset_image("vllm"),
+            program=PRESETS["vllm"].program,
             connector=NIXL,
             launcher="multiprocessing",  # its newer images have no ray
         ),
@@ -376,8 +381,8 @@ SIZED: Mapping[str, SizedEngine] = {
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
         expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=Proposal(
-            image="lmsysorg/sglang:v0.5.9",
-            program=("python3", "-m", "sglang.launch_server"),
+            image=_preset_image("sglang"),
+            program=PRESETS["sglang"].program,
             connector="nixl",
             # By default it listens on the pod itself alone, and on a port of its own.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces

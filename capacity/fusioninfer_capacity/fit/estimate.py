@@ -72,9 +72,9 @@ class Estimates:
         """Time of one token for each of so many sequences of that length."""
         return self._milliseconds("predict_decode_latency", sequences, tokens, 2)
 
-    def _milliseconds(self, method: str, *given: int) -> float:
+    def _milliseconds(self, method: str, *arguments: int) -> float:
         with _covering("load"):
-            milliseconds: float = getattr(self._engine, method)(*given)
+            milliseconds: float = getattr(self._engine, method)(*arguments)
         return milliseconds / 1000
 
 

@@ -53,58 +53,68 @@ def fit_findings(
     place: Location,
     command: EngineCommand,
     model: Architecture,
-    found: Fit,
+    role_fit: Fit,
     nodes: int,
 ) -> Iterator[Finding]:
     """Yields what is wrong with a role's memory; an info where nothing is.
 
     `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
-    margin = MARGIN * found.accelerator.total
-    where = found.accelerator.name
-    if found.cache <= 0:
-        whole = found.accelerator.total
-        sure = found.cache + margin < 0 if found.certain else found.weights > whole
+    margin = MARGIN * role_fit.accelerator.total
+    where = role_fit.accelerator.name
+    if role_fit.cache <= 0:
+        whole = role_fit.accelerator.total
+        sure = role_fit.cache + margin < 0 if role_fit.certain else role_fit.weights > whole
         say = error if sure else warning
         message = (
-            f"weights take {_gib(found.weights)} and the engine {_gib(found.overhead)} of "
-            f"{_gib(found.share)} on each {where}: no room for the KV cache"
+            f"weights take {_gib(role_fit.weights)} and the engine {_gib(role_fit.overhead)} of "
+            f"{_gib(role_fit.share)} on each {where}: no room for the KV cache"
         )
-        yield say(WEIGHTS_EXCEED_MEMORY, place, message + _smallest(command, model, found, nodes))
+        yield say(
+            WEIGHTS_EXCEED_MEMORY, place, message + _smallest(command, model, role_fit, nodes)
+        )
         return
-    if found.needed is not None and found.cache < found.needed:
-        sure = found.certain and found.holds_longest and found.cache + margin < found.needed
+    if role_fit.needed is not None and role_fit.cache < role_fit.needed:
+        sure = (
+            role_fit.certain
+            and role_fit.holds_longest
+            and role_fit.cache + margin < role_fit.needed
+        )
         say = error if sure else warning
         message = (
-            f"a sequence of {found.length} tokens takes {_gib(found.needed)} of KV cache on each "
-            f"{where}, and {_gib(found.cache)} are left"
+            f"a sequence of {role_fit.length} tokens takes {_gib(role_fit.needed)} of KV cache on "
+            f"each {where}, and {_gib(role_fit.cache)} are left"
         )
-        yield say(CACHE_TOO_SMALL, place, message + _smallest(command, model, found, nodes))
+        yield say(CACHE_TOO_SMALL, place, message + _smallest(command, model, role_fit, nodes))
         return
-    yield info(MEMORY_ESTIMATED, at, f"memory estimated for {where}: {found.basis}")
+    yield info(MEMORY_ESTIMATED, at, f"memory estimated for {where}: {role_fit.basis}")
 
 
-def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> str:
+def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:
     """The end of a sentence with the smallest change that fits."""
     engine = command.engine
     assert engine is not None, "the memory of an engine was estimated"
     sized = SIZED[engine.name]
     fitting = []
-    if found.cache > 0:
-        length = longest_that_fits(command, model, found, nodes)
+    if role_fit.cache > 0:
+        length = longest_that_fits(command, model, role_fit, nodes)
         if length is not None:
             fitting.append(f"{engine.length_flag} {length}")
-        if not found.small_cache and _fits(_with(command, *sized.small_cache), model, found, nodes):
+        if not role_fit.small_cache and _fits(
+            _with(command, *sized.small_cache), model, role_fit, nodes
+        ):
             fitting.append(" ".join(sized.small_cache))
     if not fitting:
         sizes = command.parallelism
         flag = engine.size_flags["tensor"][0]
-        own = sizes.tensor if sizes is not None else 1
-        for ways in (size for size in _WAYS if own < size <= _NODE * nodes):
+        tensor = sizes.tensor if sizes is not None else 1
+        for ways in (size for size in _WAYS if tensor < size <= _NODE * nodes):
             splits: list[tuple[str, ...]] = [(flag, str(ways))]
             if model.expert_width:
                 splits.append((flag, str(ways), *sized.expert_argument(ways)))
-            fits = [words for words in splits if _fits(_with(command, *words), model, found, nodes)]
+            fits = [
+                words for words in splits if _fits(_with(command, *words), model, role_fit, nodes)
+            ]
             if fits:
                 fitting.append(" ".join(fits[0]))
                 break
@@ -112,7 +122,7 @@ def _smallest(command: EngineCommand, model: Architecture, found: Fit, nodes: in
 
 
 def longest_that_fits(
-    command: EngineCommand, model: Architecture, found: Fit, nodes: int
+    command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 ) -> int | None:
     """The longest sequence that fits in steps of 256 tokens; None where not even that many do."""
     engine = command.engine
@@ -121,18 +131,18 @@ def longest_that_fits(
 
     def fits(steps: int) -> bool:
         changed = _with(command, flag, str(steps * _STEP))
-        return _fits(changed, model, found, nodes)
+        return _fits(changed, model, role_fit, nodes)
 
-    low, high = 0, (found.length or 0) // _STEP
+    low, high = 0, (role_fit.length or 0) // _STEP
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low * _STEP if low else None
 
 
-def _fits(command: EngineCommand, model: Architecture, found: Fit, nodes: int) -> bool:
+def _fits(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> bool:
     try:
-        changed = fit(command, model, found.accelerator, nodes)
+        changed = fit(command, model, role_fit.accelerator, nodes)
     except Unclear:
         return False
     if any(shape_problems(command, model, None)):

@@ -56,7 +56,7 @@ class Served:
         return max(1, math.ceil(rate / self.rate - 1e-9))
 
 
-#: Sequences at a time that are tried; beyond 256 engines batch no decode steps by default.
+#: Numbers of concurrent sequences that are tried; by default engines decode at most 256 at a time.
 _SEQUENCES: Sequence[int] = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -84,7 +84,7 @@ def served(times: StepTimes, load: Load, most: float) -> Served | None:
     return best
 
 
-#: A queue in front of prefill grows without bound as its servers have no time left.
+#: Largest share of busy time: near 1 the queue before prefill grows without bound.
 _BUSIEST = 0.9
 
 

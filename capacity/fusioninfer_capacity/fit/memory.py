@@ -122,12 +122,12 @@ def fit(
     if sizes.pipeline > len(model.layers):
         raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
-    each = stages(stored, split)
+    pipeline_stages = stages(stored, split)
     length = memory.length if memory.length is not None else model.longest
-    found = Fit(
+    role_fit = Fit(
         accelerator=accelerator,
         share=memory.share,
-        weights=max(stage.weights for stage in each),
+        weights=max(stage.weights for stage in pipeline_stages),
         overhead=memory.overhead,
         length=length,
         certain=memory.certain,
@@ -136,16 +136,18 @@ def fit(
         basis=memory.basis,
     )
     if not model.known_cache or length is None:
-        return found
+        return role_fit
     bits = memory.cache_bits or stored.bits
-    kept = [layout(stage.layers, bits, sizes.tensor, memory) for stage in each]
-    room = [memory.share - memory.overhead - stage.weights for stage in each]
-    tightest = min(range(len(each)), key=lambda at: _requests(kept[at], room[at], length))
+    kept = [layout(stage.layers, bits, sizes.tensor, memory) for stage in pipeline_stages]
+    room = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
+    tightest = min(
+        range(len(pipeline_stages)), key=lambda at: _requests(kept[at], room[at], length)
+    )
     requests = max(0.0, _requests(kept[tightest], room[tightest], length))
     copies = max(1, sizes.devices(nodes) // ranks)
     return replace(
-        found,
-        weights=each[tightest].weights,
+        role_fit,
+        weights=pipeline_stages[tightest].weights,
         needed=int(kept[tightest].sequence(length)),
         tokens=int(requests * length) * copies,
         requests=requests * copies,

@@ -33,15 +33,17 @@ class Quantization:
         if layer is None:
             return not any(pattern.search(module) for pattern in self._everywhere)
         name = f"model.layers.{layer}.{module}"
-        own = self._by_layer.get(layer, ())
-        if any(fnmatchcase(module, pattern) for pattern in (*own, *self._by_layer.get(None, ()))):
+        patterns = self._by_layer.get(layer, ())
+        if any(
+            fnmatchcase(module, pattern) for pattern in (*patterns, *self._by_layer.get(None, ()))
+        ):
             return False
         return not any(pattern.search(name) for pattern in self._everywhere)
 
     @cached_property
     def _by_layer(self) -> Mapping[int | None, Sequence[str]]:
         """Patterns behind `layers.N.`; under None those of every layer."""
-        found: dict[int | None, list[str]] = {}
+        by_layer: dict[int | None, list[str]] = {}
         for text in self.excluded:
             match = _LAYER.search(text)
             if match is None or text.startswith("re:"):
@@ -49,19 +51,19 @@ class Quantization:
             layer = None if match[1] == "*" else int(match[1])
             rest = match[2]
             # The module itself, and what is inside of it.
-            found.setdefault(layer, []).extend([rest, f"{rest}.*"] if rest else ["*"])
-        return found
+            by_layer.setdefault(layer, []).extend([rest, f"{rest}.*"] if rest else ["*"])
+        return by_layer
 
     @cached_property
     def _everywhere(self) -> Sequence[re.Pattern[str]]:
-        found = []
+        patterns = []
         for text in self.excluded:
             if text.startswith("re:"):
-                found.append(re.compile(text.removeprefix("re:")))
+                patterns.append(re.compile(text.removeprefix("re:")))
             elif _LAYER.search(text) is None:
                 inner = ".*".join(re.escape(part) for part in text.split("*"))
-                found.append(re.compile(rf"(^|\.){inner}($|\.)"))
-        return found
+                patterns.append(re.compile(rf"(^|\.){inner}($|\.)"))
+        return patterns
 
 
 _LAYER = re.compile(r"layers\.(\d+|\*)\.?(.*)")

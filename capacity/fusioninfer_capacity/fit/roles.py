@@ -145,9 +145,9 @@ def _accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
     for claim in role.resource_claims or ():
         for text in claim.selectors or ():
             match = _PRODUCT.search(text)
-            found = by_name(match[2]) if match else None
-            if found is not None:
-                return found
+            accelerator = by_name(match[2]) if match else None
+            if accelerator is not None:
+                return accelerator
     if _partitioned(pod.container):
         return None
     return by_labels(dict(_selected(pod.template.get("spec") or {})))
@@ -158,9 +158,9 @@ _PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
 
 def named_accelerator(text: str) -> Accelerator | None:
     """The accelerator of a name or a memory, such as `H100` or `80Gi`; None for another text."""
-    found = by_name(text)
-    if found is not None:
-        return found
+    accelerator = by_name(text)
+    if accelerator is not None:
+        return accelerator
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMGT]i?", text) is None:
         return None
     return by_memory(text, int(quantity.parse(text)))
@@ -203,9 +203,12 @@ def _partitioned(container: Mapping[str, Any]) -> bool:
 
 def pool_accelerator(pool: NodePoolArgs) -> str | None:
     """What to call the accelerators of a pool: a name of the table, else their memory."""
-    found = by_labels(pool.labels)
+    accelerator = by_labels(pool.labels)
     for value in pool.device.attributes.values():
-        found = found or by_name(value)
-    if found is not None and found.name == (by_name(found.name) or found).name:
-        return found.name
+        accelerator = accelerator or by_name(value)
+    if (
+        accelerator is not None
+        and accelerator.name == (by_name(accelerator.name) or accelerator).name
+    ):
+        return accelerator.name
     return pool.device.memory

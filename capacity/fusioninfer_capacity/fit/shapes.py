@@ -39,11 +39,11 @@ LENGTH_ABOVE_MODEL = Rule(
     source="vLLM: _get_and_verify_max_len; SGLang: ModelConfig._derive_context_length",
 )
 
-#: From here on vLLM shares scales of FP8 experts in smaller blocks, of 32 or more
+#: First release of vLLM that shares scales of FP8 experts in smaller blocks, of 32 or more
 #: (`refine_fp8_moe_block_shape`).
 _REFINES: Version = (0, 29, 0)
 _LEAST_BLOCK = 32
-#: Arguments by which the model's own config is another one.
+#: Arguments that replace the model's own config.
 _OVERRIDES = (
     "--hf-overrides", "--rope-scaling", "--rope-theta", "--config-format", "--hf-config-path",
     "--json-model-override-args", "--decrypted-config-file",
@@ -95,7 +95,7 @@ def shape_problems(
     if variables is not None:
         yield from _length_problems(command, model, variables)
     sizes = command.parallelism
-    # Attention that is copied is split fewer ways.
+    # Copied attention is split fewer ways.
     if sizes is None or sizes.context > 1 or command.has("--enable-dp-attention"):
         return
     yield from _head_problems(model, sizes.tensor)

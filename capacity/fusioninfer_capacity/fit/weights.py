@@ -35,7 +35,7 @@ class Stage:
 
 def stages(model: Architecture, split: Split) -> list[Stage]:
     """The pipeline stages, each with the weights of one accelerator."""
-    found, begin = [], 0
+    all_stages, begin = [], 0
     sizes = _stage_sizes(len(model.layers), split.pipeline)
     for position, size in enumerate(sizes):
         layers = range(begin, begin + size)
@@ -46,15 +46,15 @@ def stages(model: Architecture, split: Split) -> list[Stage]:
         )
         first, last = position == 0, position == len(sizes) - 1
         total += _outside(model, split, first=first, last=last)
-        found.append(Stage(model.layers[begin : begin + size], int(total)))
+        all_stages.append(Stage(model.layers[begin : begin + size], int(total)))
         begin += size
-    return found
+    return all_stages
 
 
 def _stage_sizes(layers: int, pipeline: int) -> list[int]:
     """What is left over goes to the last stages but the very last one (vLLM: `get_pp_indices`)."""
-    each, left = divmod(layers, pipeline)
-    sizes = [each] * pipeline
+    per_stage, left = divmod(layers, pipeline)
+    sizes = [per_stage] * pipeline
     for index in range(2, left + 2):
         sizes[-index] += 1
     return sizes
@@ -66,7 +66,7 @@ def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
     if part.expert and split.expert > 1:
         ways = split.expert
     elif part.split:
-        # Heads that are fewer than the ranks are kept by several of them.
+        # With fewer heads than ranks, several ranks keep the same head.
         ways = min(split.tensor, part.heads or split.tensor)
     return part.parameters * bits / 8 / ways
 

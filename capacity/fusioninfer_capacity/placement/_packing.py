@@ -22,9 +22,9 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
 Shape = tuple[int, ...]
-#: What one pool holds: replicas by their shape.
+#: Replicas in one pool, by their shape.
 Load = tuple[tuple[Shape, int], ...]
-#: What every pool holds, in the order of the inventory.
+#: Replicas in every pool, in the order of the inventory.
 Usage = tuple[Load, ...]
 
 
@@ -58,7 +58,9 @@ class Pools:
 
     def free(self, pool: int) -> int:
         """Accelerators of a pool that are not in use by others."""
-        return sum(each.nodes * each.accelerators for each in _nodes(self.args[pool]))
+        return sum(
+            node_pool.nodes * node_pool.accelerators for node_pool in _nodes(self.args[pool])
+        )
 
     def whole_nodes(self, pool: int, load: Load) -> int:
         """Nodes that stay empty when a load that fits is packed as tightly as it can be."""
@@ -88,9 +90,9 @@ def with_more(load: Load, shape: Shape, replicas: int) -> Load:
     """A load and some more replicas."""
     if not shape or not replicas:
         return load
-    held = dict(load)
-    held[shape] = held.get(shape, 0) + replicas
-    return tuple(sorted(held.items()))
+    more = dict(load)
+    more[shape] = more.get(shape, 0) + replicas
+    return tuple(sorted(more.items()))
 
 
 def accelerators(load: Load) -> int:
@@ -101,22 +103,26 @@ def accelerators(load: Load) -> int:
 def _nodes(pool: NodePoolArgs, more: int = 0) -> list[NodePool]:
     """The free accelerators of a pool and of so many empty nodes more, node by node."""
     untouched = NodePool(pool.nodes - len(pool.in_use) + more, pool.accelerators)
-    partly = [NodePool(1, pool.accelerators - held) for held in pool.in_use]
-    return [each for each in (untouched, *partly) if each.nodes > 0 and each.accelerators > 0]
+    partly = [NodePool(1, pool.accelerators - used) for used in pool.in_use]
+    return [
+        node_pool
+        for node_pool in (untouched, *partly)
+        if node_pool.nodes > 0 and node_pool.accelerators > 0
+    ]
 
 
 def _fit(free: list[NodePool], load: Load) -> Fit:
-    # Every replica has to fit, whichever gang it belongs to: one gang of them all says that.
+    # All replicas have to fit, whatever their gangs: they are checked as one gang.
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
-    found = capacity(demands, GangForm.LITERAL, free)
-    if found.status != "Full":
+    outcome = capacity(demands, GangForm.LITERAL, free)
+    if outcome.status != "Full":
         return Fit.NO
-    if found.exact:
+    if outcome.exact:
         return Fit.CERTAIN
     pods = [(size, count) for shape, count in load for size in shape]
-    nodes = [(each.accelerators, each.nodes) for each in free]
+    nodes = [(node_pool.accelerators, node_pool.nodes) for node_pool in free]
     return Fit.POSSIBLE if packs(pods, nodes) else Fit.NO
 
 

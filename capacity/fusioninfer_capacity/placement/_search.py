@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fusioninfer_capacity.placement._packing import Fit, Pools, Usage, accelerators, with_more
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
-#: Combinations that are looked at; beyond it the best that is at hand is taken.
+#: Most combinations that are considered; beyond it the best so far is taken.
 MAX_STEPS = 100_000
 
 
@@ -177,13 +177,13 @@ class _Search:
                 if self.steps > self.max_steps:
                     break
             rest = self.best(at + 1, option.usage)
-            found = _Best(
+            candidate = _Best(
                 _added(option.tiers, rest.tiers),
                 (option.rank, *rest.ranks),
                 (option, *rest.options),
             )
-            if best is None or found.key < best.key:
-                best = found
+            if best is None or candidate.key < best.key:
+                best = candidate
         assert best is not None, "a service can always be left out"
         if self.steps <= self.max_steps:
             self.known[key] = best
@@ -191,18 +191,18 @@ class _Search:
 
     def _options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
         """Every way to place a service, the most promising first."""
-        found = []
+        choices = []
         for minimum in (False, True) if service.partial else (False,):
             for assignment in service.assignments:
                 self.steps += 1
                 option = option_at(service, assignment, usage, self.pools, minimum=minimum)
                 if option is not None:
-                    found.append(option)
+                    choices.append(option)
         lost = [role for role in service.roles if role.previous is not None]
-        found.append(
+        choices.append(
             Option(None, minimum=False, tiers=(*_moves(lost), 1, 0), terms=None, usage=usage)
         )
-        return sorted(found, key=lambda option: (option.tiers, option.rank))
+        return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
     def _bound(self, at: int, usage: Usage) -> Tiers:
         """What the services from an index on cannot do better than."""

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     shown,
 )
 
-#: Where a pod spec says on which nodes it may run.
+#: Fields of a pod spec that choose its nodes.
 READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
@@ -57,7 +57,7 @@ def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterato
     tolerations = spec.get("tolerations") or ()
     for taint in taints:
         if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
-            _tolerates(each, taint) for each in tolerations
+            _tolerates(toleration, taint) for toleration in tolerations
         ):
             yield taint
 
@@ -96,29 +96,29 @@ def _toleration(taint: TaintArgs) -> dict[str, str]:
     return {"key": taint.key, **equal, "effect": taint.effect.value}
 
 
-def _tolerates(each: Mapping[str, Any], taint: TaintArgs) -> bool:
-    if each.get("effect") not in (None, "", taint.effect.value):
+def _tolerates(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
+    if toleration.get("effect") not in (None, "", taint.effect.value):
         return False
-    operator = each.get("operator") or "Equal"
-    if not each.get("key"):
+    operator = toleration.get("operator") or "Equal"
+    if not toleration.get("key"):
         return bool(operator == "Exists")
-    if each["key"] != taint.key:
+    if toleration["key"] != taint.key:
         return False
-    return bool(operator == "Exists" or (each.get("value") or "") == taint.value)
+    return bool(operator == "Exists" or (toleration.get("value") or "") == taint.value)
 
 
 def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
-    # Fields are names of nodes, which an inventory does not hold; an empty term selects nothing.
+    # `matchFields` selects names of nodes, which no inventory has. An empty term selects nothing.
     if term.get("matchFields") or not expressions:
         return False
-    return all(_matches(each, labels) for each in expressions)
+    return all(_matches(expression, labels) for expression in expressions)
 
 
-def _matches(each: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value = labels.get(each.get("key", ""))
-    values = list(each.get("values") or ())
-    operator = each.get("operator")
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression.get("key", ""))
+    values = list(expression.get("values") or ())
+    operator = expression.get("operator")
     if operator == "In":
         return value in values
     if operator == "NotIn":
@@ -145,10 +145,14 @@ def _term_text(term: Mapping[str, Any]) -> str:
     parts = [
         " ".join(
             str(part)
-            for part in (each.get("key"), each.get("operator"), ",".join(each.get("values") or ()))
+            for part in (
+                expression.get("key"),
+                expression.get("operator"),
+                ",".join(expression.get("values") or ()),
+            )
             if part
         )
-        for each in term.get("matchExpressions") or ()
+        for expression in term.get("matchExpressions") or ()
     ]
     if term.get("matchFields"):
         parts.append("a node by its name, which an inventory does not hold")

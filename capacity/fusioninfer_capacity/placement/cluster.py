@@ -74,11 +74,11 @@ def read_inventory(
     pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
     devices = _devices(api)
     _refuse_partial(api)
-    own = {
-        each if isinstance(each, str) else service_key(each.namespace, each.name or "")
-        for each in services
+    service_keys = {
+        service if isinstance(service, str) else service_key(service.namespace, service.name or "")
+        for service in services
     }
-    return inventory_of(nodes, pods, pool_label=pool_label, services=own, devices=devices)
+    return inventory_of(nodes, pods, pool_label=pool_label, services=service_keys, devices=devices)
 
 
 def read_placement(
@@ -143,17 +143,17 @@ def inventory_of(
                 )
             ]
         )
-    held = _held(pods, services)
+    in_use = _held(pods, services)
     allocated = devices.allocated({_key(pod) for pod in pods if _is_own(pod, services)})
     pools = []
     for name in sorted(groups):
         counts = Counter(_resource(node) for node in groups[name] if _offers(node))
-        found = (
-            _by_resource(groups[name], counts.most_common(1)[0][0], held)
+        accelerators = (
+            _by_resource(groups[name], counts.most_common(1)[0][0], in_use)
             if counts
             else _by_claims(groups[name], claimable, allocated)
         )
-        pools.append(_pool(name, groups[name], found))
+        pools.append(_pool(name, groups[name], accelerators))
     return InventoryArgs.model_validate({"poolLabel": key, "pools": pools})
 
 
@@ -162,26 +162,28 @@ def placement_of(
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
     """Where services are placed, by all their LeaderWorkerSets; pure."""
     by_value = {inventory.selected_by(pool): pool.name for pool in inventory.pools}
-    found: dict[str, dict[str, PreviousPool]] = {}
-    for each in lws:
-        metadata, spec = each["metadata"], each["spec"]
-        own = metadata.get("labels") or {}
+    previous: dict[str, dict[str, PreviousPool]] = {}
+    for item in lws:
+        metadata, spec = item["metadata"], item["spec"]
+        lws_labels = metadata.get("labels") or {}
         group = spec["leaderWorkerTemplate"]
         worker = group["workerTemplate"]
         selector = worker["spec"].get("nodeSelector") or {}
         pool = by_value.get(str(selector.get(inventory.selector_label or "")))
-        if pool is None or labels.ROLE_NAME not in own or labels.SERVICE not in own:
+        if pool is None or labels.ROLE_NAME not in lws_labels or labels.SERVICE not in lws_labels:
             continue
         leader = group.get("leaderTemplate") or worker
         one = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
-        roles = found.setdefault(service_key(metadata["namespace"], own[labels.SERVICE]), {})
-        before = roles.get(own[labels.ROLE_NAME], PreviousPool(pool, 0))
-        # What pods claim stands in other objects.
+        roles = previous.setdefault(
+            service_key(metadata["namespace"], lws_labels[labels.SERVICE]), {}
+        )
+        before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
+        # Claims of pods are objects of their own.
         claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
         unknown = claims or before.accelerators is None
-        held = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
-        roles[own[labels.ROLE_NAME]] = PreviousPool(before.name, held)
-    return found
+        amount = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
+        roles[lws_labels[labels.ROLE_NAME]] = PreviousPool(before.name, amount)
+    return previous
 
 
 @dataclass(frozen=True)
@@ -196,11 +198,11 @@ class _Accelerators:
 
 
 def _by_resource(
-    nodes: Sequence[Object], resource: str, held: Mapping[str, Counter[str]]
+    nodes: Sequence[Object], resource: str, in_use: Mapping[str, Counter[str]]
 ) -> _Accelerators:
     offered = {_name(node): _offers(node).get(resource, 0) for node in nodes}
     return _Accelerators(
-        offered, {node: held.get(node, Counter())[resource] for node in offered}, resource
+        offered, {node: in_use.get(node, Counter())[resource] for node in offered}, resource
     )
 
 
@@ -214,26 +216,29 @@ def _by_claims(
         for name, listed in claimable[_name(node)].items():
             counts[name] += len(listed)
     main = min(counts, key=lambda name: (-counts[name], name))
-    own = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
+    devices = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
     return _Accelerators(
-        offered={node: len(listed) for node, listed in own.items()},
-        held={node: sum(each.key in allocated for each in listed) for node, listed in own.items()},
+        offered={node: len(listed) for node, listed in devices.items()},
+        held={
+            node: sum(device.key in allocated for device in listed)
+            for node, listed in devices.items()
+        },
         resource=None,
-        # Other classes of exactly these devices.
+        # Further device classes that select exactly these devices.
         classes=[
             name
             for name in sorted(counts)
-            if all(claimable[node].get(name, ()) == listed for node, listed in own.items())
+            if all(claimable[node].get(name, ()) == listed for node, listed in devices.items())
         ],
-        device=common_model(each for listed in own.values() for each in listed),
+        device=common_model(device for listed in devices.values() for device in listed),
     )
 
 
-def _pool(name: str, nodes: Sequence[Object], found: _Accelerators) -> dict[str, Any]:
-    most = max(found.offered.values())
+def _pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
+    most = max(accelerators.offered.values())
     taken = [
-        min(most, most - offered + found.held[node])
-        for node, offered in sorted(found.offered.items())
+        min(most, most - offered + accelerators.held[node])
+        for node, offered in sorted(accelerators.offered.items())
     ]
     common = dict(_labels(nodes[0]))
     for node in nodes[1:]:
@@ -248,10 +253,10 @@ def _pool(name: str, nodes: Sequence[Object], found: _Accelerators) -> dict[str,
         "name": name,
         "nodes": len(nodes),
         "accelerators": most,
-        "resource": found.resource,
-        "deviceClasses": list(found.classes),
-        "inUse": sorted((each for each in taken if each), reverse=True),
-        "device": _device(common, found.device),
+        "resource": accelerators.resource,
+        "deviceClasses": list(accelerators.classes),
+        "inUse": sorted((amount for amount in taken if amount), reverse=True),
+        "device": _device(common, accelerators.device),
         "labels": common,
         "taints": [
             {"key": key, "value": value, "effect": effect} for key, value, effect in sorted(taints)
@@ -273,7 +278,7 @@ def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, 
 
 def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
     """Accelerators that pods of others hold, by node and resource."""
-    held: dict[str, Counter[str]] = {}
+    in_use: dict[str, Counter[str]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -281,8 +286,8 @@ def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counte
             continue
         for name, amount in pod_requests(pod).items():
             if is_accelerator(name):
-                held.setdefault(node, Counter())[name] += int(amount)
-    return held
+                in_use.setdefault(node, Counter())[name] += int(amount)
+    return in_use
 
 
 def _is_own(pod: Object, services: Collection[str]) -> bool:

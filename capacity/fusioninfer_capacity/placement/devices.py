@@ -60,85 +60,89 @@ class LiveDevices:
     def on_nodes(self) -> Mapping[str, Sequence[Device]]:
         """Devices of each node; those that several nodes share are left out."""
         newest: dict[tuple[str, str], int] = {}
-        for each in self.slices:
-            pool = each["spec"]["pool"]
-            key = (each["spec"]["driver"], pool["name"])
+        for resource_slice in self.slices:
+            pool = resource_slice["spec"]["pool"]
+            key = (resource_slice["spec"]["driver"], pool["name"])
             newest[key] = max(newest.get(key, 0), pool.get("generation", 0))
-        found: dict[str, list[Device]] = {}
-        for each in self.slices:
-            spec = each["spec"]
+        by_node: dict[str, list[Device]] = {}
+        for resource_slice in self.slices:
+            spec = resource_slice["spec"]
             pool, node = spec["pool"], spec.get("nodeName")
             current = newest[spec["driver"], pool["name"]] == pool.get("generation", 0)
             if node is not None and current:
-                found.setdefault(node, []).extend(
+                by_node.setdefault(node, []).extend(
                     _device(one, spec["driver"], pool["name"]) for one in spec.get("devices") or ()
                 )
-        return found
+        return by_node
 
     def classes_of(self, node: str) -> Mapping[str, Sequence[Device]]:
         """Accelerators of a node by each DeviceClass that has some of them there."""
-        found = {}
+        by_class = {}
         for name, conditions in self._conditions.items():
-            own = [each for each in self.on_nodes.get(node, ()) if _meets(each, conditions)]
-            if own and all(each.key[0] in ACCELERATOR_DRIVERS for each in own):
-                found[name] = own
-        return found
+            members = [
+                device for device in self.on_nodes.get(node, ()) if _meets(device, conditions)
+            ]
+            if members and all(device.key[0] in ACCELERATOR_DRIVERS for device in members):
+                by_class[name] = members
+        return by_class
 
     def allocated(self, ignored: Collection[tuple[str, str]]) -> Collection[DeviceId]:
         """Devices that claims hold; those of ignored pods alone (namespace, name) do not count."""
-        found: set[DeviceId] = set()
+        ids: set[DeviceId] = set()
         for claim in self.claims:
             status = claim.get("status") or {}
             results = ((status.get("allocation") or {}).get("devices") or {}).get("results")
             users = [
-                (claim["metadata"].get("namespace", ""), each["name"])
-                for each in status.get("reservedFor") or ()
+                (claim["metadata"].get("namespace", ""), consumer["name"])
+                for consumer in status.get("reservedFor") or ()
             ]
-            if users and all(each in ignored for each in users):
+            if users and all(user in ignored for user in users):
                 continue
-            found |= {
-                (each["driver"], each["pool"], each["device"])
-                for each in results or ()
-                if not each.get("adminAccess")
+            ids |= {
+                (result["driver"], result["pool"], result["device"])
+                for result in results or ()
+                if not result.get("adminAccess")
             }
-        return found
+        return ids
 
     @cached_property
     def _conditions(self) -> Mapping[str, Sequence[tuple[tuple[str, str] | None, Any]]]:
-        found = {}
-        for each in self.classes:
+        by_class = {}
+        for device_class in self.classes:
             texts = [
                 (selector.get("cel") or {}).get("expression", "")
-                for selector in (each.get("spec") or {}).get("selectors") or ()
+                for selector in (device_class.get("spec") or {}).get("selectors") or ()
             ]
             conditions = list(_conditions(texts))
             if conditions and None not in conditions:
-                found[each["metadata"]["name"]] = [one for one in conditions if one is not None]
-        return found
+                by_class[device_class["metadata"]["name"]] = [
+                    one for one in conditions if one is not None
+                ]
+        return by_class
 
 
 def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
     """Model and memory, each where all devices state the same."""
-    found: dict[str, str] = {}
+    common: dict[str, str] = {}
     listed = list(devices)
     models = Counter(
-        next((value for (_, name), value in each.values.items() if name == "productName"), None)
-        for each in listed
+        next((value for (_, name), value in device.values.items() if name == "productName"), None)
+        for device in listed
     )
-    memories = Counter(each.memory for each in listed)
+    memories = Counter(device.memory for device in listed)
     for name, values in (("model", models), ("memory", memories)):
         value = next(iter(values), None)
         if len(values) == 1 and isinstance(value, str):
-            found[name] = value
-    return found
+            common[name] = value
+    return common
 
 
 def _device(device: Object, driver: str, pool: str) -> Device:
     basic = device.get("basic") or device  # v1beta1 has one level more
     values = {}
-    for name, held in (basic.get("attributes") or {}).items():
-        domain, _, own = name.rpartition("/")
-        values[domain or driver, own] = next(iter(held.values()), None)
+    for name, attribute in (basic.get("attributes") or {}).items():
+        domain, _, attribute_name = name.rpartition("/")
+        values[domain or driver, attribute_name] = next(iter(attribute.values()), None)
     memory = (basic.get("capacity") or {}).get("memory")
     amount = memory.get("value") if isinstance(memory, Mapping) else memory
     return Device((driver, pool, device["name"]), values, amount)
@@ -149,21 +153,21 @@ def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, 
     for text in texts:
         for part in text.split("&&"):
             asked = part.strip()
-            if found := _DRIVER.fullmatch(asked):
-                yield None, _value(found)
-            elif found := _ATTRIBUTE.fullmatch(asked):
-                yield (found["domain"], found["name"]), _value(found)
+            if match := _DRIVER.fullmatch(asked):
+                yield None, _value(match)
+            elif match := _ATTRIBUTE.fullmatch(asked):
+                yield (match["domain"], match["name"]), _value(match)
             else:
                 yield None
 
 
-def _value(found: re.Match[str]) -> Any:
-    if found["word"] is None:
-        return found["double"] if found["double"] is not None else found["single"]
+def _value(match: re.Match[str]) -> Any:
+    if match["word"] is None:
+        return match["double"] if match["double"] is not None else match["single"]
     return (
-        {"true": True, "false": False}.get(found["word"])
-        if found["word"].isalpha()
-        else int(found["word"])
+        {"true": True, "false": False}.get(match["word"])
+        if match["word"].isalpha()
+        else int(match["word"])
     )
 
 

@@ -86,11 +86,11 @@ def service_placement(
         terms=() if option.terms is None else _terms(option.terms),
         rejected=tuple(
             Rejected(
-                _names(service, each, pools),
-                _rejection(service, each, option, before, others, pools),
+                _names(service, assignment, pools),
+                _rejection(service, assignment, option, before, others, pools),
             )
-            for each in service.assignments
-            if each != option.assignment
+            for assignment in service.assignments
+            if assignment != option.assignment
         ),
         impossible={
             role.name: {pool.name: why for pool, why in zip(pools.args, row, strict=True) if why}
@@ -116,20 +116,23 @@ def placed_findings(
                 ("roles", role.plan.position),
                 "asks for no accelerators through resources: its pods are not counted in any pool",
             )
-    for each in placed.roles:
-        if each.origin is Origin.MOVED:
+    for placed_role in placed.roles:
+        if placed_role.origin is Origin.MOVED:
             yield warning(
                 ROLE_MOVES,
                 ("placement",),
-                f"{each.name} moves from {each.previous} to {each.pool}: all of its replicas "
-                "restart",
+                f"{placed_role.name} moves from {placed_role.previous} to {placed_role.pool}: "
+                "all of its replicas restart",
             )
     if placed.status is Status.MINIMUM:
-        held = ", ".join(f"{each.name} {each.replicas} of {each.wanted}" for each in placed.roles)
+        minimum = ", ".join(
+            f"{placed_role.name} {placed_role.replicas} of {placed_role.wanted}"
+            for placed_role in placed.roles
+        )
         yield warning(
             ONLY_MINIMUM_PLACED,
             ("placement",),
-            f"has a place for its minimum only ({held}); further replicas take what is "
+            f"has a place for its minimum only ({minimum}); further replicas take what is "
             "free when they ask, also from services that come later",
         )
     for at in sorted(set(assignment)):
@@ -152,7 +155,8 @@ def unplaced_findings(
     stuck = [role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)]
     for role in stuck:
         reasons = "; ".join(
-            f"{pool}: {', '.join(each)}" for pool, each in placed.impossible[role.name].items()
+            f"{pool}: {', '.join(mismatches)}"
+            for pool, mismatches in placed.impossible[role.name].items()
         )
         yield error(
             SERVICE_NOT_PLACED,
@@ -195,9 +199,9 @@ def unplaced_findings(
 def missing_text(missing: Sequence[Missing]) -> str:
     """What is missing, as a sentence goes on."""
     return " and ".join(
-        f"{each.nodes} more node{'s' if each.nodes > 1 else ''} of {each.pool} "
-        f"({each.accelerators} accelerators)"
-        for each in missing
+        f"{shortage.nodes} more node{'s' if shortage.nodes > 1 else ''} of {shortage.pool} "
+        f"({shortage.accelerators} accelerators)"
+        for shortage in missing
     )
 
 
@@ -253,18 +257,21 @@ def _terms(terms: Terms) -> tuple[Term, ...]:
 
 def _nearest(service: ServiceRequest, others: Usage, pools: Pools) -> Nearest | None:
     """The feasible assignment that lacks least beside what all others hold."""
-    found = [(_missing(service, each, others, pools), each) for each in service.assignments]
-    if not found:
+    candidates = [
+        (_missing(service, assignment, others, pools), assignment)
+        for assignment in service.assignments
+    ]
+    if not candidates:
         return None
-    lacks, each = min(
-        found,
+    lacks, assignment = min(
+        candidates,
         key=lambda item: (
             sum(one.accelerators for one in item[0]),
             sum(one.nodes for one in item[0]),
             item[1],
         ),
     )
-    return Nearest(_names(service, each, pools), lacks)
+    return Nearest(_names(service, assignment, pools), lacks)
 
 
 def _missing(

@@ -96,17 +96,17 @@ def place(
     pools = load_inventory(inventory)
     if refused := errors(inventory_findings(pools)):
         raise InvalidServiceError(refused, "inventory")
-    read = [_args(each) for each in services]
-    found = place_services(read, pools, previous=read_previous(previous))
+    read = [_args(service) for service in services]
+    placed = place_services(read, pools, previous=read_previous(previous))
     problems = [
         (str(read[at].name or at + 1), finding)
-        for at, listed in sorted(found.findings.items())
+        for at, listed in sorted(placed.findings.items())
         for finding in errors(listed)
     ]
     if problems:
         names, findings = zip(*problems, strict=True)
         raise InvalidServiceError(findings, names)
-    return found
+    return placed
 
 
 def place_services(
@@ -125,7 +125,7 @@ def place_services(
     previous = previous or {}
     services = [expand(args).args for args in services]  # pools are selected in their templates
     pools = Pools(inventory.pools)
-    plans = [plan_service(each) for each in services] if plans is None else plans
+    plans = [plan_service(service) for service in services] if plans is None else plans
     findings = _input_findings(services, plans, inventory)
     indexes = [at for at in range(len(services)) if at not in findings]
     requests = []
@@ -165,7 +165,7 @@ def place_services(
         ),
         placed=tuple(placed),
         pools=tuple(_left(pools, at, load) for at, load in enumerate(final)),
-        findings={at: tuple(found) for at, found in findings.items() if found},
+        findings={at: tuple(listed) for at, listed in findings.items() if listed},
         proven=outcome.proven,
         steps=outcome.steps,
     )
@@ -190,7 +190,7 @@ def _input_findings(
     inventory: InventoryArgs,
 ) -> dict[int, list[Finding]]:
     """Errors of services that cannot be placed, whatever the pools hold, by their indexes."""
-    found: dict[int, list[Finding]] = {}
+    by_service: dict[int, list[Finding]] = {}
     keys: dict[str, int] = {}
     for index, (service, plan) in enumerate(zip(services, plans, strict=True)):
         problems = list(_service_findings(service, plan, inventory))
@@ -205,8 +205,8 @@ def _input_findings(
                     )
                 )
         if problems:
-            found[index] = problems
-    return found
+            by_service[index] = problems
+    return by_service
 
 
 def _service_findings(
@@ -240,21 +240,21 @@ def _service_findings(
 
 
 def _moves(
-    requests: Sequence[ServiceRequest], found: Outcome, pools: Pools, max_steps: int
+    requests: Sequence[ServiceRequest], first: Outcome, pools: Pools, max_steps: int
 ) -> dict[int, list[str]]:
     """What would have to move, and could, for each service without a place, by its index."""
     forgetful = [
-        replace(each, roles=tuple(replace(role, previous=None) for role in each.roles))
-        for each in requests
+        replace(request, roles=tuple(replace(role, previous=None) for role in request.roles))
+        for request in requests
     ]
     outcome = search(forgetful, pools, max_steps)
     moves = [
-        f"{each.plan.service}/{role.name} to {pools.args[pool].name}"
-        for each, option in zip(requests, outcome.options, strict=True)
-        for role, pool in zip(each.roles, option.assignment or (), strict=False)
+        f"{request.plan.service}/{role.name} to {pools.args[pool].name}"
+        for request, option in zip(requests, outcome.options, strict=True)
+        for role, pool in zip(request.roles, option.assignment or (), strict=False)
         if role.leaves(pools.args[pool])
     ]
-    unplaced = {at for at, option in enumerate(found.options) if option.assignment is None}
+    unplaced = {at for at, option in enumerate(first.options) if option.assignment is None}
     still = {at for at, option in enumerate(outcome.options) if option.assignment is None}
     if still - unplaced:
         return {}  # it would only take the place of another one
@@ -266,9 +266,9 @@ def _usage_without(
 ) -> Usage:
     """What all services but one hold."""
     usage = pools.unused
-    for at, (each, option) in enumerate(zip(requests, outcome.options, strict=True)):
+    for at, (request, option) in enumerate(zip(requests, outcome.options, strict=True)):
         if at != index and option.assignment is not None:
-            usage = usage_with(usage, each, option.assignment, minimum=option.minimum)
+            usage = usage_with(usage, request, option.assignment, minimum=option.minimum)
     return usage
 
 

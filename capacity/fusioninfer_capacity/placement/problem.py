@@ -28,7 +28,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Indexes of pools, one for each role of a service.
 Assignment = tuple[int, ...]
-#: Assignments that are looked at for one service.
+#: Most assignments that are considered for one service.
 MAX_ASSIGNMENTS = 5_000
 _EXACT = "ExactCount"
 
@@ -163,9 +163,9 @@ def service_request(
     count = math.prod(len(pools) for pools in feasible)
     too_many = count if count > MAX_ASSIGNMENTS else 0
     assignments = tuple(
-        each
-        for each in (() if too_many else itertools.product(*feasible))
-        if colocate is None or _colocated([inventory.pools[at] for at in each], colocate)
+        assignment
+        for assignment in (() if too_many else itertools.product(*feasible))
+        if colocate is None or _colocated([inventory.pools[at] for at in assignment], colocate)
     )
     return ServiceRequest(plan, tuple(roles), colocate, reasons, assignments, too_many)
 
@@ -196,9 +196,9 @@ def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> Cla
                 classes.add(str(name))
                 selectors_given = selectors_given or bool(exactly.get("selectors"))
     written = {
-        str(each.get("name")): None
+        str(pod_claim.get("name")): None
         for template in _pod_templates(role)
-        for each in (template.get("spec") or {}).get("resourceClaims") or ()
+        for pod_claim in (template.get("spec") or {}).get("resourceClaims") or ()
     }
     ours = {claim.name for claim in claims}
     uncounted += [
@@ -254,16 +254,16 @@ def _reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) ->
         yield "not among placement.pools"
     # The pool is known by this label, whether its entry repeats it or not.
     labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selected_by(pool)}
-    found: set[str] = set()
+    reasons: set[str] = set()
     for _, template in templates(args):
-        found.update(selectors.mismatches(template["spec"], labels))
+        reasons.update(selectors.mismatches(template["spec"], labels))
         for taint in selectors.untolerated(template["spec"], pool.taints):
             if named is None and not selectors.tolerated_by_admission(taint):
-                found.add(
+                reasons.add(
                     f"taint {selectors.taint_text(taint)} is not tolerated (tolerate it, or name "
                     "the pool in placement.pools)"
                 )
-    yield from sorted(found)
+    yield from sorted(reasons)
     yield from _device_reasons(role, pool)
     offered = ", ".join([*([pool.resource] if pool.resource else []), *pool.device_classes])
     other = sorted(role.resources - {pool.resource})

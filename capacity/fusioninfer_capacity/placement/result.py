@@ -202,7 +202,7 @@ class Placement:
             ],
             "terms": [{"name": term.name, "value": term.value} for term in record.terms],
             "rejected": [
-                {"pools": dict(each.pools), "reason": each.reason} for each in record.rejected
+                {"pools": dict(choice.pools), "reason": choice.reason} for choice in record.rejected
             ],
             "impossible": {
                 role: {pool: list(reasons) for pool, reasons in pools.items()}
@@ -264,11 +264,11 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         return {}
     if isinstance(source, Placement):
         return {
-            service_key(each.namespace, each.service): {
-                role.name: PreviousPool(role.pool, role.accelerators) for role in each.roles
+            service_key(service.namespace, service.service): {
+                role.name: PreviousPool(role.pool, role.accelerators) for role in service.roles
             }
-            for each in source.placed
-            if each is not None
+            for service in source.placed
+            if service is not None
         }
     title = ""
     if isinstance(source, (str, os.PathLike)):
@@ -302,11 +302,11 @@ def service_key(namespace: Any, name: str) -> str:
 
 def _from_json(source: Any) -> PreviousPools:
     return {
-        service_key(each["namespace"], each["service"]): {
+        service_key(service["namespace"], service["service"]): {
             role["name"]: PreviousPool(_text(role["pool"]), int(role["accelerators"]))
-            for role in each["placement"]["roles"]
+            for role in service["placement"]["roles"]
         }
-        for each in source
+        for service in source
     }
 
 
@@ -330,7 +330,7 @@ def _nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "pools": dict(nearest.pools),
         "missing": [
-            {"pool": each.pool, "nodes": each.nodes, "accelerators": each.accelerators}
-            for each in nearest.missing
+            {"pool": shortage.pool, "nodes": shortage.nodes, "accelerators": shortage.accelerators}
+            for shortage in nearest.missing
         ],
     }

@@ -11,7 +11,7 @@ from fusioninfer_capacity.placement.explain import missing_text, pools_text
 from fusioninfer_capacity.placement.result import PlacedRole, PoolLeft, ServicePlacement, Status
 
 _PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
-# Rejected places that are shown; the others are counted.
+# Most rejected places that are printed; the others are counted.
 _REJECTED = 6
 
 
@@ -31,8 +31,8 @@ def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
         lacks = missing_text(record.nearest.missing)
         yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
     if record.terms:
-        # The last one, the order, says nothing by itself.
-        terms = ", ".join(f"{each.words} {each.value}" for each in record.terms[:-1])
+        # The last term is the order of pools, which explains nothing.
+        terms = ", ".join(f"{term.words} {term.value}" for term in record.terms[:-1])
         yield Text(f"  because: {terms}")
     others = Table.grid(padding=(0, 2, 0, 0))
     others.add_column(no_wrap=True)
@@ -40,8 +40,8 @@ def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
     for role, pools in record.impossible.items():
         for pool, reasons in pools.items():
             others.add_row(f"  not: {role} on {pool}", "; ".join(reasons))
-    for each in record.rejected[:_REJECTED]:
-        others.add_row(f"  not: {pools_text(each.pools)}", each.reason)
+    for rejected in record.rejected[:_REJECTED]:
+        others.add_row(f"  not: {pools_text(rejected.pools)}", rejected.reason)
     more = len(record.rejected) - _REJECTED
     if more > 0:
         others.add_row(f"  not: {more} more", "see --output json")

@@ -48,7 +48,7 @@ AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
     remedy="Use engine HPA and a metric of source Pods.",
 )
 
-#: Values that the API takes in `behavior`; its schemas say a string.
+#: Values that the API server accepts in `behavior`. Its schema only says string.
 _SELECT_POLICIES = ("Max", "Min", "Disabled")
 _POLICY_TYPES = ("Pods", "Percent")
 

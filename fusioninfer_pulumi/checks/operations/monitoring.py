@@ -16,7 +16,7 @@ from fusioninfer_pulumi.topology.role import RolePlan
 
 MONITORED_TARGET_MISSING = Rule(
     "monitored-target-missing",
-    "error",
+    ("error", "warning"),
     "What is monitored exists, and serves metrics on a declared port.",
     remedy="Correct it as the message says.",
 )
@@ -77,6 +77,14 @@ def _engine(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
             f"monitoring finds pods by the ports that containers declare, and {port}, on which "
             f"{role.name} serves, is not declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
+        )
+    undeclared = [str(rank) for rank in role.serving.ports[1:] if rank not in monitor.rank_ports]
+    if undeclared:
+        yield warning(
+            MONITORED_TARGET_MISSING,
+            (*at, "template" if role.args.template else "leaderTemplate"),
+            "monitoring finds pods by the ports that containers declare: the ranks on "
+            f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
     if monitor.https:
         yield info(

@@ -44,7 +44,9 @@ def _disaggregation_findings(handler: Declared, config: WrittenConfig) -> Iterat
         yield from _stage_findings(at, handler, stage, config)
     gates = config.content.get("featureGates")
     gated = isinstance(gates, list) and "prepareDataPlugins" in gates
-    by_length = any(each.name == decider and each.type == _BY_LENGTH for each in config.plugins)
+    by_length = any(
+        plugin.name == decider and plugin.type == _BY_LENGTH for plugin in config.plugins
+    )
     if by_length and not family.pd_threshold and not gated:
         message = f"never disaggregates in {family.name} without featureGates: [prepareDataPlugins]"
         yield warning(PICKER_CONFIG_DOUBTFUL, at, f"{decider} {message}")
@@ -99,7 +101,7 @@ def _stage_findings(
     if not isinstance(name, str) or name in names:
         return
     there = f"no profile is named {shown(name)}; the profiles are {shown(names)}"
-    # disagg_profile_handler.go, Pick and ProcessResults.
+    # Source: disagg_profile_handler.go, Pick and ProcessResults.
     if stage == "decode":
         yield error(PICKER_CONFIG_INVALID, at, f"every request fails: {there}")
     else:

@@ -116,7 +116,8 @@ def _parameter_findings(
         )
         yield warning(PICKER_CONFIG_DOUBTFUL, (*at, "nonCachedTokens"), message)
     if "primaryPort" in (known or ()) and values.get("primaryPort") not in (None, 0):
-        # proxy/data_parallel.go of the sidecar, v0.4.0 to v0.10.0; not needed with Istio >= 1.28.
+        # Source: proxy/data_parallel.go of the sidecar, v0.4.0 to v0.10.0. Istio 1.28 and later do
+        # not need the mode.
         message = (
             "switches to data-parallel mode: the sidecar then answers 400 unless its POD_IP is "
             "set; leave it out"
@@ -131,7 +132,7 @@ def _name_findings(
     values: Mapping[str, Any],
     family: EppFamily,
 ) -> Iterator[Finding]:
-    # Go's JSON reader takes the names of fields without regard to case.
+    # Go's JSON reader ignores the case of field names.
     lower = {name.lower() for name in known}
     has = f"it reads {', '.join(sorted(known))}" if known else "it reads no parameters"
     for name in values:

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 _DEFAULT_PICKER = "max-score-picker"
 #: The picker adds these where the configuration does not declare them.
 _ADDED = ("utilization-detector", "single-profile-handler")
-#: Scorers that prefer a pod for what it holds, however busy it is.
+#: Scorers that prefer the pod with a prefix or adapter, however busy it is.
 _AFFINITY = {"prefix-cache-scorer", "precise-prefix-cache-scorer", "lora-affinity-scorer"}
 
 

@@ -22,7 +22,7 @@ _GO_BOOLEANS = {"1", "t", "true", "0", "f", "false"}
 
 def header_findings(config: WrittenConfig) -> Iterator[Finding]:
     """Checks `apiVersion` and `kind`."""
-    # Without either of them every endpoint picker takes the text for what it expects (measured).
+    # Every endpoint picker accepts a text without either of them (measured).
     kind, api, family = config.content.get("kind"), config.content.get("apiVersion"), config.family
     if kind not in (None, "", KIND):
         yield error(PICKER_CONFIG_INVALID, ("kind",), f"must be {KIND}, got {shown(kind)}")

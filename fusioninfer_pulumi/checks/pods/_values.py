@@ -37,7 +37,7 @@ class Format:
 
     def fits(self, value: str) -> bool:
         """Whether a string has the format."""
-        # Compiled when it is needed first: most templates have values for few of the fields.
+        # Compiled at first use: most templates have few of the fields.
         return len(value) <= self.longest and re.fullmatch(self.pattern, value) is not None
 
 
@@ -60,7 +60,7 @@ PORT_NAME = Format(
     "(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*",
     15,
 )
-#: What every release since 1.32 takes.
+#: Names of variables that every Kubernetes release since 1.32 accepts.
 VARIABLE = Format("printable ASCII without =", "[ -<>-~]+")
 KEY = Format(
     "a key of a ConfigMap or Secret (at most 253 of A-Z a-z 0-9 - _ .)",
@@ -127,9 +127,9 @@ def between(least: int, most: int = MAX_INT32) -> Check:
     bounds = f"of at least {least}" if most == MAX_INT32 else f"from {least} to {most}"
 
     def check(at: Location, value: Any) -> Iterator[Finding]:
-        held = number(value)
-        if held is not None and not least <= held <= most:
-            yield error(OUT_OF_RANGE, at, f"must be an integer {bounds}, got {held}")
+        amount = number(value)
+        if amount is not None and not least <= amount <= most:
+            yield error(OUT_OF_RANGE, at, f"must be an integer {bounds}, got {amount}")
 
     return check
 
@@ -168,12 +168,12 @@ def exactly_one(rule: Rule, what: str, keys: tuple[str, ...], *, least: int = 1)
     """Exactly one of some fields of a mapping, or at most one."""
 
     def check(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
-        found = [key for key in keys if value.get(key) is not None]
-        if len(found) > 1:
+        present = [key for key in keys if value.get(key) is not None]
+        if len(present) > 1:
             yield error(
-                rule, at, f"takes one {what}, got {' and '.join(found)}; remove one of them"
+                rule, at, f"takes one {what}, got {' and '.join(present)}; remove one of them"
             )
-        elif len(found) < least:
+        elif len(present) < least:
             yield error(rule, at, f"needs one {what}: {', '.join(keys)}")
 
     return check

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
 from fusioninfer_pulumi.kube import quantity
@@ -43,13 +44,6 @@ ACCELERATORS_WITH_UNIT = Rule(
     remedy="Write a whole number.",
     source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
-ACCELERATOR_NAME_UNKNOWN = Rule(
-    "accelerator-name-unknown",
-    ("warning", "error"),
-    "Resource names are not nearly those of an accelerator.",
-    remedy="Write the name of the device plugin, such as `nvidia.com/gpu`.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
-)
 
 ACCELERATORS_BESIDE_CLAIMS = Rule(
     "accelerators-beside-claims",
@@ -82,17 +76,18 @@ _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
-        own = pod.own_command
-        yield from _vendor(pod, own)
-        yield from _hidden(pod, pods, own)
+        command = pod.own_command
+        yield from _vendor(pod, command)
+        yield from _hidden(pod, pods, command)
         slips = list(_misspelt(pod))
-        yield from slips
+        # Names that the API server refuses are findings of the template.
+        yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
         engine = pods.command.engine if pod.leads or ctx.launcher in WRAPPING else None
-        engine = engine or own.engine
-        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, own):
+        engine = engine or command.engine
+        if engine is None or slips or _has_devices(pod) or _needs_none(pod, pods.command, command):
             continue
-        held = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
-        asks = f"asks for {held[0]}" if held else "asks for none"
+        requested = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
+        asks = f"asks for {requested[0]}" if requested else "asks for none"
         yield warning(
             ACCELERATORS_NOT_REQUESTED,
             (*pod.container_path, "resources"),
@@ -107,9 +102,9 @@ def unit_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
         yield from _units(pod.path, pod.written)
 
 
-def _vendor(pod: Pod, own: EngineCommand) -> Iterator[Finding]:
+def _vendor(pod: Pod, command: EngineCommand) -> Iterator[Finding]:
     """Warns of accelerators that the engines' own images were not built for."""
-    image = own.image
+    image = command.image
     built = _BUILT_FOR.get(image.repository.removeprefix("docker.io/"))
     if built is None or _OTHER_BUILD.search(image.tag or ""):
         return
@@ -124,26 +119,26 @@ def _vendor(pod: Pod, own: EngineCommand) -> Iterator[Finding]:
         )
 
 
-def _hidden(pod: Pod, pods: RolePods, own: EngineCommand) -> Iterator[Finding]:
+def _hidden(pod: Pod, pods: RolePods, command: EngineCommand) -> Iterator[Finding]:
     """Refuses a variable that hides accelerators which the engine's sizes need."""
     sizes = pods.command.parallelism
-    for index, each in enumerate(pod.own.get("env") or ()):
-        value = each.get("value")
-        if each.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
+    for index, variable in enumerate(pod.own.get("env") or ()):
+        value = variable.get("value")
+        if variable.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
             at = (*pod.container_path, "env", index, "value")
             message = f"{value} hides the accelerators that the device plugin gives; remove it"
             yield warning(ACCELERATORS_HIDDEN, at, message)
-        if each.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
+        if variable.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
             continue
         listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
         need = sizes.tensor * sizes.pipeline if sizes is not None and pods.leader.leads else 1
         most = need if len(pods.each) == 1 else 1
-        if own.engine is not None and len(listed) < most:
+        if command.engine is not None and len(listed) < most:
             yield error(
                 ACCELERATORS_HIDDEN,
                 (*pod.container_path, "env", index, "value"),
-                f"{each['name']} leaves {len(listed)} of the accelerators, and the engine needs "
-                f"{most}; remove it",
+                f"{variable['name']} leaves {len(listed)} of the accelerators, and the engine "
+                f"needs {most}; remove it",
             )
 
 
@@ -169,15 +164,16 @@ def _has_devices(pod: Pod) -> bool:
         if isinstance(volume.get("hostPath"), Mapping)
     ]
     return any(str(path).startswith("/dev/") for path in paths) or any(
-        _VISIBLE.fullmatch(str(each.get("name"))) for each in pod.container.get("env") or ()
+        _VISIBLE.fullmatch(str(variable.get("name"))) for variable in pod.container.get("env") or ()
     )
 
 
-def _needs_none(pod: Pod, command: EngineCommand, own: EngineCommand) -> bool:
-    image = command.image if pod.leads else own.image
+def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> bool:
+    image = command.image if pod.leads else written.image
     built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     named = any(
-        _CPU_VARIABLES.fullmatch(str(each.get("name"))) for each in pod.container.get("env") or ()
+        _CPU_VARIABLES.fullmatch(str(variable.get("name")))
+        for variable in pod.container.get("env") or ()
     )
     return built or named or command.value("--device") == "cpu"
 
@@ -187,20 +183,19 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
     for field in ("containers", "initContainers"):
         for index, container in enumerate(pod.written["spec"].get(field) or ()):
             at = (*pod.path, "spec", field, index, "resources")
-            found: set[str] = set()
+            names: set[str] = set()
             for kind in ("limits", "requests"):
                 for name in (container.get("resources") or {}).get(kind) or ():
                     meant = meant_accelerator(str(name))
-                    if meant is None or name in found:
+                    if meant is None or name in names:
                         continue
-                    found.add(name)
-                    # The API server takes no other name without a slash. A name in the plural, or
-                    # of another case, is none of another device.
+                    names.add(name)
+                    # No other device has such a name in the plural.
                     plain = str(name).lower().removesuffix("s")
                     same = plain == meant.lower().removesuffix("s")
-                    say = warning if "/" in str(name) and not same else error
+                    say = error if same else warning
                     yield say(
-                        ACCELERATOR_NAME_UNKNOWN,
+                        UNKNOWN_RESOURCE,
                         (*at, kind, str(name)),
                         f"is no known device, so no node has it; did you mean {meant}?",
                     )

@@ -25,29 +25,29 @@ _LORA_FIELDS = {
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What the engines of a service do not take; each once, where roles share a field."""
-    found = [
-        each
+    findings = [
+        finding
         for ctx, pods in roles
-        for each in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+        for finding in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(findings))
 
 
 def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = pod.own_command, plain_variables(pod.own)
-        # Of a prefiller or decoder `pods.kv_transfer` says what is wrong with its transfer.
+        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
-        for each in check_arguments(command, variables, leave_out=flag):
-            yield each.at(*_place(pod, each.location))
+        for finding in check_arguments(command, variables, leave_out=flag):
+            yield finding.at(*_place(pod, finding.location))
 
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks what fields of the role ask for against the release."""
-    for each in check_added(pods.command, pods.leader.own_command):
-        yield each.at(*ctx.at())
+    for finding in check_added(pods.command, pods.leader.own_command):
+        yield finding.at(*ctx.at())
 
 
 def _place(pod: Pod, location: Location) -> Location:
@@ -58,18 +58,18 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
-    own = pods.leader.own_command
+    written = pods.leader.own_command
     fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
     explicit = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]
-    # Arguments beside `model.lora` are refused for that.
+    # Arguments beside `model.lora` are refused as contradictions.
     modules = engine.lora_flags["modules"]
-    found = [] if explicit and own.has(modules) else engine.check_lora(command)
-    if explicit and not own.has(rank):  # what is an argument of the user's was checked as such
-        found = [*found, *check_value(command, rank)]
-    for each in found:
-        flag = str(each.location[0])
-        if explicit and not own.has(flag) and flag in fields:
-            yield each.at("model", "lora", fields[flag])
+    findings = [] if explicit and written.has(modules) else engine.check_lora(command)
+    if explicit and not written.has(rank):  # what is an argument of the user's was checked as such
+        findings = [*findings, *check_value(command, rank)]
+    for finding in findings:
+        flag = str(finding.location[0])
+        if explicit and not written.has(flag) and flag in fields:
+            yield finding.at("model", "lora", fields[flag])
         else:
-            yield each.at(*pods.leader.command_path)
+            yield finding.at(*pods.leader.command_path)

@@ -13,6 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warni
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
 
 ENGINE_NOT_STARTED = Rule(
     "engine-not-started",
@@ -20,13 +21,6 @@ ENGINE_NOT_STARTED = Rule(
     "The container has a command, or its image starts the engine.",
     remedy="Give the command, such as python3 -m sglang.launch_server.",
     source="docker/Dockerfile of SGLang 0.5.5 has neither ENTRYPOINT nor CMD",
-)
-ARGUMENTS_IN_FILE = Rule(
-    "arguments-in-file",
-    "info",
-    "Arguments in a file behind `--config` are not checked.",
-    remedy="Write them as arguments to have them checked.",
-    source="the file is no part of the input",
 )
 MODEL_ARGUMENT_MISSING = Rule(
     "model-argument-missing",
@@ -64,7 +58,7 @@ NODES_RUN_ONE_COMMAND = Rule(
     source="https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/",
 )
 
-#: What a script does with the words behind it.
+#: Ways in which a script reads the words behind it.
 _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 #: A repository of a model hub, with what names a file of it behind a colon (GGUF).
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
@@ -93,7 +87,7 @@ _ENDLESS = re.compile(
 )
 #: Ends of commands of a script that run one after the other.
 _NEXT = re.compile(r"&&|;|\n")
-#: Arguments with which servers say something and end.
+#: Arguments with which servers print something and exit.
 _TOLD = re.compile(r"(^|\s)(-h|--help(=\S*)?|-V|--version)(\s|$)")
 #: An image that serves without a command.
 _SERVING_IMAGE = re.compile(r"(\S*/)?nginx([:@]\S*)?")
@@ -125,7 +119,7 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if command.readable and command.has(CONFIG_FLAG):
         message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
-        yield info(ARGUMENTS_IN_FILE, at, message)
+        yield info(ARGUMENTS_UNREADABLE, at, message)
     elif engine.needs_model and command.readable and command.model is None and command.program:
         yield error(MODEL_ARGUMENT_MISSING, at, f"{engine.title} needs {engine.model_flags[0]}")
     yield from _model(pods)
@@ -200,7 +194,7 @@ def _unread(pod: Pod) -> Iterator[Finding]:
         )
         return
     outside = behind and pod.own.get("args") and argv.script_at < len(argv.command)
-    flags = any(isinstance(each, str) and each.startswith("-") for each in argv.args)
+    flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
     if outside and flags and not _POSITIONAL.search(argv.script):
         message = 'the script in command does not read these; move them into it, or add "$@"'
         yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
@@ -240,9 +234,10 @@ def _differs(pod: Pod, command: EngineCommand) -> bool:
     """Whether a command line may do something else on each node."""
     if integer(command.value("--node-rank")) is not None:
         return False
-    texts = [_SAME.sub("", each) for each in command.argv.texts()]
-    if any("$" in each or "`" in each or "ray" in each for each in texts):
+    texts = [_SAME.sub("", word) for word in command.argv.texts()]
+    if any("$" in word or "`" in word or "ray" in word for word in texts):
         return True
     return any(
-        (each.get("valueFrom") or {}).get("fieldRef") for each in pod.container.get("env") or ()
+        (variable.get("valueFrom") or {}).get("fieldRef")
+        for variable in pod.container.get("env") or ()
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.rules import INVALID_IMAGE
+from fusioninfer_pulumi.api.rules import INVALID_IMAGE, NAME_NOT_FOUND
 from fusioninfer_pulumi.checks.pods._values import (
     DNS_LABEL,
     KEY,
@@ -54,16 +54,9 @@ PROBE_OF_INIT_CONTAINER = Rule(
 )
 HOST_PORT_DIFFERS = Rule(
     "host-port-differs",
-    "error",
-    "On the node's network `hostPort` is `containerPort`.",
-    remedy="Remove `hostPort`.",
-    source="Kubernetes API validation",
-)
-VOLUME_MISSING = Rule(
-    "volume-missing",
-    "error",
-    "A mount names a volume of the pod.",
-    remedy="Add the volume, or correct the name.",
+    ("error", "warning"),
+    "Pods on their node's network declare their port, and `hostPort` is the same.",
+    remedy="Declare it in `ports`, without `hostPort`.",
     source="Kubernetes API validation",
 )
 
@@ -87,8 +80,8 @@ def _image(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         return
     if not given(image):
         yield error(FIELD_REQUIRED, (*at, "image"), "is required: an image reference")
-    elif isinstance(image, str) and any(each.isspace() for each in image):
-        # Inside of a reference the API server takes a space, and no kubelet does.
+    elif isinstance(image, str) and any(character.isspace() for character in image):
+        # The API server accepts a space inside of a reference, and no kubelet does.
         message = f"must be an image reference, got {shown(image)}"
         yield error(INVALID_IMAGE, (*at, "image"), message)
 
@@ -242,12 +235,14 @@ def _volume_missing(at: Location, name: str, pod: PodFacts) -> Iterator[Finding]
     if name and pod.volumes is not None and name not in pod.volumes:
         have = f"; it has {', '.join(sorted(pod.volumes))}" if pod.volumes else ""
         message = f"the pod has no volume {shown(name)}{have}: add it to its volumes"
-        yield error(VOLUME_MISSING, (*at, "name"), message)
+        yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
 def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
     """Checks that no init container has the name of another container."""
-    names = {text(each.get("name")) for _, each in mappings(spec.get("containers"))} - {""}
+    names = {text(container.get("name")) for _, container in mappings(spec.get("containers"))} - {
+        ""
+    }
     for index, container in mappings(spec.get("initContainers")):
         name = text(container.get("name"))
         if name in names:
@@ -261,8 +256,8 @@ def host_ports(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         return
     for position, container in mappings(spec.get("containers")):
         for index, port in mappings(container.get("ports")):
-            own, host = number(port.get("containerPort")), number(port.get("hostPort"))
-            if host and own and host != own:
-                message = f"must be the containerPort ({own}) with hostNetwork, got {host}"
+            declared, host = number(port.get("containerPort")), number(port.get("hostPort"))
+            if host and declared and host != declared:
+                message = f"must be the containerPort ({declared}) with hostNetwork, got {host}"
                 where = (*at, "containers", position, "ports", index, "hostPort")
                 yield error(HOST_PORT_DIFFERS, where, message)

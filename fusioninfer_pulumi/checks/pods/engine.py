@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.checks.rules import ROLE_PARKED
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import LEADER_ONLY
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.rules import PODS_DERIVED
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
@@ -19,39 +21,26 @@ PROGRAM_IN_ARGS = Rule(
     "The words in `args` are arguments, not the program itself.",
     remedy="Move the program to `command`.",
 )
-ROLE_PARKED = Rule(
-    "role-parked",
-    "info",
-    "A role has replicas.",
-    remedy="Raise `replicas` to start it.",
-)
-
-WORKERS_DO_NOT_SERVE = Rule(
-    "workers-do-not-serve",
-    "info",
-    "Workers of a replica have no probes, hooks and ports of the leader.",
-    remedy="Nothing: they serve no requests.",
-)
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Yields what the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
-    found: list[Finding] = []
-    have, *others = {accelerators(each.template) for each in pods.each}
-    # Asked for through DRA claims, or not at all: there is nothing to count. A device that holds
-    # several ranks, such as a Neuron device, says nothing about how many there are.
+    findings: list[Finding] = []
+    have, *others = {accelerators(pod.template) for pod in pods.each}
+    # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
+    # several ranks, such as Neuron devices.
     counted = have and not others and one_rank_each(pods.leader.template)
-    # What does not fit `parallelism` is an error of that field.
+    # Accelerators that do not fit `parallelism` are an error of that field.
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
-        found += check_accelerators(command, have, ctx.nodes)
+        findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for each in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
+        for finding in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
             # Without a flag, a finding is about the launcher that the image does not fit.
-            yield each.at(*(at if each.location else ctx.at("multinode", "launcher")))
+            yield finding.at(*(at if finding.location else ctx.at("multinode", "launcher")))
     if engine is not None:
-        found += engine.check_connector(command)
-        found += engine.check_tracing(command) if pods.traced else []
+        findings += engine.check_connector(command)
+        findings += engine.check_tracing(command) if pods.traced else []
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,
@@ -59,7 +48,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "vLLM's image starts the engine by itself and gets these words as its arguments: move "
             f'"{" ".join(command.program)}" to command',
         )
-    yield from (each.at(*at) for each in found)
+    yield from (finding.at(*at) for finding in findings)
 
 
 def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
@@ -71,7 +60,7 @@ def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     if trimmed:
         keys = ", ".join(trimmed)
         message = f"worker pods do not get {keys}: only the leader of a replica serves"
-        yield info(WORKERS_DO_NOT_SERVE, worker.container_path, message)
+        yield info(PODS_DERIVED, worker.container_path, message)
 
 
 def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:

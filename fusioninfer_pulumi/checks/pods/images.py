@@ -35,7 +35,7 @@ def image_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
             for index, container in enumerate(pod.written["spec"].get(field) or ()):
                 at = (*pod.path, "spec", field, index, "image")
                 image = container.get("image")
-                # A text with blanks is refused with the fields of containers.
+                # `checks/pods/containers.py` refuses blanks.
                 if isinstance(image, str) and image and not re.search(r"\s", image):
                     yield from _reference(at, image)
         yield from _tag((*pod.container_path, "image"), pod.own_command)

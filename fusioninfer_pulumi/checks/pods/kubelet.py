@@ -15,9 +15,9 @@ from fusioninfer_pulumi.pods.pod import Context, Pod
 
 ROOT_WITH_NON_ROOT = Rule(
     "root-with-non-root",
-    "error",
-    "With `runAsNonRoot` no container runs as user 0.",
-    remedy="Change one of them.",
+    ("error", "warning"),
+    "With `runAsNonRoot` neither a container nor its image runs as user 0.",
+    remedy="Set `runAsUser`, or use an image with a user of its own.",
     source="Kubernetes 1.35, pkg/kubelet/kuberuntime/security_context.go",
 )
 MEMORY_LIMIT_WITHOUT_UNIT = Rule(
@@ -28,13 +28,6 @@ MEMORY_LIMIT_WITHOUT_UNIT = Rule(
     source="runc refuses less than 6 MiB",
 )
 
-IMAGE_RUNS_AS_ROOT = Rule(
-    "image-runs-as-root",
-    "warning",
-    "With `runAsNonRoot` the user of the image is not root.",
-    remedy="Set `runAsUser`, or use an image with a user of its own.",
-    source="the Dockerfiles of vllm/vllm-openai and lmsysorg/sglang",
-)
 ROOT_FILE_SYSTEM_READ_ONLY = Rule(
     "root-file-system-read-only",
     "warning",
@@ -62,17 +55,20 @@ def kubelet_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 def _stock_image(pod: Pod) -> Iterator[Finding]:
     """What the security context of the serving container takes from an engine's own image."""
     shared, container = pod.spec.get("securityContext") or {}, pod.container
-    own = container.get("securityContext") or {}
+    container_context = container.get("securityContext") or {}
     command = pod.own_command
-    if is_output(own) or is_output(shared) or command.engine is None:
+    if is_output(container_context) or is_output(shared) or command.engine is None:
         return
     at = pod.container_path
-    context = {**shared, **{key: value for key, value in own.items() if value is not None}}
+    context = {
+        **shared,
+        **{key: value for key, value in container_context.items() if value is not None},
+    }
     if command.image.stock and context.get("runAsNonRoot") is True and "runAsUser" not in context:
-        where = (*at, "securityContext") if own.get("runAsNonRoot") is True else at
+        where = (*at, "securityContext") if container_context.get("runAsNonRoot") is True else at
         message = f"the image {command.image.name} runs as root, which runAsNonRoot: true forbids"
-        yield warning(IMAGE_RUNS_AS_ROOT, where, f"{message}; set runAsUser")
-    if own.get("readOnlyRootFilesystem") is True and not _can_write(pod):
+        yield warning(ROOT_WITH_NON_ROOT, where, f"{message}; set runAsUser")
+    if container_context.get("readOnlyRootFilesystem") is True and not _can_write(pod):
         yield warning(
             ROOT_FILE_SYSTEM_READ_ONLY,
             (*at, "securityContext", "readOnlyRootFilesystem"),
@@ -91,10 +87,13 @@ def _can_write(pod: Pod) -> bool:
 
 
 def _user(at: Location, container: Mapping[str, Any], shared: Any) -> Iterator[Finding]:
-    own = container.get("securityContext") or {}
-    if is_output(own) or is_output(shared):
+    container_context = container.get("securityContext") or {}
+    if is_output(container_context) or is_output(shared):
         return
-    merged = {**shared, **{key: each for key, each in own.items() if each is not None}}
+    merged = {
+        **shared,
+        **{key: value for key, value in container_context.items() if value is not None},
+    }
     if merged.get("runAsNonRoot") is True and merged.get("runAsUser") == 0:
         message = "0 is root, which runAsNonRoot: true forbids; change one of them"
         yield error(ROOT_WITH_NON_ROOT, (*at, "securityContext", "runAsUser"), message)

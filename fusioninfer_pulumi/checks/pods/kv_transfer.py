@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.checks.rules import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar import OWNED_FLAGS, is_unknown, sidecar_release
 from fusioninfer_pulumi.engines.command import ENGINES, serving_port
@@ -13,18 +14,19 @@ from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL
 from fusioninfer_pulumi.engines.flags import has_flag
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC, KV_TRANSFER_UNREADABLE
+from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC
 from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, TAKEN_BY_TEMPLATE
 from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
 
-KV_TRANSFER_DISABLED = Rule(
-    "kv-transfer-disabled",
-    "warning",
-    "KV transfer that is configured is enabled.",
-    remedy="Remove `enabled: false`, or the other fields.",
+SIDECAR_PLACED = Rule(
+    "sidecar-placed",
+    "info",
+    "A sidecar listens on the port of the pool, before the engine.",
+    remedy="Nothing; without a sidecar, let the engine send prompts to the prefill pods.",
 )
+
 KV_TRANSFER_MISSING = Rule(
     "kv-transfer-missing",
     "error",
@@ -32,35 +34,18 @@ KV_TRANSFER_MISSING = Rule(
     remedy="Add the flag, or `kvTransfer: {}`.",
     source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
 )
-ENGINE_MOVED = Rule(
-    "engine-moved",
-    "info",
-    "The engine listens on another port, because the sidecar has the pool's.",
-    remedy="Nothing.",
+SIDECAR_PROTECTION = Rule(
+    "sidecar-protection",
+    ("info", "error"),
+    "The sidecar's release can tell the pods of the service's pool from others.",
+    remedy="Use llm-d v0.10.0 or later; with an older release leave `ssrfProtection` out.",
+    source="pkg/sidecar/proxy/allowlist.go: up to v0.9.0 it reads no selector of a v1 pool",
 )
-ENGINE_PORT_KEPT = Rule(
-    "engine-port-kept",
-    "info",
-    "The engine keeps its port beside the sidecar.",
-    remedy="Nothing.",
-)
-SIDECAR_LEFT_OUT = Rule(
-    "sidecar-left-out",
-    "info",
-    "Something sends prompts to the prefill pods.",
-    remedy="Enable the sidecar, unless the engine does it.",
-)
-SIDECAR_IN_TEMPLATE = Rule(
-    "sidecar-in-template",
-    "info",
-    "The template has a routing sidecar of its own.",
-    remedy="Nothing.",
-)
-SIDECAR_SERVES_HTTPS = Rule(
-    "sidecar-serves-https",
+KV_TRANSFER_DISABLED = Rule(
+    "kv-transfer-disabled",
     "warning",
-    "The sidecar serves plain HTTP on the pool's port.",
-    remedy="Remove `--secure-proxy`.",
+    "KV transfer that is configured is enabled.",
+    remedy="Remove `enabled: false`, or the other fields.",
 )
 PREFILL_CERTIFICATES = Rule(
     "prefill-certificates",
@@ -72,7 +57,7 @@ PREFILL_CERTIFICATES = Rule(
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks that prefill and decode hand their KV cache over."""
-    # As written: a finished command line has what was generated.
+    # The written command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.own_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -88,7 +73,7 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
         yield warning(
-            KV_TRANSFER_UNREADABLE,
+            ARGUMENTS_UNREADABLE,
             at,
             f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
         )
@@ -131,7 +116,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     pool, engine = plan.pool_port, plan.engine_port
     if plan.brought is not None:
         message = f"container {plan.brought} is the sidecar: none is added, the engine stays"
-        yield info(SIDECAR_IN_TEMPLATE, ctx.at(), message)
+        yield info(SIDECAR_PLACED, ctx.at(), message)
         if engine == pool:
             yield warning(
                 TAKEN_BY_TEMPLATE,
@@ -141,21 +126,40 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
     elif not args.sidecar.enabled:
         yield info(
-            SIDECAR_LEFT_OUT,
+            SIDECAR_PLACED,
             ctx.at("kvTransfer", "sidecar", "enabled"),
             "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
         )
     if plan.sidecar is None:
         return
     yield from _argument_findings(plan.sidecar, args, ctx)
+    yield from _protection_findings(plan.sidecar, args, ctx)
     at = pods.leader.command_path
     port = serving_port(pods.leader.own, pods.leader.own_command, None)
     if port == pool and pods.command.engine is not None:
         message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
-        yield info(ENGINE_MOVED, at, message)
+        yield info(SIDECAR_PLACED, at, message)
     elif port == engine:
         message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
-        yield info(ENGINE_PORT_KEPT, at, message)
+        yield info(SIDECAR_PLACED, at, message)
+
+
+def _protection_findings(
+    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
+) -> Iterator[Finding]:
+    """Checks whether the sidecar's release can refuse prefill addresses."""
+    known, wanted = sidecar_release(sidecar.family), args.sidecar.ssrf_protection
+    assert known is not None, "only families with a sidecar are wired"
+    if known.reads_pool or wanted is False:
+        return
+    at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
+    release = f"the sidecar of {sidecar.family.name}"
+    if wanted:
+        message = f"{release} reads no v1 InferencePool and would refuse every prefill pod"
+        yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
+    else:
+        message = f"{release} cannot protect itself: a client's header chooses its prefill pod"
+        yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
 
 
 def _argument_findings(
@@ -180,7 +184,7 @@ def _argument_findings(
             yield say(FLAG_UNKNOWN, (*at, index), message)
     if sidecar.https:
         yield warning(
-            SIDECAR_SERVES_HTTPS,
+            POOL_PODS_SERVE_HTTPS,
             at,
             "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
             "HTTP to the pods of a pool",

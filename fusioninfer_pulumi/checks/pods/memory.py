@@ -16,6 +16,22 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
+DISK_LIMIT_TOO_SMALL = Rule(
+    "disk-limit-too-small",
+    "error",
+    "The limit of ephemeral storage holds the model, and the volumes on the node's disk.",
+    remedy="Raise the limit, or use `model.cache`.",
+    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+)
+
+MEMORY_LIMIT_TOO_SMALL = Rule(
+    "memory-limit-too-small",
+    ("error", "warning"),
+    "The memory limit holds what is offloaded to host memory, and volumes in memory.",
+    remedy="Raise the limit, or offload less.",
+    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+)
+
 SHARED_MEMORY_MISSING = Rule(
     "shared-memory-missing",
     "warning",
@@ -23,33 +39,12 @@ SHARED_MEMORY_MISSING = Rule(
     remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
     source="https://docs.vllm.ai/en/stable/deployment/k8s/",
 )
-SHARED_MEMORY_BELOW_NEED = Rule(
-    "shared-memory-below-need",
-    "warning",
-    "The volume at /dev/shm has room for the ranks of a pod.",
-    remedy="Raise its `sizeLimit`.",
-    source="vLLM's `shm_broadcast.py`, ten chunks of 16 or 24 MiB",
-)
-HOST_MEMORY_ABOVE_LIMIT = Rule(
-    "host-memory-above-limit",
-    "warning",
-    "The memory limit holds the memory that --cpu-offload-gb or --kv-offloading-size takes.",
-    remedy="Raise the limit, or offload less.",
-    source="what the engine allocates counts as the container's memory",
-)
-MEMORY_VOLUME_ABOVE_LIMIT = Rule(
-    "memory-volume-above-limit",
-    "warning",
-    "A volume in memory holds no more than the memory limit of the containers that mount it.",
-    remedy="Lower its `sizeLimit`, or raise the limit.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
-)
-DISK_LIMIT_BELOW_MODEL_SIZE = Rule(
-    "disk-limit-below-model-size",
-    "error",
-    "The disk that a pod may use holds the model that it downloads.",
-    remedy="Raise the limit of `ephemeral-storage`, or use `model.cache`.",
-    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
+SHARED_MEMORY_TOO_SMALL = Rule(
+    "shared-memory-too-small",
+    ("error", "warning"),
+    "The volume at /dev/shm has room for what the engine puts there.",
+    remedy="Raise its `sizeLimit`, or `kvTransfer.sharedMemory`.",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
 )
 
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
@@ -61,7 +56,7 @@ _HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods)
+    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
         if shares and runs and _shares_by_memory(pod):
@@ -79,9 +74,10 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _is_checked(pods: RolePods) -> bool:
+def _is_checked(pods: RolePods, ctx: Context) -> bool:
     engine = pods.command.engine
-    return engine is not None and engine.checks_shared_memory(pods.command)
+    launcher = ctx.launcher.value if ctx.launcher is not None and ctx.nodes > 1 else None
+    return engine is not None and engine.checks_shared_memory(pods.command, launcher)
 
 
 def _shares_by_memory(pod: Pod) -> bool:
@@ -109,7 +105,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
     at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
     if at and limit is not None and limit < LEAST_SHARED:
         yield warning(
-            SHARED_MEMORY_BELOW_NEED,
+            SHARED_MEMORY_TOO_SMALL,
             (*at, "sizeLimit"),
             f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
             f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
@@ -128,7 +124,7 @@ def _offloaded(pods: RolePods) -> Iterator[Finding]:
             continue
         if quantity.parse(text) * 2**30 > limit:
             yield warning(
-                HOST_MEMORY_ABOVE_LIMIT,
+                MEMORY_LIMIT_TOO_SMALL,
                 pod.command_path,
                 f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
                 f"{quantity.write(limit)}; lower it, or raise the limit",
@@ -137,13 +133,13 @@ def _offloaded(pods: RolePods) -> Iterator[Finding]:
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
     """The volumes in memory: where each stands, and how much it may hold."""
-    found: dict[str, tuple[Location, Decimal | None]] = {}
+    volumes: dict[str, tuple[Location, Decimal | None]] = {}
     for index, volume in enumerate(pod.spec.get("volumes") or ()):
         source = volume.get("emptyDir")
         if isinstance(source, Mapping) and source.get("medium") == "Memory":
             at = (*pod.path, "spec", "volumes", index, "emptyDir")
-            found[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
-    return found
+            volumes[str(volume.get("name"))] = at, _amount(source.get("sizeLimit"))
+    return volumes
 
 
 def _amount(value: Any) -> Decimal | None:
@@ -159,18 +155,18 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
     written = len(pod.written["spec"].get("volumes") or ())
     for name, (at, size) in _memory_volumes(pod).items():
         limits = [
-            _amount(limit_of(each, "memory"))
-            for each in containers
-            if any(mount.get("name") == name for mount in each.get("volumeMounts") or ())
+            _amount(limit_of(container, "memory"))
+            for container in containers
+            if any(mount.get("name") == name for mount in container.get("volumeMounts") or ())
         ]
         known = [limit for limit in limits if limit is not None]
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
         index = at[-2]
-        own = isinstance(index, int) and index < written
+        is_written = isinstance(index, int) and index < written
         yield warning(
-            MEMORY_VOLUME_ABOVE_LIMIT,
-            (*at, "sizeLimit") if own else ctx.at("kvTransfer", "sharedMemory"),
+            MEMORY_LIMIT_TOO_SMALL,
+            (*at, "sizeLimit") if is_written else ctx.at("kvTransfer", "sharedMemory"),
             f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
             "memory limit of the containers that mount it; lower it, or raise the limit",
         )
@@ -195,11 +191,11 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        asked = (_amount(limit_of(each, _DISK)) for each in containers)
+        asked = (_amount(limit_of(container, _DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
-                DISK_LIMIT_BELOW_MODEL_SIZE,
+                DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", _DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
@@ -209,5 +205,5 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _writes_to_volume(pod: Pod) -> bool:
     """Whether the serving container may write to a volume."""
-    paths = [str(each.get("mountPath")) for each in pod.container.get("volumeMounts") or ()]
+    paths = [str(mount.get("mountPath")) for mount in pod.container.get("volumeMounts") or ()]
     return any(path.rstrip("/") != SHARED_MEMORY for path in paths)

@@ -26,7 +26,7 @@ MODEL_NOT_DOWNLOADED = Rule(
     source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
 )
 
-#: Flags of a file or folder that has to be there.
+#: Flags that name a file or folder.
 _FLAGS = (
     "--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--tokenizer",
     "--tokenizer-path", "--hf-config-path", "--chat-template", "--tool-parser-plugin",
@@ -39,13 +39,13 @@ _IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|d
 def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of paths that an engine's own image does not have."""
     command, engine = pods.command, pods.command.engine
-    # A script may fetch what it names.
+    # A script may fetch the files that it names.
     if engine is None or not command.image.stock or command.script is not None:
         return
     yield from _offline(pods)
-    named = [command.model, *(flag_value(command.arguments, each) for each in _FLAGS)]
+    named = [command.model, *(flag_value(command.arguments, flag) for flag in _FLAGS)]
     adapters = last_values(command.arguments, engine.lora_flags["modules"]) or ()
-    named += [each.partition("=")[2] for each in adapters if "," not in each]
+    named += [adapter.partition("=")[2] for adapter in adapters if "," not in adapter]
     for path in dict.fromkeys(named):
         if path is None or re.fullmatch(r"/[^\s$]*", path) is None or _IN_IMAGES.match(path):
             continue
@@ -63,12 +63,12 @@ def _offline(pods: RolePods) -> Iterator[Finding]:
         mount.get("mountPath") != SHARED_MEMORY for mount in container.get("volumeMounts") or ()
     ):
         return
-    for index, each in enumerate(pods.leader.own.get("env") or ()):
-        value = each.get("value")
+    for index, variable in enumerate(pods.leader.own.get("env") or ()):
+        value = variable.get("value")
         on = isinstance(value, str) and value.lower() in ("1", "true", "yes", "on")
-        if on and each.get("name") in _OFFLINE:
+        if on and variable.get("name") in _OFFLINE:
             at = (*pods.leader.container_path, "env", index)
-            message = f"with {each['name']} {model} is not downloaded, and no volume holds it"
+            message = f"with {variable['name']} {model} is not downloaded, and no volume holds it"
             yield warning(MODEL_NOT_DOWNLOADED, at, message)
             return
 
@@ -78,6 +78,6 @@ def _held(pods: RolePods, path: str) -> bool:
     folders = ["/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1)]
     if any(mounted(pods.leader.container, folder) is not None for folder in folders):
         return True
-    mounts = [each.get("mountPath") for each in pods.leader.container.get("volumeMounts") or ()]
+    mounts = [mount.get("mountPath") for mount in pods.leader.container.get("volumeMounts") or ()]
     below = f"{path.rstrip('/')}/"
-    return any(isinstance(each, str) and each.startswith(below) for each in mounts)
+    return any(isinstance(path, str) and path.startswith(below) for path in mounts)

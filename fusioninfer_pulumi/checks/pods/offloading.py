@@ -8,6 +8,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.checks.model import ACCESS_MODE_TOO_NARROW
+from fusioninfer_pulumi.checks.pods.memory import (
+    DISK_LIMIT_TOO_SMALL,
+    MEMORY_LIMIT_TOO_SMALL,
+    SHARED_MEMORY_TOO_SMALL,
+)
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -23,42 +29,13 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.rules import PODS_DERIVED
 
-KV_CACHE_TIERS = Rule(
-    "kv-cache-tiers",
-    "info",
-    "Sizes of the KV cache's tiers, for your information.",
-    remedy="Nothing.",
-)
-DISK_LIMIT_TOO_SMALL = Rule(
-    "disk-limit-too-small",
-    "error",
-    "The limit of ephemeral storage holds the volumes on the node's disk.",
-    remedy="Raise the limit.",
-)
-MEMORY_LIMIT_TOO_SMALL = Rule(
-    "memory-limit-too-small",
-    "error",
-    "The memory limit holds the memory for offloading.",
-    remedy="Raise the limit, or offload less.",
-)
 MEMORY_REQUEST_TOO_SMALL = Rule(
     "memory-request-too-small",
     "warning",
     "The memory request holds the memory for offloading.",
     remedy="Raise `requests.memory`.",
-)
-SHARED_MEMORY_TOO_SMALL = Rule(
-    "shared-memory-too-small",
-    "error",
-    "The shared memory volume holds what the engine puts there.",
-    remedy="Raise `kvTransfer.sharedMemory`, or remove it.",
-)
-CLAIM_SHARED_BY_PODS = Rule(
-    "claim-shared-by-pods",
-    "info",
-    "A claim that all pods mount is ReadWriteMany.",
-    remedy="Check its access mode.",
 )
 
 
@@ -75,7 +52,7 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             findings += _room((*at, "cpu"), ctx.role, pod, offload.memory)
     findings += _shared(at, ctx, args)
     if not errors(findings):
-        findings.append(info(KV_CACHE_TIERS, at, _summary(args, offload.memory)))
+        findings.append(info(PODS_DERIVED, at, _summary(args, offload.memory)))
     yield from findings
 
 
@@ -153,7 +130,7 @@ def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator
         claim = tier.file_system.pvc
         if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
             yield info(
-                CLAIM_SHARED_BY_PODS,
+                ACCESS_MODE_TOO_NARROW,
                 (*at, "secondary", index),
                 f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
                 "they share a node",

@@ -9,24 +9,12 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, PODS_DERIVED
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
-
-REPLICA_PODS_DERIVED = Rule(
-    "replica-pods-derived",
-    "info",
-    "The number of pods of a replica follows from `parallelism`.",
-    remedy="Nothing.",
-)
-ARGUMENTS_UNREADABLE = Rule(
-    "arguments-unreadable",
-    "warning",
-    "Arguments that may contradict a field can be read.",
-    remedy="Write them in plain text.",
-)
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -44,7 +32,12 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
     refused = engine.check_sizes(
-        Sizes(tensor=args.tensor, rpc_port=args.data_rpc_port, expert=args.expert)
+        Sizes(
+            tensor=args.tensor,
+            rpc_port=args.data_rpc_port,
+            expert=args.expert,
+            port_per_rank=args.port_per_rank,
+        )
     )
     yield from (finding.under(*at) for finding in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
@@ -59,7 +52,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
     if not counted and ctx.nodes > 1:
-        yield info(REPLICA_PODS_DERIVED, at, _pods(args))
+        yield info(PODS_DERIVED, at, _pods(args))
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:

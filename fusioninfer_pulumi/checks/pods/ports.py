@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
+from fusioninfer_pulumi.checks.pods.containers import HOST_PORT_DIFFERS
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -24,6 +25,14 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
+PROBE_NOT_ANSWERED = Rule(
+    "probe-not-answered",
+    ("warning", "error"),
+    "What a probe or hook asks is answered by its container.",
+    remedy="Probe a port and a path that the engine serves, in its protocol.",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
+)
+
 PORT_NOT_SERVED = Rule(
     "port-not-served",
     ("error", "warning"),
@@ -36,33 +45,12 @@ PORTS_CLASH = Rule(
     "Two servers of a pod listen on different ports; ranks take ports in a row.",
     remedy="Change one of the ports.",
 )
-ENGINE_ON_SOCKET_FILE = Rule(
-    "engine-on-socket-file",
-    "error",
-    "The engine serves on a port.",
-    remedy="Remove `--uds`.",
-    source="https://docs.vllm.ai/en/stable/cli/serve/",
-)
 ENGINE_ON_LOOPBACK = Rule(
     "engine-on-loopback",
     ("error", "warning"),
-    "The engine serves on an address that other pods reach.",
-    remedy="Write `--host 0.0.0.0`, which SGLang needs in any case.",
+    "The engine serves on a port, at an address that other pods reach.",
+    remedy="Write `--host 0.0.0.0`, and no `--uds`.",
     source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
-)
-PROBE_PORT_NOT_NAMED = Rule(
-    "probe-port-not-named",
-    "error",
-    "A probe or hook names a port of its own container.",
-    remedy="Name one of its ports, or write the number.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
-)
-PROBE_PORT_NOT_SERVED = Rule(
-    "probe-port-not-served",
-    ("error", "warning"),
-    "A probe or hook asks a port that something in the pod listens on.",
-    remedy="Write the port that the engine serves on.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
 )
 HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "host-network-without-cluster-dns",
@@ -70,13 +58,6 @@ HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "Workers on their node's network find their leader by the cluster's DNS.",
     remedy="Add `dnsPolicy` with the value `ClusterFirstWithHostNet`.",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
-)
-HOST_PORT_NOT_DECLARED = Rule(
-    "host-port-not-declared",
-    "warning",
-    "Pods on their node's network declare the port that they listen on, so that no node gets two.",
-    remedy="Declare it in `ports`.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/",
 )
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -133,19 +114,20 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
     command, leader, role = pods.command, pods.leader, ctx.role
     at, port = leader.command_path, served_port(command)
     if command.engine is not None and port is not None:
-        yield Listener(command.engine.title, at, port)
+        yield Listener(command.engine.title, at, port, pods.rank_ports)
     yield from _side_channel(pods, ctx)
     if command.engine is not None:
         launcher = ctx.launcher.value if ctx.launcher is not None else None
-        for each in command.engine.other_ports(command, launcher, ctx.nodes):
-            field = ctx.at(*each.field) if _sets(role, each.field) else at
-            yield Listener(each.what, field, each.first, each.count)
+        for listener in command.engine.other_ports(command, launcher, ctx.nodes):
+            field = ctx.at(*listener.field) if _sets(role, listener.field) else at
+            yield Listener(listener.what, field, listener.first, listener.count)
     if ctx.launcher is Launcher.RAY:
         yield Listener("ray's head", ctx.at("multinode"), RAY_PORT)
     planned = pods.kv.sidecar if pods.kv is not None else None
     if planned is not None:
-        yield Listener("the sidecar", ctx.at("kvTransfer"), planned.port)
-    # Their port was compared with the engine's where the sidecar was looked for.
+        at = ctx.at("kvTransfer")
+        yield Listener("the sidecar", at, planned.port, planned.rank_ports)
+    # `sidecar_findings` compares the port of such a sidecar with the engine's.
     brought = own_sidecar(leader.written, leader.name, pods.port) if pods.kv is not None else None
     for at, container in _beside(leader):
         if container.get("name") != brought:
@@ -168,9 +150,9 @@ def _side_channel(pods: RolePods, ctx: Context) -> Iterator[Listener]:
     at, port = ctx.at("kvTransfer", "sideChannelPort"), _SIDE_CHANNEL_PORT
     if ctx.role.kv_transfer is None:
         at = leader.command_path
-    for index, each in enumerate(leader.container.get("env") or ()):
-        if each.get("name") == variable:
-            value = each.get("value")
+    for index, entry in enumerate(leader.container.get("env") or ()):
+        if entry.get("name") == variable:
+            value = entry.get("value")
             port = integer(value) or 0 if isinstance(value, str) else 0
             if index < len(leader.own.get("env") or ()):
                 at = (*leader.container_path, "env", index, "value")
@@ -195,9 +177,9 @@ def _of_container(at: Location, container: Mapping[str, Any]) -> Iterator[Listen
     if port is not None:
         yield Listener(name, at, port)
         return
-    for index, each in enumerate(container.get("ports") or ()):
-        if (each.get("protocol") or "TCP") == "TCP":
-            yield Listener(name, (*at, "ports", index), each["containerPort"], sure=False)
+    for index, entry in enumerate(container.get("ports") or ()):
+        if (entry.get("protocol") or "TCP") == "TCP":
+            yield Listener(name, (*at, "ports", index), entry["containerPort"], sure=False)
 
 
 def _clashes(listeners: Sequence[Listener]) -> Iterator[Finding]:
@@ -232,7 +214,7 @@ def _unreachable(pods: RolePods) -> Iterator[Finding]:
     at = leader.command_path
     if engine.socket_flag is not None and command.has(engine.socket_flag):
         yield error(
-            ENGINE_ON_SOCKET_FILE,
+            ENGINE_ON_LOOPBACK,
             at,
             f"{engine.socket_flag} makes {engine.title} serve on a file and on no port, where "
             "nothing reaches it; remove it",
@@ -268,10 +250,10 @@ def _is_asked(pods: RolePods) -> bool:
     )
 
 
-def _actions(held: Any) -> Iterator[tuple[str, Any]]:
+def _actions(handler: Any) -> Iterator[tuple[str, Any]]:
     """The actions of a probe or hook that connect to the pod, with their ports."""
     for kind in _NETWORK:
-        action = held.get(kind) if isinstance(held, Mapping) else None
+        action = handler.get(kind) if isinstance(handler, Mapping) else None
         if isinstance(action, Mapping) and not action.get("host"):
             yield kind, action.get("port")
 
@@ -280,14 +262,14 @@ def _probes(
     pod: Pod, pods: RolePods, ctx: Context, listeners: Sequence[Listener]
 ) -> Iterator[Finding]:
     """Refuses probes and hooks of ports that no container has."""
-    built = {each["name"]: each for each in _all(pod.spec)}
+    built = {item["name"]: item for item in _all(pod.spec)}
     for field in ("containers", "initContainers"):
         for index, written in enumerate(pod.written["spec"].get(field) or ()):
             container, at = built[written["name"]], (*pod.path, "spec", field, index)
             named = {
-                each["name"]: each.get("containerPort")
-                for each in container.get("ports") or ()
-                if each.get("name")
+                entry["name"]: entry.get("containerPort")
+                for entry in container.get("ports") or ()
+                if entry.get("name")
             }
             for where, kind, port in _asked(container, written):
                 here = (*at, *where, kind, "port")
@@ -295,7 +277,7 @@ def _probes(
                 if isinstance(port, str) and port not in named:
                     have = f"; it has {', '.join(named)}" if named else ""
                     yield error(
-                        PROBE_PORT_NOT_NAMED,
+                        PROBE_NOT_ANSWERED,
                         here,
                         f'no port of the container is called "{port}"{have}: name one of its ports',
                     )
@@ -332,9 +314,9 @@ def _answered(
     listeners: Sequence[Listener],
 ) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    rule = PROBE_PORT_NOT_SERVED
+    rule = PROBE_NOT_ANSWERED
     others = dict(_beside(pod))
-    declared = {each.get("containerPort") for each in pod.own.get("ports") or ()}
+    declared = {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     if not pod.leads:
         if not others and (reason := _silent(pod, pods, ctx)) is not None:
             yield error(rule, at, f"{reason}: nothing answers on port {port}; remove the probe")
@@ -343,7 +325,7 @@ def _answered(
     listens = served_port(command)
     if command.engine is None or listens is None or not command.readable:
         return
-    if port in (listens, pods.port) or any(each.holds(port) for each in listeners):
+    if port in (listens, pods.port) or any(listener.holds(port) for listener in listeners):
         return
     script = command.script is not None
     if script and port in declared:
@@ -363,8 +345,10 @@ def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
         return "launcher ray starts ray alone on workers"
     engine = pods.command.engine
     if ctx.launcher is Launcher.NONE:
-        own = worker.own_command
-        return "--headless serves nothing" if own.readable and own.has("--headless") else None
+        written = worker.own_command
+        return (
+            "--headless serves nothing" if written.readable and written.has("--headless") else None
+        )
     if engine is not None and not engine.workers_answer:
         return f"{engine.title} serves on the leader alone"
     return None
@@ -399,10 +383,12 @@ def host_network_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator
     ]
     for _, pods, port in on_node:
         same = sum(_most(other.role) for other, _, theirs in on_node if theirs == port)
-        declared = {each.get("containerPort") for each in pods.leader.container.get("ports") or ()}
+        declared = {
+            entry.get("containerPort") for entry in pods.leader.container.get("ports") or ()
+        }
         if same > 1 and port not in declared:
             yield warning(
-                HOST_PORT_NOT_DECLARED,
+                HOST_PORT_DIFFERS,
                 (*pods.leader.path, "spec", "hostNetwork"),
                 f"{same} pods listen on port {port} of their nodes, and two on one node fail; "
                 f"declare containerPort: {port}, and the scheduler keeps them apart",
@@ -430,7 +416,7 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if own_sidecar(leader.written, leader.name, port) is not None:
         return
-    declared = {each.get("containerPort") for each in leader.own.get("ports") or ()}
+    declared = {entry.get("containerPort") for entry in leader.own.get("ports") or ()}
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     field = ctx.at("port")

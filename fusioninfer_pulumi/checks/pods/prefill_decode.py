@@ -14,7 +14,7 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context
 PAIRED_SETTINGS_DIFFER = Rule(
     "paired-settings-differ",
     ("error", "warning"),
-    "Prefill and decode have the same model, release, data types and names.",
+    "Prefill and decode agree on model, release, data types, names and how they hand over.",
     remedy="Give both roles the same value of what the message names.",
 )
 PREFILL_WITHOUT_DECODE = Rule(
@@ -42,15 +42,9 @@ KV_TRANSFER_WRONG_WAY = Rule(
     remedy="Correct `kv_role` in the role's arguments.",
     source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
 )
-KV_TRANSFER_DIFFERS = Rule(
-    "kv-transfer-differs",
-    ("error", "warning"),
-    "Prefill and decode hand the KV cache over in the same way.",
-    remedy="Use one engine and one connector in all roles.",
-)
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Rules by what differs, as `Engine.must_agree` calls it.
+#: Rules by the name of the setting that differs (`Engine.must_agree`).
 _RULES = {
     "model": PAIRED_SETTINGS_DIFFER,
     "release": PAIRED_SETTINGS_DIFFER,
@@ -88,13 +82,13 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
     may never meet, and other connectors may do without.
     """
-    sides = [[each for each in roles if each[0].role.component_type is kind] for kind in PAIRED]
-    found: list[Finding] = []
+    sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PAIRED]
+    findings: list[Finding] = []
     if not all(sides):
-        found = [_alone(ctx) for side in sides for ctx, _ in side]
+        findings = [_alone(ctx) for side in sides for ctx, _ in side]
     for prefiller, decoder in product(*sides):
-        found += _pair(prefiller, decoder)
-    return found
+        findings += _pair(prefiller, decoder)
+    return findings
 
 
 def _alone(ctx: Context) -> Finding:
@@ -122,7 +116,7 @@ def _pair(
         filled, read = _setting(prefill, engine, key), _setting(decode, engine, key)
         if filled is None or read is None or filled == read:
             continue
-        # What `auto` becomes is in the model's own configuration.
+        # The model's own configuration decides what `auto` means.
         say: _Say = error if key in agreed and _AUTO not in (filled, read) else warning
         message = (
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
@@ -208,7 +202,7 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         engines = (_engine_name(pods), _engine_name(wanted_pods))
         if engines[0] != engines[1] or setup.transfers != wanted.transfers:
             yield say(
-                KV_TRANSFER_DIFFERS,
+                PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
                 f"hands its KV cache over by {setup.name} ({engines[0]}), role "
                 f"{first.role.name} by {wanted.name} ({engines[1]}); all "

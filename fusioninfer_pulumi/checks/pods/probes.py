@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.checks.pods.ports import served_port
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.checks.pods.ports import PROBE_NOT_ANSWERED, served_port
+from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-
-PROBE_NOT_ANSWERED = Rule(
-    "probe-not-answered",
-    ("warning", "error"),
-    "What a probe asks is answered by the engine.",
-    remedy="Probe a path that the engine serves, in its protocol.",
-)
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
@@ -24,7 +17,7 @@ def probe_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
-    named = {each.get("name"): each.get("containerPort") for each in pod.own.get("ports") or ()}
+    named = {entry.get("name"): entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     for name in _PROBES:
         probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
         for kind in ("httpGet", "grpc"):

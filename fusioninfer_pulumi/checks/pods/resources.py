@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
 from fusioninfer_pulumi.checks.pods._values import QUALIFIED_NAME, given, known, mappings, text
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.resources import is_extended
+from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, WRONG_TYPE
 
 REQUESTS_AND_LIMITS = Rule(
@@ -20,17 +21,10 @@ REQUESTS_AND_LIMITS = Rule(
 )
 UNKNOWN_RESOURCE = Rule(
     "unknown-resource",
-    "error",
-    "A resource is one of Kubernetes', or has a domain.",
-    remedy="Correct its name.",
-    source="Kubernetes API validation",
-)
-CLAIM_MISSING = Rule(
-    "claim-missing",
-    "error",
-    "A claim that a container names is the pod's.",
-    remedy="Add it to `resourceClaims`.",
-    source="Kubernetes API validation",
+    ("error", "warning"),
+    "A resource is one of Kubernetes', or has the domain and name of a device plugin.",
+    remedy="Correct its name, such as to `nvidia.com/gpu`.",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
@@ -51,14 +45,14 @@ def container_resources(
     yield from _claims((*at, "claims"), known(resources).get("claims"), claims)
 
 
-def amounts(held: Any) -> dict[str, Decimal]:
+def amounts(resources: Any) -> dict[str, Decimal]:
     """The quantities of a mapping, as far as they are known."""
-    found = {}
-    for name, amount in known(held).items():
+    quantities = {}
+    for name, amount in known(resources).items():
         parsed = parsed_amount(amount)
         if parsed is not None:
-            found[str(name)] = parsed
-    return found
+            quantities[str(name)] = parsed
+    return quantities
 
 
 def parsed_amount(amount: Any) -> Decimal | None:
@@ -70,8 +64,8 @@ def parsed_amount(amount: Any) -> Decimal | None:
 
 
 def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    held = {key: known(resources.get(key)) for key in ("limits", "requests")}
-    for key, its in held.items():
+    parts = {key: known(resources.get(key)) for key in ("limits", "requests")}
+    for key, its in parts.items():
         for name, amount in its.items():
             here = (*at, key, str(name))
             yield from _name(here, str(name))
@@ -85,30 +79,34 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
-                    f"must equal limits[{name}] ({held['limits'][name]}), got "
-                    f"{shown(held['requests'][name])}",
+                    f"must equal limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
-                    f"must be at most limits[{name}] ({held['limits'][name]}), got "
-                    f"{shown(held['requests'][name])}",
+                    f"must be at most limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
                 )
-        elif exact and name not in held["limits"]:
+        elif exact and name not in parts["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
 
 
 def _name(at: Location, name: str) -> Iterator[Finding]:
-    if "/" not in name:
-        if name not in _STANDARD and not name.startswith(_HUGE_PAGES):
-            meant = similar(name, _STANDARD)
-            out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
-            message = f"{shown(name)} is no resource of a container; {out}"
-            yield error(UNKNOWN_RESOURCE, at, message)
-    elif not _is_qualified(name):
-        message = f"{shown(name)} is no resource name; devices have a domain: nvidia.com/gpu"
-        yield error(UNKNOWN_RESOURCE, at, message)
+    if is_known_form(name):
+        return
+    meant = meant_accelerator(name) or (similar(name, _STANDARD) if "/" not in name else None)
+    out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
+    what = "name" if "/" in name else "of a container"
+    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is no resource {what}; {out}")
+
+
+def is_known_form(name: str) -> bool:
+    """Whether the API server accepts a name of a container's resource."""
+    if "/" in name:
+        return _is_qualified(name)
+    return name in _STANDARD or name.startswith(_HUGE_PAGES)
 
 
 def _is_qualified(name: str) -> bool:
@@ -138,4 +136,4 @@ def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterat
         if name and of_pod is not None and name not in of_pod:
             have = f"; it has {', '.join(sorted(of_pod))}" if of_pod else ""
             message = f"the pod has no claim {shown(name)}{have}: add it to its resourceClaims"
-            yield error(CLAIM_MISSING, (*here, "name"), message)
+            yield error(NAME_NOT_FOUND, (*here, "name"), message)

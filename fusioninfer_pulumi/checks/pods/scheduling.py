@@ -51,10 +51,10 @@ def label_value(at: Location, value: Any) -> Iterator[Finding]:
 
 def label_map(at: Location, value: Any) -> Iterator[Finding]:
     """Labels with their values."""
-    for key, held in known(value).items():
+    for key, part in known(value).items():
         here = (*at, str(key))
         yield from label_key(here, key)
-        yield from label_value(here, held)
+        yield from label_value(here, part)
 
 
 def operator_findings(

@@ -9,13 +9,8 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 
-STARTUP_TIME_REQUIRED = Rule(
-    "startup-time-required",
-    "error",
-    "The time that a start may take is known.",
-    remedy="Set `startup.timeout`.",
-)
 LIVENESS_PROBE_TOO_EARLY = Rule(
     "liveness-probe-too-early",
     "warning",
@@ -24,7 +19,7 @@ LIVENESS_PROBE_TOO_EARLY = Rule(
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
 )
 
-#: A liveness probe that waits no longer than this ends most loading engines.
+#: A liveness probe that waits no longer than this restarts most engines while they load.
 _EARLY_SECONDS = 600
 
 
@@ -37,7 +32,7 @@ def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield from _early(at, leader.own)
     elif startup.timeout is None and startup.model_size is None:
         message = "needs timeout or modelSize, or the size of the service's model (model.size)"
-        yield error(STARTUP_TIME_REQUIRED, at, message)
+        yield error(FIELD_REQUIRED, at, message)
     elif "startupProbe" in leader.own:
         message = "the container has a startupProbe of its own; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.pods.pod import Context
 VARIABLE_NOT_DEFINED = Rule(
     "variable-not-defined",
     "warning",
-    "The container has the variables that its command line refers to.",
-    remedy="Add them to `env`.",
+    "The container has the variables that its command line and other variables refer to.",
+    remedy="Add them to `env`, before what refers to them.",
     source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
 )
 SHELL_VARIABLE_WITHOUT_SHELL = Rule(
@@ -26,13 +26,6 @@ SHELL_VARIABLE_WITHOUT_SHELL = Rule(
     remedy="Write $(NAME), which the kubelet replaces.",
     source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
 )
-VARIABLE_DEFINED_LATER = Rule(
-    "variable-defined-later",
-    "warning",
-    "A variable refers to those before it alone.",
-    remedy="Move the other variable up.",
-    source="https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/",
-)
 
 #: Variables that pods get beside their own: LeaderWorkerSet's, and those of Services.
 _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
@@ -41,10 +34,12 @@ _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+
 def reference_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warns of references that stay as they are written."""
     for pod in pods.written:
-        built = {each["name"]: each for each in pod.spec["containers"]}
+        built = {container["name"]: container for container in pod.spec["containers"]}
         for index, written in enumerate(pod.written["spec"]["containers"]):
             at = (*pod.path, "spec", "containers", index)
-            names = [str(each.get("name")) for each in built[written["name"]].get("env") or ()]
+            names = [
+                str(variable.get("name")) for variable in built[written["name"]].get("env") or ()
+            ]
             known = None if written.get("envFrom") else frozenset(names)
             yield from _words(at, pod.commands.of(written), known)
             yield from _order(at, written)
@@ -78,7 +73,10 @@ def _words(at: Location, command: EngineCommand, known: frozenset[str] | None) -
 
 def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     """Variables that refer to later ones: the kubelet replaces those before them alone."""
-    listed = [(str(each.get("name")), each.get("value")) for each in container.get("env") or ()]
+    listed = [
+        (str(variable.get("name")), variable.get("value"))
+        for variable in container.get("env") or ()
+    ]
     for index, (_, value) in enumerate(listed):
         if not isinstance(value, str):
             continue
@@ -87,7 +85,7 @@ def _order(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         for name in _names(REFERENCE, value):
             if name in later and not container.get("envFrom"):
                 message = f"$({name}) stays as it stands, as {name} is defined later; move it up"
-                yield warning(VARIABLE_DEFINED_LATER, (*at, "env", index, "value"), message)
+                yield warning(VARIABLE_NOT_DEFINED, (*at, "env", index, "value"), message)
 
 
 def _names(pattern: re.Pattern[str], text: str) -> list[str]:

@@ -21,10 +21,10 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         for finding in template_findings(pod.template):
             if generated_label(pod.written, finding.location):
                 continue
-            found = finding.at(*_role_location(pod, ctx, finding.location))
-            if (found.rule, found.location) not in seen:
-                yield found
-            seen.add((found.rule, found.location))
+            moved = finding.at(*_role_location(pod, ctx, finding.location))
+            if (moved.rule, moved.location) not in seen:
+                yield moved
+            seen.add((moved.rule, moved.location))
 
 
 def generated_label(written: Any, location: Location) -> bool:
@@ -32,8 +32,8 @@ def generated_label(written: Any, location: Location) -> bool:
 
     Names that become labels are checked where they are planned.
     """
-    own = known(known(written).get("metadata")).get("labels")
-    return location[:2] == ("metadata", "labels") and location[-1] not in known(own)
+    written_labels = known(known(written).get("metadata")).get("labels")
+    return location[:2] == ("metadata", "labels") and location[-1] not in known(written_labels)
 
 
 def written_location(finished: Any, written: Any, location: Location) -> Location:
@@ -62,13 +62,13 @@ def written_location(finished: Any, written: Any, location: Location) -> Locatio
 
 def _index(finished: Any, written: Any, index: int) -> int | None:
     """Index of an item of a finished list among the user's, None where it is generated."""
-    own = listed(written)
+    items = listed(written)
     name = known(finished[index]).get("name")
-    if index < len(own) and known(own[index]).get("name") == name:
+    if index < len(items) and known(items[index]).get("name") == name:
         return index
     if name is None:
         return None
-    return next((at for at, item in enumerate(own) if known(item).get("name") == name), None)
+    return next((at for at, item in enumerate(items) if known(item).get("name") == name), None)
 
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
@@ -79,8 +79,8 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     field, ordinal, rest = generated
     if field == "topologySpreadConstraints":
         return ctx.at("topologySpread", ordinal)
-    own = len(listed(pod.written["spec"].get(field)))
-    name = text(known(listed(pod.spec.get(field))[own + ordinal]).get("name"))
+    count = len(listed(pod.written["spec"].get(field)))
+    name = text(known(listed(pod.spec.get(field))[count + ordinal]).get("name"))
     if name == SIDECAR:
         return ctx.at("kvTransfer", "sidecar", *rest)
     if name.startswith(FETCHER_PREFIX):

@@ -35,7 +35,7 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
-        # How their number changes has a column of its own.
+        # Changes of their number stand in a column of their own.
         "why": [effect.restart_reason or effect.role_change or "untouched" for effect in effects],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
@@ -51,8 +51,8 @@ def summary(difference: Difference) -> str:
     parts = []
     if lws or difference.unknown:
         restarts, starts, stops = (
-            sum(len(getattr(effect, each)) for effect in lws)
-            for each in ("restarts", "added", "removed")
+            sum(len(getattr(effect, field)) for effect in lws)
+            for field in ("restarts", "added", "removed")
         )
         before = sum(effect.replicas_before for effect in lws)
         none = "restarts not known" if difference.unknown else "none restart"
@@ -61,7 +61,9 @@ def summary(difference: Difference) -> str:
         )
         parts[0] += f", {starts} start" if starts else ""
         parts[0] += f", {stops} stop" if stops else ""
-    others = Counter(each.kind for each in difference.effects if each.kind != "LeaderWorkerSet")
+    others = Counter(
+        effect.kind for effect in difference.effects if effect.kind != "LeaderWorkerSet"
+    )
     parts += [f"{kind}s: {number} restart" for kind, number in others.items()]
     return "; ".join([counts(difference.objects), *parts])
 
@@ -122,18 +124,18 @@ class Group:
         """Kind and names; the namespace where it is not the default one."""
         first = self.objects[0]
         where = "" if first.namespace == "default" else f"{first.namespace}/"
-        names = compressed(where + each.name for each in self.objects)
+        names = compressed(where + change.name for change in self.objects)
         number = f" ({len(self.objects)} objects)" if len(self.objects) > 1 else ""
         return f"{first.kind} {names}{number}"
 
 
 def grouped(objects: Iterable[ObjectChange]) -> list[Group]:
     """Groups objects by what changes in them, in the order of the first of each."""
-    found: dict[str, list[ObjectChange]] = {}
+    by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
         about = [change.api_version, change.kind, change.namespace, change.action]
-        found.setdefault(canonical([*about, _masked(change)]), []).append(change)
-    return [Group(tuple(same), _fields(same)) for same in found.values()]
+        by_change.setdefault(canonical([*about, _masked(change)]), []).append(change)
+    return [Group(tuple(same), _fields(same)) for same in by_change.values()]
 
 
 def counts(objects: Iterable[ObjectChange]) -> str:
@@ -141,7 +143,7 @@ def counts(objects: Iterable[ObjectChange]) -> str:
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
     parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
-    # What a partition held back may restart without any.
+    # Replicas that a partition held back may restart without a changed object.
     return f"objects: {', '.join(parts) or 'none changed'}"
 
 
@@ -179,9 +181,9 @@ def _masked(change: ObjectChange) -> str:
     return text
 
 
-#: Two names are as short as a range, and plainer.
+#: Two names are as short as a range, and easier to read.
 _SHORTEST_RUN = 3
-# Longer ones count nothing, and reading huge ones takes long.
+# Longer numbers are no indexes, and converting huge ones takes long.
 _LONGEST_NUMBER = 9
 
 
@@ -251,10 +253,10 @@ def lines(change: FieldChange, limit: int) -> Iterator[str]:
 
     Of texts of several lines only the lines that differ, and not more than a screenful.
     """
-    found = list(_lines(change, limit))
-    yield from found[:_MOST_LINES]
-    if len(found) > _MOST_LINES:
-        yield f"  … {len(found) - _MOST_LINES} more lines"
+    value_lines = list(_lines(change, limit))
+    yield from value_lines[:_MOST_LINES]
+    if len(value_lines) > _MOST_LINES:
+        yield f"  … {len(value_lines) - _MOST_LINES} more lines"
 
 
 def is_block(change: FieldChange) -> bool:
@@ -318,7 +320,7 @@ def _as_json(value: Any) -> str:
 
 def _window(text: str, start: int, limit: int) -> str:
     """Cuts a text down to some characters from a place on."""
-    # A cut of one character would save nothing.
+    # The mark of a cut is as long as the one character that it would save.
     start = 0 if start <= 1 or len(text) <= limit else start
     head = "…" if start else ""
     rest = text[start:]

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
+from fusioninfer_pulumi.cli.diff._shares import share_notes
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     at,
@@ -20,7 +21,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
-# Groups whose objects run no pods, or whose restarts are known here. Of others nothing is claimed.
+# API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
 _KNOWN_GROUPS = frozenset(
     {
         "",
@@ -30,6 +31,7 @@ _KNOWN_GROUPS = frozenset(
         "gateway.networking.k8s.io",
         POOL_GROUP,
         "inference.networking.x-k8s.io",
+        "llm-d.ai",
         "rbac.authorization.k8s.io",
         "autoscaling",
         "policy",
@@ -61,16 +63,21 @@ def notes(
     for effect in effects:
         if effect.kind == "LeaderWorkerSet":
             roles.setdefault((effect.namespace, effect.service), []).append(effect)
-    for service, own in by_service.items():
+    for service, service_edits in by_service.items():
         name = service_name(*service) if service else "other objects"
-        was, is_ = (service in each for each in services)
+        was, is_ = (service in group for group in services)
         if service and was != is_:
-            yield f"service {name} {'added' if is_ else 'removed'} ({count(len(own), 'object')})"
+            number = count(len(service_edits), "object")
+            yield f"service {name} {'added' if is_ else 'removed'} ({number})"
             continue
-        found = [f"error: {each}" for each in (refused.get(service, ()) if service else ())]
-        found += _service_notes(own, roles.get(service, ()), known=known)
+        sentences = [
+            f"error: {message}" for message in (refused.get(service, ()) if service else ())
+        ]
+        sentences += _service_notes(service_edits, roles.get(service, ()), known=known)
         prefix = f"{name}: " if len(by_service) > 1 else ""
-        yield from (prefix + note for note in found or [_without_effect(own, known=known)])
+        yield from (
+            prefix + note for note in sentences or [_without_effect(service_edits, known=known)]
+        )
     names = sorted((key.name for key in freed), key=_by_number)
     if names:
         yield (
@@ -123,9 +130,9 @@ def _service_notes(
             restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
     for why, names in restarted.items():
         yield f"{why}: restarts {compressed(names)}"
-    held = [name for effect in roles for name in effect.held]
-    if held:
-        yield f"below the partition, keeps the old pod template: {compressed(held)}"
+    held_back = [name for effect in roles for name in effect.held]
+    if held_back:
+        yield f"below the partition, keeps the old pod template: {compressed(held_back)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {_object(edit)}"
@@ -141,6 +148,9 @@ def _service_notes(
         yield from _scale(effect, edits, groups, rest)
     for edit in edits:
         yield from _growth(edit)
+        yield from (
+            f"{share_note}{rest}" for share_note in share_notes(edit.key.kind, edit.old, edit.new)
+        )
 
 
 def _object(edit: Edit) -> str:
@@ -160,10 +170,14 @@ def _whole_groups(
 ) -> Iterator[str]:
     """Serving groups that come or go as a whole: each has a PodGroup of its own."""
     for action in ("added", "removed"):
-        own = [e for e in edits if e.change.action == action and (action, _group(e)) in groups]
-        names = sorted((edit.key.name for edit in own if edit.key.is_pod_group), key=_by_number)
+        group_edits = [
+            e for e in edits if e.change.action == action and (action, _group(e)) in groups
+        ]
+        names = sorted(
+            (edit.key.name for edit in group_edits if edit.key.is_pod_group), key=_by_number
+        )
         if names:
-            lws = count(sum(edit.key.is_lws for edit in own), "LeaderWorkerSet")
+            lws = count(sum(edit.key.is_lws for edit in group_edits), "LeaderWorkerSet")
             yield f"serving group {compressed(names)} {action} ({lws}){rest}"
 
 
@@ -172,26 +186,26 @@ def _scale(
 ) -> Iterator[str]:
     """What is done for more or fewer replicas of a role, apart from whole groups."""
     scaled = [edit for edit in edits if edit.key.is_lws and _scales(edit, effect.role)]
-    own = [edit for edit in scaled if (edit.change.action, _group(edit)) not in groups]
+    role_edits = [edit for edit in scaled if (edit.change.action, _group(edit)) not in groups]
     same = effect.existed and effect.exists and effect.replicas_before == effect.replicas_after
-    if same or (scaled and not own):
+    if same or (scaled and not role_edits):
         return
-    own += [
+    role_edits += [
         edit
         for edit in edits
         if edit.key.is_pod_group and (edit.change.action, _group(edit)) not in groups
     ]
-    done = Counter((edit.key.kind, edit.change.action) for edit in own)
+    done = Counter((edit.key.kind, edit.change.action) for edit in role_edits)
     text = ", ".join(f"{count(number, kind)} {action}" for (kind, action), number in done.items())
     yield f"role {effect.role}: {effect.role_change}{f' ({text})' if text else ''}{rest}"
 
 
 def _scales(edit: Edit, role: str) -> bool:
     """Whether the replicas of a set change in number, and are those of a role."""
-    sides = [each for each in (edit.old, edit.new) if each]
-    replicas = {count_at(each, "spec", "replicas") for each in sides}
-    own = any(role_of(edit.key, each) == role for each in sides)
-    return own and (len(sides) == 1 or len(replicas) > 1)
+    sides = [side for side in (edit.old, edit.new) if side]
+    replicas = {count_at(side, "spec", "replicas") for side in sides}
+    of_role = any(role_of(edit.key, side) == role for side in sides)
+    return of_role and (len(sides) == 1 or len(replicas) > 1)
 
 
 def _growth(edit: Edit) -> Iterator[str]:

@@ -89,7 +89,8 @@ def compare(
     news, kept = _with_live_replicas(olds, by_identity(new), new_turns)
     edits = list(_edits(olds, news))
     old_lws, new_lws = (
-        {key: each for key, each in objects.items() if key.is_lws} for objects in (olds, news)
+        {key: manifest for key, manifest in objects.items() if key.is_lws}
+        for objects in (olds, news)
     )
     freed = released((old_lws, new_lws), (old_turns, new_turns), edits)
     unknown, secret = _hidden(olds, news)
@@ -139,7 +140,7 @@ def _with_live_replicas(
         old, turn = olds.get(key), turns.of(key)
         if old is None or turn is None or not (key.is_lws and turn.step.scaled_externally):
             continue
-        before, after = (count_at(each, "spec", "replicas") for each in (old, new))
+        before, after = (count_at(manifest, "spec", "replicas") for manifest in (old, new))
         if before == after or turn.recreated or refused_field(key, old, new):
             continue  # nothing to keep, or created again with the replicas of the manifest
         updated[key] = {**new, "spec": {**new["spec"], "replicas": before}}
@@ -156,9 +157,9 @@ def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
         if old is None:
             yield Edit(key, None, new, _change(key, new, "added"))
         elif not same(old, new):
-            # A namespace that is written out is the one that was meant: identities are equal.
-            found = _changes("", old, new)
-            fields = [each for each in found if each.path != "metadata.namespace"]
+            # Both are one object: a namespace that only one of them states is no change.
+            changes = _changes("", old, new)
+            fields = [field for field in changes if field.path != "metadata.namespace"]
             if fields:
                 refused = refused_field(key, old, new)
                 shown = without_revision(fields, key.template_paths)
@@ -264,10 +265,10 @@ def _totals(
     for side, lws in enumerate((old_lws, new_lws)):
         for key, manifest in lws.items():
             service = (key.namespace, service_of(key, manifest))
-            held = sums.setdefault(service, [0, 0, 0, 0])
+            service_sums = sums.setdefault(service, [0, 0, 0, 0])
             pods, devices = _size(manifest, count)
-            held[side] += pods
-            held[2 + side] += devices
+            service_sums[side] += pods
+            service_sums[2 + side] += devices
     for namespace, name in services:
         if (namespace, name) in sums:
             yield ServiceTotals(name, namespace, *sums[namespace, name])
@@ -278,5 +279,5 @@ def _size(manifest: Manifest, count: AcceleratorsOf) -> tuple[int, int]:
     replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
     worker = at(template, "workerTemplate")
     leader = at(template, "leaderTemplate") or worker
-    devices = [count(each) if isinstance(each, Mapping) else 0 for each in (leader, worker)]
+    devices = [count(part) if isinstance(part, Mapping) else 0 for part in (leader, worker)]
     return replicas * size, replicas * (devices[0] + (size - 1) * devices[1])

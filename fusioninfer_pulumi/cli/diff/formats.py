@@ -67,11 +67,11 @@ def _totals(difference: Difference) -> Iterator[str]:
     if difference.totals:
         rows = [
             [
-                service_name(each.namespace, each.service),
-                before_after(each.pods_before, each.pods_after),
-                before_after(each.accelerators_before, each.accelerators_after),
+                service_name(totals.namespace, totals.service),
+                before_after(totals.pods_before, totals.pods_after),
+                before_after(totals.accelerators_before, totals.accelerators_after),
             ]
-            for each in difference.totals
+            for totals in difference.totals
         ]
         yield from _table(["Service", "Pods", "Accelerators"], rows)
 
@@ -167,15 +167,15 @@ def to_json(difference: Difference) -> dict[str, Any]:
                 "action": change.action,
                 # Both values always stand there; `kind` says which one is absent.
                 "fields": [
-                    {"path": each.path, "kind": each.kind, "old": each.old, "new": each.new}
-                    for each in change.fields
+                    {"path": field.path, "kind": field.kind, "old": field.old, "new": field.new}
+                    for field in change.fields
                 ],
             }
             for change in difference.objects
         ],
         "effects": [_effect(effect) for effect in difference.effects],
         "notes": list(difference.notes),
-        "engines": [_engine(each) for each in difference.engines],
+        "engines": [_engine(engine) for engine in difference.engines],
         "totals": [
             {
                 "service": totals.service,
@@ -192,17 +192,19 @@ def to_json(difference: Difference) -> dict[str, Any]:
 
 
 def _engine(change: EngineChange) -> dict[str, Any]:
-    found = change.changes
+    arguments = change.changes
     return {
         "service": change.service,
         "namespace": change.namespace,
         "role": change.role,
-        "engine": found.engine,
-        "release": {"before": found.before, "after": found.after},
-        "removed": [{"name": each.name, "instead": each.instead} for each in found.removed],
+        "engine": arguments.engine,
+        "release": {"before": arguments.before, "after": arguments.after},
+        "removed": [
+            {"name": argument.name, "instead": argument.instead} for argument in arguments.removed
+        ],
         "defaults": [
-            {"name": each.name, "before": each.before, "after": each.after}
-            for each in found.defaults
+            {"name": default.name, "before": default.before, "after": default.after}
+            for default in arguments.defaults
         ],
     }
 

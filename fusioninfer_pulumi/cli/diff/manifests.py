@@ -22,7 +22,7 @@ _POD_TEMPLATE = "spec.template"
 #: Where a LeaderWorkerSet says how it updates its groups.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-# What LeaderWorkerSet's own defaulting writes: making it explicit is no new revision.
+# LeaderWorkerSet's own defaults: writing them explicitly is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
@@ -43,7 +43,7 @@ def _number(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-# Made once: making them takes longer than most manifests.
+# Built once: that takes longer than comparing most manifests.
 _ENCODER = json.JSONEncoder(default=_jsonable)
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
 _SORTED = json.JSONEncoder(sort_keys=True)
@@ -70,15 +70,15 @@ def at(value: Any, *keys: str) -> Any:
 
 def text_at(value: Any, *keys: str) -> str:
     """Reads a nested text, empty where there is none."""
-    found = at(value, *keys)
-    return "" if found is None else str(found)
+    item = at(value, *keys)
+    return "" if item is None else str(item)
 
 
 def count_at(value: Any, *keys: str) -> int:
     """Reads a nested count, 1 (Kubernetes' default everywhere we count) where there is none."""
-    found = at(value, *keys)
-    is_count = isinstance(found, int) and not isinstance(found, bool) and found >= 0
-    return found if is_count else 1
+    number = at(value, *keys)
+    is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
+    return number if is_count else 1
 
 
 class Identity(NamedTuple):
@@ -122,13 +122,13 @@ Objects = Mapping[Identity, Manifest]
 
 def by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
     """Plain manifests by their identities, in their order; a `kind: List` counts as its items."""
-    found: dict[Identity, Manifest] = {}
+    identified: dict[Identity, Manifest] = {}
     for manifest in _flat(manifests):
         key = _identity(manifest)
-        while key in found:
+        while key in identified:
             key = key._replace(ordinal=key.ordinal + 1)
-        found[key] = plain(manifest)
-    return found
+        identified[key] = plain(manifest)
+    return identified
 
 
 def _flat(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -225,12 +225,12 @@ def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
         return "selector" if changed else None
     if not key.is_lws:
         return None
-    olds, news = (at(each, "spec", "leaderWorkerTemplate") for each in (old, new))
-    policies = [at(each, sub_group_policy.FIELD) for each in (olds, news)]
+    olds, news = (at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new))
+    policies = [at(template, sub_group_policy.FIELD) for template in (olds, news)]
     if not sub_group_policy.same_policy(*policies):
         if None in policies:
             return sub_group_policy.FIELD
-        sizes = (at(each, sub_group_policy.SIZE) for each in policies)
+        sizes = (at(policy, sub_group_policy.SIZE) for policy in policies)
         differing = sub_group_policy.TYPE if same(*sizes) else sub_group_policy.SIZE
         return f"{sub_group_policy.FIELD}.{differing}"
     if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):

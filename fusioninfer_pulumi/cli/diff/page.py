@@ -54,7 +54,7 @@ def to_html(
         plans: Services before and after, as far as they are known: they have the GPUs of a replica.
         findings: Errors and warnings, each after the origin of its document.
     """
-    before, after = (_sizes(each) for each in plans)
+    before, after = (_sizes(side) for side in plans)
     body = [
         f"<h1>{_html(summary(difference))}</h1>",
         *_notes(difference),
@@ -162,11 +162,11 @@ def _boxes(names: Sequence[str], kind: str) -> str:
 def _totals(difference: Difference) -> Iterator[str]:
     rows = [
         [
-            _html(service_name(each.namespace, each.service)),
-            _html(before_after(each.pods_before, each.pods_after)),
-            _html(before_after(each.accelerators_before, each.accelerators_after)),
+            _html(service_name(totals.namespace, totals.service)),
+            _html(before_after(totals.pods_before, totals.pods_after)),
+            _html(before_after(totals.accelerators_before, totals.accelerators_after)),
         ]
-        for each in difference.totals
+        for totals in difference.totals
     ]
     if rows:
         yield from _table(["Service", "Pods", "GPUs"], rows)
@@ -190,7 +190,7 @@ def _steps(effects: Sequence[RoleEffect]) -> list[list[_Step]]:
     waiting = [effect for effect in effects if effect.restarts]
     names = {_key(effect) for effect in waiting}
     while waiting:
-        ready = [each for each in waiting if not _before(each, names) - ends.keys()]
+        ready = [restart for restart in waiting if not _before(restart, names) - ends.keys()]
         for effect in ready or waiting[:1]:
             at = max((ends[key] for key in _before(effect, names) if key in ends), default=0)
             for replicas in _batches(effect):
@@ -223,9 +223,9 @@ def _timeline(effects: Sequence[RoleEffect]) -> Iterator[str]:
     shown = steps[:_DRAWN]
     cells: dict[str, list[str]] = {}
     for number, step in enumerate(shown):
-        for each in step:
-            row = cells.setdefault(_html(_name(each.effect)), [""] * len(shown))
-            row[number] = _boxes(each.replicas, "restart")
+        for part in step:
+            row = cells.setdefault(_html(_name(part.effect)), [""] * len(shown))
+            row[number] = _boxes(part.replicas, "restart")
     head = ["Role", *(f"step {number}" for number in range(1, len(shown) + 1))]
     yield from _table(head, ([name, *row] for name, row in cells.items()))
     if len(steps) > _DRAWN:
@@ -238,9 +238,9 @@ def _accelerators(
     """GPUs that pods ask for: new replicas are created first, removed ones are deleted last."""
     effects = difference.effects
     known = all(
-        (not each.replicas_before or _key(each) in before)
-        and (not each.replicas_after or _key(each) in after)
-        for each in effects
+        (not effect.replicas_before or _key(effect) in before)
+        and (not effect.replicas_after or _key(effect) in after)
+        for effect in effects
     )
     if not known or not effects:
         return
@@ -248,17 +248,17 @@ def _accelerators(
     def gpus(sizes: Mapping[_Key, _Size], effect: RoleEffect, replicas: int) -> int:
         return sizes[_key(effect)].accelerators * replicas if replicas else 0
 
-    asked = sum(gpus(before, each, each.replicas_before) for each in effects)
+    asked = sum(gpus(before, effect, effect.replicas_before) for effect in effects)
     moments = [("before", asked)]
-    starts = sum(gpus(after, each, len(each.added)) for each in effects)
+    starts = sum(gpus(after, effect, len(effect.added)) for effect in effects)
     if starts:
         moments.append(("new replicas are created", asked := asked + starts))
     for number, step in enumerate(_steps(effects), 1):
-        for each in step:
-            count = len(each.replicas)
-            asked += gpus(after, each.effect, count) - gpus(before, each.effect, count)
+        for part in step:
+            count = len(part.replicas)
+            asked += gpus(after, part.effect, count) - gpus(before, part.effect, count)
         moments.append((f"step {number}", asked))
-    stops = sum(gpus(before, each, len(each.removed)) for each in effects)
+    stops = sum(gpus(before, effect, len(effect.removed)) for effect in effects)
     if stops:
         moments.append(("removed replicas are deleted", asked - stops))
     highest = max(value for _, value in moments)

@@ -43,7 +43,7 @@ from fusioninfer_pulumi.topology.sub_group_policy import FIELD
 #: Namespace and name of a service.
 Service = tuple[str, str]
 
-# More replicas of one LeaderWorkerSet than anybody runs have no names.
+# Above this count, replicas of one LeaderWorkerSet get no names.
 _MOST_NAMES = 10_000
 
 
@@ -64,17 +64,19 @@ class Edit:
     @property
     def services(self) -> tuple[Service, ...]:
         """Services that the object belongs to: two where its label changed, else one or none."""
-        found = {
+        pairs = {
             (self.key.namespace, service_of(self.key, manifest)): None
             for manifest in (self.old, self.new)
             if manifest is not None
         }
-        return tuple(service for service in found if service[1])
+        return tuple(service for service in pairs if service[1])
 
     @property
     def reason(self) -> str:
         """Why the pods of a Deployment or the like restart."""
-        changes = [each for each in self.change.fields if below(each.path, self.key.template_paths)]
+        changes = [
+            field for field in self.change.fields if below(field.path, self.key.template_paths)
+        ]
         refused = f"{self.refused} changed" if self.refused else ""
         return ", ".join(filter(None, (refused, restart_reason(changes))))
 
@@ -113,7 +115,7 @@ class Turns(dict[tuple[str, str], Turn]):
 
 def turns(plans: Iterable[ServicePlan]) -> Turns:
     """Reads when each set changes from the plans of services."""
-    found = Turns()
+    all_turns = Turns()
     for plan in plans:
         namespace = plan.namespace if isinstance(plan.namespace, str) else ""
         grouped = by_group(plan)
@@ -129,8 +131,8 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
             elif at_a_time is not None and groups is not None:
                 at_a_time *= groups
             after = tuple(roles[:-1]) if sequential else ()
-            found[namespace, step.name] = Turn(position, step, at_a_time, after, groups)
-    return found
+            all_turns[namespace, step.name] = Turn(position, step, at_a_time, after, groups)
+    return all_turns
 
 
 def released(
@@ -141,13 +143,13 @@ def released(
     Those that were below the partition and are not any more, or of which fewer replicas are.
     """
     restarting = {edit.key for edit in edits if edit.restarts}
-    found = []
+    keys = []
     for key in lws[0].keys() & lws[1].keys() - restarting:
-        before, after = (each.of(key) for each in turns)
+        before, after = (turn.of(key) for turn in turns)
         freed = before and after and before.step.frozen and not after.step.frozen
         if freed or partition_of(lws[0][key]) > partition_of(lws[1][key]):
-            found.append(key)
-    return found
+            keys.append(key)
+    return keys
 
 
 class _Restart(NamedTuple):
@@ -189,20 +191,20 @@ def role_effects(
     restart.
     """
     edited = {edit.key: edit for edit in edits}
-    found: dict[Service, dict[str, _Role]] = {
+    by_service: dict[Service, dict[str, _Role]] = {
         service: {} for edit in edits for service in edit.services
     }
     for key in {**old, **new}:
         was, now = old.get(key), new.get(key)
         some = now or was or {}
-        roles = found.get((key.namespace, service_of(key, some)))
+        roles = by_service.get((key.namespace, service_of(key, some)))
         if roles is not None:
             role = roles.setdefault(role_of(key, some), _Role())
             _gather(role, key, was, now, edited.get(key), turns.of(key))
-    for service, roles in found.items():
+    for service, roles in by_service.items():
         restarting = [name for name, role in roles.items() if role.names["restarts"]]
         for name, role in roles.items():
-            role.after = tuple(each for each in role.after if each in restarting)
+            role.after = tuple(role_name for role_name in role.after if role_name in restarting)
             yield _effect(service, name, role)
         for edit in edits:
             if edit.restarts and edit.key.is_apps_workload and service in edit.services:
@@ -248,21 +250,21 @@ def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: l
     """Notes which replicas of a set restart, and when; a partition holds some back."""
     # Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state below
     # that of sets of one replica. A recreated LeaderWorkerSet has none.
-    held = len(names) if turn is not None and turn.step.frozen else partition_of(new)
-    held = 0 if edit.refused else held
-    role.names["held"] += names[:held]
-    role.names["kept"] += names[:held]
-    restarting = names[held:]
+    frozen = len(names) if turn is not None and turn.step.frozen else partition_of(new)
+    frozen = 0 if edit.refused else frozen
+    role.names["held"] += names[:frozen]
+    role.names["kept"] += names[:frozen]
+    restarting = names[frozen:]
     role.names["restarts"] += restarting
     if not restarting:
         return
     several = not label(new, labels.REPLICA_INDEX)
     if edit.key.ordinal or (turn is None and not several):
-        # The same service in two clusters: each of them goes its own way.
+        # The service runs in two clusters, which update independently.
         role.ordered = False
         return
     recreated = bool(edit.refused) or (turn is not None and turn.recreated)
-    # LeaderWorkerSet paces what is in one set, as far as the cluster lets it.
+    # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
     paced = several and not recreated
     at_a_time = None
     if not recreated:
@@ -277,19 +279,19 @@ def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: l
 def _own_pace(manifest: Manifest, replicas: int) -> int:
     """How many replicas of a set LeaderWorkerSet itself changes side by side."""
     limits = [at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge")]
-    down, more = (each if isinstance(each, int | str) else None for each in limits)
+    down, more = (limit if isinstance(limit, int | str) else None for limit in limits)
     try:
-        found = replicas_of(1 if down is None else down, replicas) + surge_of(more or 0, replicas)
+        pace = replicas_of(1 if down is None else down, replicas) + surge_of(more or 0, replicas)
     except ValueError:
         return 1  # the API server refuses it
-    return max(1, found)
+    return max(1, pace)
 
 
 def _stages(restarts: Iterable[_Restart]) -> Iterator[RestartStage]:
     """Puts the restarts of a role in order: what the service needs first, the rest together."""
-    ordered = sorted(restarts, key=lambda each: each[:2])
-    for _, each in groupby(ordered, key=lambda each: each.optional):
-        part = list(each)
+    ordered = sorted(restarts, key=lambda restart: restart[:2])
+    for _, restart in groupby(ordered, key=lambda restart: restart.optional):
+        part = list(restart)
         names = tuple(name for one in part for name in one.replicas)
         at_a_time = min(max(one.at_a_time or len(names) for one in part), len(names))
         groups = part[0].groups if at_a_time < len(names) else None
@@ -422,22 +424,24 @@ def refusals(
     for key in lws[0]:
         keys.setdefault(key.name, []).append(key)
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    found = _layout_refusals(*lws)
+    refused = _layout_refusals(*lws)
     for plan in plans:
-        own = _own(plan, keys)
-        if not own or times[str(plan.namespace), plan.service] > 1:
+        planned_keys = _own(plan, keys)
+        if not planned_keys or times[str(plan.namespace), plan.service] > 1:
             continue
         differing = {
             name
-            for name, key in own.items()
+            for name, key in planned_keys.items()
             if key in edited and (edited[key].refused or "").startswith(FIELD)
         }
-        running = {name: _running(lws[0][key], edited.get(key)) for name, key in own.items()}
-        service = next(iter(own.values())).namespace, plan.service
-        found.setdefault(service, []).extend(
+        running = {
+            name: _running(lws[0][key], edited.get(key)) for name, key in planned_keys.items()
+        }
+        service = next(iter(planned_keys.values())).namespace, plan.service
+        refused.setdefault(service, []).extend(
             [*policy_findings(plan, differing), *gang_findings(plan, running)]
         )
-    return found
+    return refused
 
 
 def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]:
@@ -453,27 +457,27 @@ def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]
 
 
 def _by_layout(lws: Objects) -> dict[Service, dict[Layout, list[str]]]:
-    found: dict[Service, dict[Layout, list[str]]] = {}
+    by_service: dict[Service, dict[Layout, list[str]]] = {}
     for key, manifest in lws.items():
-        own = at(manifest, "metadata", "labels")
-        layout = layout_of(own) if isinstance(own, Mapping) else None
+        lws_labels = at(manifest, "metadata", "labels")
+        layout = layout_of(lws_labels) if isinstance(lws_labels, Mapping) else None
         if layout is not None:
-            layouts = found.setdefault((key.namespace, service_of(key, manifest)), {})
+            layouts = by_service.setdefault((key.namespace, service_of(key, manifest)), {})
             layouts.setdefault(layout, []).append(key.name)
-    return found
+    return by_service
 
 
 def _own(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
     """The old sets of a service by name."""
-    found = {}
-    for planned in (each.name for role in plan.roles for each in role.lws):
+    matched = {}
+    for planned in (lws.name for role in plan.roles for lws in role.lws):
         known = isinstance(plan.namespace, str)
         same = [k for k in keys.get(planned, ()) if not known or k.namespace == plan.namespace]
         if len(same) > 1:
             return {}
         if same:
-            found[planned] = same[0]
-    return found
+            matched[planned] = same[0]
+    return matched
 
 
 def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:

@@ -51,6 +51,7 @@ def main(connection: Connection, request: Request) -> None:
     """
     os.setsid()  # the processes that the program starts are ended with it
     printed = os.open(request.printed, os.O_WRONLY | os.O_APPEND)
+    Path(request.printed).unlink()  # it may hold secrets: nothing stays if the command is killed
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.close(printed)

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError, error
 
 _MAX_FRAMES = 8
 _MAX_LINES = 50
-#: Text with which the SDK starts what it says about a value that is no property.
+#: How the SDK's error about a value that is no property begins.
 _SERIALISING = "While processing resource: "
 
 #: File, line and function of a stack frame.
@@ -113,8 +113,8 @@ def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         places = places_of(current)
-        if found := user_frames(root, places):
-            return found
+        if frames := user_frames(root, places):
+            return frames
         current = current.__cause__ or current.__context__
     return ()
 
@@ -154,7 +154,7 @@ def waiting(loop: asyncio.AbstractEventLoop) -> Iterator[Place]:
     threads = {thread.ident for thread in threading.enumerate() if not thread.daemon}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001  # its documented name
         if ident in threads:
-            yield from reversed([_place(each) for each, _ in traceback.walk_stack(frame)])
+            yield from reversed([_place(caller) for caller, _ in traceback.walk_stack(frame)])
     for task in asyncio.all_tasks(loop):
         coroutine: Any = task.get_coro()
         while isinstance(coroutine, CoroutineType):

@@ -22,8 +22,8 @@ def marked_as_before(value: Any, before: Any) -> Any:
     if rpc.is_rpc_secret(value):
         return _narrowed(revealed(value), before)
     if isinstance(value, dict):
-        held = before if isinstance(before, Mapping) else {}
-        return {key: marked_as_before(item, held.get(key)) for key, item in value.items()}
+        fields = before if isinstance(before, Mapping) else {}
+        return {key: marked_as_before(item, fields.get(key)) for key, item in value.items()}
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pulumi import Output
 
-#: Shorter values stand in too many words, as in Pulumi's command line.
+#: Shorter values occur in too many words. Pulumi's command line has the same limit.
 _SHORTEST = 3
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pulumi import Output
 from pulumi.output import UNKNOWN, Unknown
 
-#: Fields of metadata, Services and claims; in the names of the SDK's properties, and as in YAML.
+#: Fields of metadata, Services and claims, as the SDK and as YAML names them.
 _FIELDS = frozenset(
     {"cluster_ip", "cluster_ips", "ip_families", "ip_family_policy", "volume_name",
      "creation_timestamp", "generation", "resource_version", "uid",

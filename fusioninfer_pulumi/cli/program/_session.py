@@ -41,7 +41,7 @@ from fusioninfer_pulumi.component.run_mode import CollectedService, collect_serv
 
 T = TypeVar("T")
 
-#: Seconds that tasks without a waiter, such as log messages, have after the program's end.
+#: Seconds for tasks that nothing awaits, such as log messages, after the program's end.
 _GRACE = 0.5
 _ORGANIZATION = "organization"
 
@@ -84,7 +84,7 @@ def record(
 def _run(project: Project, recorder: Recorder, loop: asyncio.AbstractEventLoop) -> str:
     """Runs the program; returns where it called `sys.exit` with success, empty without a call."""
     loop.set_default_executor(_Executor(max_workers=4))
-    # Nobody wants to hear of the futures of a failed program.
+    # Futures of a failed program that no task awaits are not reported.
     loop.set_exception_handler(lambda _loop, _context: None)
     left: list[str] = []
 
@@ -98,7 +98,7 @@ def _run(project: Project, recorder: Recorder, loop: asyncio.AbstractEventLoop) 
 
     with contextlib.suppress(SystemExit), failing_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(body))
-        # Tasks without a waiter, such as log messages, have a moment.
+        # Log messages and other tasks that nothing awaits may finish.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
     return "".join(left)

@@ -142,19 +142,19 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        found = list(documents(text))
+        contents = list(documents(text))
     except UnicodeDecodeError:
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: not UTF-8 text") from None
     except OSError as problem:
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem.strerror}") from None
     except UnreadableError as problem:
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: {problem}") from None
-    if not found:
+    if not contents:
         return {}, {}
-    if len(found) > 1 or not isinstance(found[0], dict):
+    if len(contents) > 1 or not isinstance(contents[0], dict):
         raise refused(PROJECT_FILE_INVALID, f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
-    return found[0], spelled
+    return contents[0], spelled
 
 
 def _check_runtime(file: str, runtime: Any) -> None:
@@ -180,27 +180,27 @@ def _program(file: str, root: Path, main: Any) -> Path:
 
 
 def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
-    found: dict[str, Path] = {}
+    stacks: dict[str, Path] = {}
     for suffix in ("yml", "yaml"):
         for path in sorted(project.stacks.glob(f"Pulumi.*.{suffix}")):
-            found[path.name[len("Pulumi.") : -len(suffix) - 1]] = path
-    names = ", ".join(sorted(found)) or "none"
+            stacks[path.name[len("Pulumi.") : -len(suffix) - 1]] = path
+    names = ", ".join(sorted(stacks)) or "none"
     if stack is not None:
         short = stack.rpartition("/")[2]  # organisation/project/stack names the same file
-        if short not in found:
+        if short not in stacks:
             text = f"no stack {short}: Pulumi.{short}.yaml is missing (stacks: {names})"
             raise refused(PROJECT_FILE_INVALID, text)
-        return short, found[short], []
-    if len(found) == 1:
-        name, path = next(iter(found.items()))
+        return short, stacks[short], []
+    if len(stacks) == 1:
+        name, path = next(iter(stacks.items()))
         return name, path, []
-    if not found:
+    if not stacks:
         return _DEFAULT_STACK, None, []
-    if _DEFAULT_STACK in found:
+    if _DEFAULT_STACK in stacks:
         text = f"no stack chosen, run as {_DEFAULT_STACK} (stacks: {names}); --stack chooses"
     else:
         text = f"no stack chosen, run without stack config (stacks: {names}); --stack chooses"
-    return _DEFAULT_STACK, found.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
+    return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
 
 
 def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:

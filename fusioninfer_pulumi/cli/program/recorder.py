@@ -37,12 +37,12 @@ from fusioninfer_pulumi.loading.yaml import documents
 _STACK = "pulumi:pulumi:Stack"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
-#: Custom resources that stand for many objects.
+#: Resources that the engine expands into many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
 #: The key by which the SDK recognises secrets, assets and references among mappings.
 _SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
-#: Whole numbers up to here survive the trip through protobuf, whose numbers are all floats.
+#: Largest whole number that protobuf keeps: all its numbers are floats.
 _EXACT = 2**53
 
 Inputs = dict[str, Any]
@@ -85,23 +85,23 @@ class Recorder(MockMonitor):
 
     def recorded(self) -> tuple[Recorded, ...]:
         """The objects in the order of their constructors, which is not that of the calls."""
-        return tuple(found for _, found in sorted(self._recorded, key=lambda pair: pair[0]))
+        return tuple(recorded for _, recorded in sorted(self._recorded, key=lambda pair: pair[0]))
 
     def services(self) -> tuple[RegisteredService, ...]:
         """The services in the order of their constructors."""
-        return tuple(found for _, found in sorted(self._services, key=lambda pair: pair[0]))
+        return tuple(service for _, service in sorted(self._services, key=lambda pair: pair[0]))
 
     def warnings(self) -> tuple[Finding, ...]:
         """The warnings in the program's order, each text once."""
-        found: dict[str, Finding] = {}
+        by_message: dict[str, Finding] = {}
         for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
-            found.setdefault(finding.message, finding)
-        return tuple(found.values())
+            by_message.setdefault(finding.message, finding)
+        return tuple(by_message.values())
 
     def warn(self, rule: Rule, text: str, position: int | None = None) -> None:
         """Keeps a warning, in one line; about a resource at the position of its constructor."""
-        found = warning(rule, (), " ".join(text.split()))
-        self._findings.append((self._constructions if position is None else position, found))
+        finding = warning(rule, (), " ".join(text.split()))
+        self._findings.append((self._constructions if position is None else position, finding))
 
     def constructed(self, args: ResourceTransformationArgs) -> None:
         """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
@@ -262,7 +262,7 @@ class Recorder(MockMonitor):
         self._recorded.append((position, Recorded(name, token, manifest)))
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
-            # The provider will make one up.
+            # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
 

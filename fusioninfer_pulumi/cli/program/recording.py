@@ -22,7 +22,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 T = TypeVar("T")
-#: Whose hash marks are: of this process, and of those that it starts (see `mark_with`).
+#: Key of the hashes in marks; the processes that this one starts get the same (see `mark_with`).
 _KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
@@ -159,6 +159,8 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_unmarked(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        held = {each.name: _unmarked(getattr(value, each.name)) for each in fields(value)}
-        return type(value)(**held)
+        values = {
+            attribute.name: _unmarked(getattr(value, attribute.name)) for attribute in fields(value)
+        }
+        return type(value)(**values)
     return value

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -40,13 +40,13 @@ from fusioninfer_pulumi.findings import Finding
 
 #: Seconds that a program may take.
 LIMIT = 300.0
-#: Forking is quick, and safe while the process has no threads; elsewhere systems start some.
+#: Forking is quick, and safe without threads. Other systems than Linux start some.
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
-#: Seconds for saying what a program was waiting for, before it is killed.
+#: Seconds in which a program whose time is over reports where it waits.
 _GRACE = 3.0
-#: Seconds after which a process that sends nothing is looked at.
+#: Seconds between two checks whether a silent process still runs.
 _POLL = 0.05
-#: Bytes that a program may print: they are kept in a temporary file.
+#: Bytes that a program may print; a temporary file keeps them until it ends.
 _MOST_PRINTED = 64 << 20
 
 
@@ -79,16 +79,18 @@ def run_program(
     """
     project = load_project(folder)
     config = stack_config(project, stack)
-    # Here, so that several programs share what is loaded; and not before it is needed.
+    # Imported before the fork: several programs share the loaded SDK.
     with _without_collecting():
         child = importlib.import_module("fusioninfer_pulumi.cli.program._child")
-    with tempfile.NamedTemporaryFile(prefix="fusioninfer-pulumi-") as printed:
-        request = child.Request(project, config, secrets, key(), limit, printed.name)
+    descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
+    with os.fdopen(descriptor, "rb") as printed:
+        request = child.Request(project, config, secrets, key(), limit, path)
         messages = _Messages(shown=secrets is Secrets.SHOWN)
         try:
             with working(f"{folder}: running the program"):
-                status = _status(child, request, messages)
+                status = _status(child, request, messages, printed)
         finally:
+            Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
             _print(messages.text(printed.read().decode("utf-8", "replace")))
     try:
         outcome = messages.recording(status, limit)
@@ -172,7 +174,7 @@ class _Messages:
         return recording
 
 
-def _status(child: Any, request: Any, messages: _Messages) -> int | None:
+def _status(child: Any, request: Any, messages: _Messages, printed: BinaryIO) -> int | None:
     """Runs the child process; its exit status, None where it did not end in time."""
     context: Any = multiprocessing.get_context(_METHOD)
     receiver, sender = context.Pipe(duplex=False)
@@ -183,7 +185,12 @@ def _status(child: Any, request: Any, messages: _Messages) -> int | None:
         process.start()
     sender.close()
     try:
-        _listen(process, receiver, request, messages)
+        for message in _listen(process, receiver, request.limit):
+            if os.fstat(printed.fileno()).st_size > _MOST_PRINTED:
+                text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
+                raise refused(PROGRAM_ENDED, text)
+            if message:
+                messages.add(message)
         status: int | None = process.exitcode
         return status
     finally:
@@ -192,22 +199,21 @@ def _status(child: Any, request: Any, messages: _Messages) -> int | None:
         receiver.close()
 
 
-def _listen(process: Any, receiver: Connection, request: Any, messages: _Messages) -> None:
-    """Reads messages until the process ends or its time is over."""
-    deadline = time.monotonic() + request.limit + _GRACE
+def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[dict[str, Any]]:
+    """Yields messages until the process ends or its time is over; an empty one now and then."""
+    deadline = time.monotonic() + limit + _GRACE
     while (left := deadline - time.monotonic()) > 0:
         ended = process.exitcode is not None
         if receiver.poll(_POLL):
             try:
-                messages.add(json.loads(receiver.recv_bytes()))
+                yield json.loads(receiver.recv_bytes())
             except (EOFError, OSError):
                 process.join(left)
                 return
         elif ended:
             return  # what it started may hold the connection open
-        if Path(request.printed).stat().st_size > _MOST_PRINTED:
-            text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
-            raise refused(PROGRAM_ENDED, text)
+        else:
+            yield {}
 
 
 def _end(process: Any) -> None:

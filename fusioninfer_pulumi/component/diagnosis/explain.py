@@ -32,13 +32,13 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-#: How long reading may delay the end of an update.
+#: Seconds by which reading may delay the end of an update.
 _READ_SECONDS = 10.0
-#: The same where it fails: some reasons are visible for a moment only.
+#: The same for a failed update: some reasons are visible for a moment only.
 _SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
 #: Lines of a failure; the reasons of many replicas are mostly the same.
 _MOST_LINES = 12
-#: What makes the pods of a LeaderWorkerSet, and says so when it may not.
+#: Kinds that create the pods of a LeaderWorkerSet, and report if they may not.
 _CONTROLLERS = ("LeaderWorkerSet", "StatefulSet")
 
 
@@ -56,7 +56,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
             *explain_gang(snapshot),
             *(f"not read: {unread}" for unread in snapshot.unread),
         ]
-    # A failure to explain a failure must not hide it.
+    # An error while explaining must not hide the failure itself.
     except Exception as problem:  # noqa: BLE001
         return [f"why is not known: {read_error_text(problem)}"]
     return list(dict.fromkeys(lines))[:_MOST_LINES]
@@ -71,8 +71,8 @@ def _is_worth_a_watch(names: Sequence[str], snapshot: Snapshot) -> bool:
 async def _watched(
     cluster: Cluster, service: str, names: Sequence[str], snapshot: Snapshot
 ) -> Snapshot:
-    def enough(found: Snapshot) -> bool:
-        return all(lws_shows_reason(name, found) for name in names)
+    def enough(snapshot: Snapshot) -> bool:
+        return all(lws_shows_reason(name, snapshot) for name in names)
 
     more = service, snapshot, enough, _WATCH_SECONDS
     try:
@@ -170,7 +170,7 @@ async def failed_replicas(
         cluster = Cluster(component, plan.namespace)
         pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
         return failed_lws(revisions, pods)
-    # Whatever it is: without it the status says less, as without rights.
+    # Any error: the status then says less, as it does without rights.
     except Exception as problem:  # noqa: BLE001
         message = f"whether replicas fail was not read: {read_error_text(problem)}"
         pulumi.log.info(message, component)
@@ -185,9 +185,9 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
     """One line for each reason, with the pods that share it."""
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
-        found = reason_of(pod)
-        if found is not None:
-            reasons.setdefault(found, []).append(name_of(pod))
+        cause = reason_of(pod)
+        if cause is not None:
+            reasons.setdefault(cause, []).append(name_of(pod))
     return [f"pod {listed(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 

@@ -49,12 +49,12 @@ def read_service(
     api = KubernetesApi(kubeconfig, context)
     core = api.client.CoreV1Api(api.connection)
     custom = api.client.CustomObjectsApi(api.connection)
-    own = f"{labels.SERVICE}={service}"
+    service_selector = f"{labels.SERVICE}={service}"
     pods = api.get(
         f"pods in {namespace}",
         core.list_namespaced_pod,
         namespace,
-        label_selector=own,
+        label_selector=service_selector,
     )
     events = []
     for selector in _EVENTS:
@@ -71,7 +71,7 @@ def read_service(
         f"PodGroups in {namespace}",
         custom.list_namespaced_custom_object,
         *("scheduling.volcano.sh", "v1beta1", namespace, "podgroups"),
-        label_selector=own,
+        label_selector=service_selector,
     )
     nodes = bound = None
     if any(not pod["spec"].get("nodeName") for pod in items(pods)):

@@ -45,13 +45,15 @@ Named = Mapping[tuple[NamedKind, str], Sequence[str]]
 
 def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     """Everything that a cluster lacks, with what to install; warnings for what was not read."""
-    found = [warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}") for reason in facts.unread]
+    problems = [
+        warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}") for reason in facts.unread
+    ]
     for row, services in needs(plans).items():
         if row.definition in facts.definitions:
-            found += _check_row(row, services, facts)
+            problems += _check_row(row, services, facts)
     gangs = [plan.service for plan in plans if plan.gang is not None]
     if gangs and facts.lws_provider:
-        found.append(
+        problems.append(
             error(
                 LWS_GANG_PROVIDER_ON,
                 (),
@@ -62,7 +64,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
             )
         )
     elif gangs and facts.lws_provider is None:
-        found.append(
+        problems.append(
             warning(
                 RELEASE_UNKNOWN,
                 (),
@@ -70,24 +72,24 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 "configuration was not found; gangSchedulingManagement must not be set in it",
             )
         )
-    return [*found, *check_built_in(plans, facts), *check_named(plans, facts)]
+    return [*problems, *check_built_in(plans, facts), *check_named(plans, facts)]
 
 
 def needs(plans: Iterable[ServicePlan]) -> Needs:
     """Definitions that services need, with the services: of each the most demanding row."""
     users = _users((row, plan.service) for plan in plans for row in _rows(plan))
     chosen: dict[str, Minimum] = {row.definition: row for row in table.ROWS if row in users}
-    found: dict[Minimum, Sequence[str]] = {}
+    by_minimum: dict[Minimum, Sequence[str]] = {}
     for row in table.ROWS:
         if chosen.get(row.definition) is row:
-            same = [users[each] for each in users if each.definition == row.definition]
-            found[row] = list(dict.fromkeys(name for names in same for name in names))
-    return found
+            same = [users[user] for user in users if user.definition == row.definition]
+            by_minimum[row] = list(dict.fromkeys(name for names in same for name in names))
+    return by_minimum
 
 
 def named_objects(plans: Sequence[ServicePlan]) -> Named:
     """Objects that services name, each with the services."""
-    return _users((each, plan.service) for plan in plans for each in _named(plan))
+    return _users((plan_name, plan.service) for plan in plans for plan_name in _named(plan))
 
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
@@ -95,7 +97,10 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     if plan.gang is not None:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     yield from _monitors(plan)
-    if any(each.args.engine is AutoscalingEngine.KEDA for each in plan.operations.autoscalers):
+    if any(
+        autoscaler.args.engine is AutoscalingEngine.KEDA
+        for autoscaler in plan.operations.autoscalers
+    ):
         yield table.SCALED_OBJECT
     router = plan.router
     if router is None:
@@ -103,6 +108,9 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.INFERENCE_POOL
     if router.epp.family.needs_inference_objective_crd:
         yield table.INFERENCE_OBJECTIVE
+    if router.rewrites is not None:
+        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
+        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
     if router.gateway is not None:
         yield table.GATEWAY
     if router.created_grants:
@@ -211,21 +219,21 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
 
 
 def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
-    found = facts.kubernetes
-    if found is None or found >= row.on:
+    release = facts.kubernetes
+    if release is None or release >= row.on:
         return
     wanted = f"{_services_need(services)} Kubernetes {release_text(row.on)} or later"
-    if found < row.least:
+    if release < row.least:
         yield error(
             RELEASE_NOT_SUPPORTED,
             (),
-            f"{row.product}: {release_text(found)} does not have them; {wanted}",
+            f"{row.product}: {release_text(release)} does not have them; {wanted}",
         )
     else:
         yield warning(
             FEATURE_GATE_OFF_BY_DEFAULT,
             (),
-            f"{row.product}: need the feature gate {row.gate} in {release_text(found)}, where it "
+            f"{row.product}: need the feature gate {row.gate} in {release_text(release)}, where it "
             f"is off by default and which nothing shows from outside; {wanted}, or the gate",
         )
 
@@ -256,7 +264,8 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
             if any("image" in volume for volume in spec.get("volumes") or ()):
                 yield table.IMAGE_VOLUMES
             if any(
-                each.get("restartPolicy") == "Always" for each in spec.get("initContainers") or ()
+                container.get("restartPolicy") == "Always"
+                for container in spec.get("initContainers") or ()
             ):
                 yield table.SIDECARS
 
@@ -295,10 +304,10 @@ def _pods(role: RolePlan) -> list[Mapping[str, Any]]:
 
 
 def _users(pairs: Iterable[tuple[_Row, str]]) -> dict[_Row, list[str]]:
-    found: dict[_Row, dict[str, None]] = {}
+    services_of: dict[_Row, dict[str, None]] = {}
     for row, service in pairs:
-        found.setdefault(row, {})[service] = None
-    return {row: list(services) for row, services in found.items()}
+        services_of.setdefault(row, {})[service] = None
+    return {row: list(services) for row, services in services_of.items()}
 
 
 def _services_need(services: Sequence[str]) -> str:

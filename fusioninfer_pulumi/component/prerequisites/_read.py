@@ -78,12 +78,12 @@ def read_cluster(
     reader = _Reader(api)
     kinds = {name: reader.definition(name) for name in definitions}
     releases = {
-        product: min(found)
+        product: min(product_releases)
         for product, namespace in (
             ("LeaderWorkerSet", lws_namespace),
             ("Volcano", volcano_namespace),
         )
-        if (found := reader.releases(namespace, table.PROGRAMS[product]))
+        if (product_releases := reader.releases(namespace, table.PROGRAMS[product]))
     }
     provider = reader.lws_provider(lws_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
@@ -95,7 +95,7 @@ def read_cluster(
         lws_provider=provider,
         kubernetes=reader.kubernetes(),
         apis=apis,
-        named={each: there for each, there in named_objects.items() if there is not None},
+        named={name: there for name, there in named_objects.items() if there is not None},
         unread=tuple(api.unread),
     )
 
@@ -107,8 +107,8 @@ class _Reader:
     def definition(self, name: str) -> Definition | str | None:
         api = self._api.client.ApiextensionsV1Api(self._api.connection)
         read = api.read_custom_resource_definition
-        found = self._api.get(f"definition {name}", read, name)
-        return found if found is None or isinstance(found, str) else definition(found)
+        payload = self._api.get(f"definition {name}", read, name)
+        return payload if payload is None or isinstance(payload, str) else definition(payload)
 
     def releases(self, namespace: str, program: str) -> list[Release]:
         """Releases by the tags of the images of one program."""
@@ -116,40 +116,44 @@ class _Reader:
         listed = self._api.get(f"Deployments in {namespace}", listing, namespace)
         images = [
             container["image"]
-            for each in items(listed)
-            for container in each["spec"]["template"]["spec"]["containers"]
+            for workload in items(listed)
+            for container in workload["spec"]["template"]["spec"]["containers"]
         ]
         tags = [image.partition("@")[0].rpartition("/")[2].partition(":") for image in images]
-        found = [release(tag) for name, _, tag in tags if name == program]
-        return [each for each in found if each is not None]
+        pod_releases = [release(tag) for name, _, tag in tags if name == program]
+        return [release for release in pod_releases if release is not None]
 
     def lws_provider(self, namespace: str) -> str | None:
         """Gang provider in the configuration of LeaderWorkerSet's manager."""
         listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_config_map
         listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
-        found: set[str] = set()
-        for text in (text for each in items(listed) for text in (each.get("data") or {}).values()):
-            for each in _configurations(text):
-                gang = each.get("gangSchedulingManagement") or {}
+        providers: set[str] = set()
+        for text in (
+            text for config_map in items(listed) for text in (config_map.get("data") or {}).values()
+        ):
+            for configuration in _configurations(text):
+                gang = configuration.get("gangSchedulingManagement") or {}
                 if isinstance(gang, Mapping):
-                    found.add(str(gang.get("schedulerProvider") or ""))
-        return max(found, default=None)
+                    providers.add(str(gang.get("schedulerProvider") or ""))
+        return max(providers, default=None)
 
     def kubernetes(self) -> Release | None:
         """Release of the API server."""
         ask = self._api.client.VersionApi(self._api.connection).get_code
-        found = self._api.get("version of Kubernetes", ask)
-        return release(str(found.get("gitVersion"))) if isinstance(found, dict) else None
+        version = self._api.get("version of Kubernetes", ask)
+        return release(str(version.get("gitVersion"))) if isinstance(version, dict) else None
 
     def apis(self) -> dict[str, frozenset[str]] | None:
         """Versions of each API group that is served."""
         ask = self._api.client.ApisApi(self._api.connection).get_api_versions
-        found = self._api.get("API groups", ask)
-        if not isinstance(found, dict):
+        response = self._api.get("API groups", ask)
+        if not isinstance(response, dict):
             return None
         return {
-            group["name"]: frozenset(each["version"] for each in group["versions"])
-            for group in found.get("groups") or ()
+            group["name"]: frozenset(
+                group_version["version"] for group_version in group["versions"]
+            )
+            for group in response.get("groups") or ()
         }
 
     def has(
@@ -157,13 +161,13 @@ class _Reader:
     ) -> bool | None:
         """Whether an object exists, None where that cannot be read."""
         served = (apis or {}).get(kind.group, frozenset())
-        version = next((each for each in kind.versions if each in served), None)
+        version = next((known for known in kind.versions if known in served), None)
         if version is None:
             return None
         ask = self._api.client.CustomObjectsApi(self._api.connection).get_cluster_custom_object
         what = f"{kind.kind} {name}"
-        found = self._api.get(what, ask, kind.group, version, kind.plural, name)
-        return None if isinstance(found, str) else found is not None
+        response = self._api.get(what, ask, kind.group, version, kind.plural, name)
+        return None if isinstance(response, str) else response is not None
 
 
 def _configurations(text: str) -> list[Mapping[str, Any]]:
@@ -172,13 +176,14 @@ def _configurations(text: str) -> list[Mapping[str, Any]]:
         return []
     try:
         documents = list(yaml.safe_load_all(text))
-    # Prose, templates, tags of others: what cannot be read configures no manager.
+    # Other texts of a ConfigMap, such as templates, are no YAML: they configure no manager.
     except Exception:  # noqa: BLE001
         return []
     return [
-        each
-        for each in documents
-        if isinstance(each, Mapping) and str(each.get("apiVersion")).startswith(_CONFIGURATION)
+        document
+        for document in documents
+        if isinstance(document, Mapping)
+        and str(document.get("apiVersion")).startswith(_CONFIGURATION)
     ]
 
 
@@ -187,14 +192,14 @@ def definition(stored: Mapping[str, Any]) -> Definition:
     annotations = stored["metadata"].get("annotations") or {}
     bundles = [release(text) for key, text in annotations.items() if _BUNDLE.search(key)]
     schemas = {
-        each["name"]: (each.get("schema") or {}).get("openAPIV3Schema") or {}
-        for each in stored["spec"]["versions"]
-        if each.get("served")
+        version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        for version in stored["spec"]["versions"]
+        if version.get("served")
     }
     return Definition(schemas, next(iter(bundles), None))
 
 
 def release(text: str) -> Release | None:
     """The release in a tag or an annotation, None for other words such as `latest`."""
-    found = _RELEASE.fullmatch(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _RELEASE.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None

@@ -158,6 +158,28 @@ INFERENCE_OBJECTIVE = replace(
     last=(1, 5, 0),
 )
 
+# Endpoint pickers look for the kind when they start. v1.2 has it with another field for targets.
+MODEL_REWRITE = replace(
+    INFERENCE_POOL,
+    definition="inferencemodelrewrites.inference.networking.x-k8s.io",
+    served="v1alpha2",
+    least=(1, 3, 0),
+    field="spec.rules.targets",
+    field_since_least=True,
+    last=(1, 5, 0),
+)
+LLM_D_MODEL_REWRITE = Minimum(
+    product="llm-d router",
+    definition="inferencemodelrewrites.llm-d.ai",
+    served="v1alpha2",
+    least=None,
+    field="spec.rules.targets",
+    install=(
+        "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
+        "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
+    ),
+)
+
 # Kind and group are v1 since the PodMonitor came with 0.31.0 (its changelog). The number of a port
 # without a name is in the definition of v0.79.2, not in that of v0.76.0.
 POD_MONITOR = Minimum(
@@ -220,6 +242,8 @@ ROWS = (
     REFERENCE_GRANT,
     INFERENCE_POOL,
     INFERENCE_OBJECTIVE,
+    MODEL_REWRITE,
+    LLM_D_MODEL_REWRITE,
     POD_MONITOR,
     POD_MONITOR_NUMBER,
     SERVICE_MONITOR,

@@ -80,7 +80,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
-        self._plans = [_plan(each) for each in self._args.services]
+        self._plans = [_plan(service) for service in self._args.services]
         facts = self._read_facts()
         self.checked = facts.apply(lambda known: known is not None)
         self.releases = facts.apply(_releases)
@@ -93,11 +93,11 @@ class ServingPrerequisites(pulumi.ComponentResource):
         if collect_services.get() is not None:
             return _nothing()  # the command line reads no cluster
         if isinstance(kubeconfig, pulumi.Output):
-            found = kubeconfig.apply(
+            kubeconfig_output = kubeconfig.apply(
                 lambda text: self._checked_facts(text, context), run_with_unknowns=True
             )
-            # The facts hold nothing of the kubeconfig.
-            return pulumi.Output.unsecret(found)
+            # The facts contain nothing of the kubeconfig, so they are no secret.
+            return pulumi.Output.unsecret(kubeconfig_output)
         named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
         if not named and self.get_provider("kubernetes:core/v1:Service"):
@@ -122,9 +122,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
         except UnreadableError as problem:
             self._warn(str(problem))
             return None
-        found = check(self._plans, facts)
-        log_warnings(found, self)
-        raise_errors(found, self._name)
+        problems = check(self._plans, facts)
+        log_warnings(problems, self)
+        raise_errors(problems, self._name)
         return facts
 
     def _warn(self, reason: str) -> None:
@@ -145,8 +145,8 @@ def _nothing() -> pulumi.Output[ClusterFacts | None]:
 def _releases(facts: ClusterFacts | None) -> dict[str, str]:
     if facts is None:
         return {}
-    found = dict(facts.releases)
-    for name, each in facts.definitions.items():
-        if each is not None and each.release is not None:
-            found[name] = each.release
-    return {name: release_text(release) for name, release in sorted(found.items())}
+    by_product = dict(facts.releases)
+    for name, definition in facts.definitions.items():
+        if definition is not None and definition.release is not None:
+            by_product[name] = definition.release
+    return {name: release_text(release) for name, release in sorted(by_product.items())}

@@ -14,7 +14,12 @@ from fusioninfer_importers.kserve.models import (
     LLMInferenceService,
     LLMInferenceServiceConfig,
 )
-from fusioninfer_importers.kserve.router import Related, convert_router, kserve_backends
+from fusioninfer_importers.kserve.router import (
+    Related,
+    convert_router,
+    group_members,
+    kserve_backends,
+)
 from fusioninfer_importers.kserve.scaling import park_roles
 from fusioninfer_importers.kserve.scheduler import SYSTEM, Objects, map_namespaces
 from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
@@ -68,11 +73,12 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     for document, _, spec in specs:
         if spec.get("router") is not None:
             backends |= kserve_backends(document.namespace, document.name)
+    groups = group_members((document.namespace, document.name, spec) for document, _, spec in specs)
     for document, bases, spec in specs:
         builder = report.add_service(document)
         for base in bases:
             builder.add_source(base)
-        convert_service(builder, spec, Related(maps, backends))
+        convert_service(builder, spec, Related(maps, backends, groups))
     _report_config_maps(report, maps)
     _report_configs(report, configs, used)
     return report.finish()

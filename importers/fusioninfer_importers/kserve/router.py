@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +40,61 @@ _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/m
 
 
 @dataclass(frozen=True)
+class Member:
+    """A service of a routing group.
+
+    Attributes:
+        weight: Its share of the group's requests, of the sum of all; 0 where it states none.
+        model: The name of its model.
+        models: That and the names of its adapters; KServe splits among members with the same ones.
+    """
+
+    service: str
+    weight: int
+    model: str
+    models: frozenset[str]
+
+
+#: Members of a group, by namespace and name, in the order of their names.
+Groups = Mapping[tuple[Any, str], Sequence[Member]]
+
+
+def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
+    """The routing groups of services, given by namespace, name and merged spec."""
+    found: dict[tuple[Any, str], list[Member]] = {}
+    for namespace, name, spec in specs:
+        group = spec.get("router", "route", "group")
+        if group is None:
+            continue
+        weight = spec.get("router", "route", "weight")
+        number = 0 if weight is None else weight.content
+        stated = spec.get("model", "name")
+        model = str(name if stated is None else stated.content)
+        adapters = spec.get("model", "lora", "adapters")
+        others = [each.text("name") for each in (adapters.items if adapters is not None else ())]
+        member = Member(
+            str(name),
+            number if isinstance(number, int) else 0,
+            model,
+            frozenset([model, *(other for other in others if other)]),
+        )
+        found.setdefault((namespace, str(group.content)), []).append(member)
+    return {key: sorted(members, key=lambda each: each.service) for key, members in found.items()}
+
+
+@dataclass(frozen=True)
 class Related:
     """Objects of the same input that a service may refer to.
 
     Attributes:
         maps: ConfigMaps by namespace and name.
         backends: Backends that KServe creates for the services that have a router.
+        groups: Members of the routing groups.
     """
 
     maps: Objects
     backends: Backends
+    groups: Groups
 
 
 def kserve_backends(namespace: Any, service: Any) -> dict[tuple[Any, str, str], str]:
@@ -148,15 +193,11 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
     if route is None:
         return
     report.consume(route.at)
-    for key in ("group", "weight"):
-        field = route.get(key)
-        if field is not None:
-            report.unsupported(
-                field.at,
-                "weights of a group are not read; remove group and weight, and name the "
-                "InferencePools of all of its services, with weights, in router.route.http.spec of "
-                "one",
-            )
+    group, weight = route.get("group"), route.get("weight")
+    if group is None and weight is not None:
+        report.left_out(weight.at, "has no effect without a group")
+    elif group is not None:
+        report.consume(*(field.at for field in (group, weight) if field is not None))
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
@@ -172,10 +213,59 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
             ours = replace_backends(builder, field, related.backends) if key == "rules" else field
             copy_node(builder, (*target, "httproute", key), ours)
     if refs is not None or route_spec is not None:
+        for field in (group, weight) if group is not None else ():
+            if field is not None:
+                report.unsupported(
+                    field.at,
+                    "shares of a group are read for the preset's route alone; remove group and "
+                    "weight, and name the InferencePools of all of its services, with weights, in "
+                    "router.route.http.spec of one",
+                )
         return
     namespace, name = builder.main.namespace, builder.main.name
     rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]
+    if group is not None:
+        rules += _shared_rules(builder, group, related.groups)
     builder.default((*target, "httproute", "rules"), rules, route.at)
+
+
+def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
+    """The rules of a group's own address, in the route of the member with the largest weight.
+
+    KServe writes them into the route of every member (router_group_routing.go); of equal rules
+    gateways use the oldest.
+    """
+    namespace, name = builder.main.namespace, str(builder.main.name)
+    members = groups.get((namespace, str(group.content)), ())
+    (own,) = [member for member in members if member.service == name]
+    same = [member for member in members if member.models == own.models]
+    others = [member.service for member in members if member not in same]
+    if others:
+        builder.report.left_out(
+            group.at,
+            f"{', '.join(others)} of group {group.content} serves other names than "
+            f"{', '.join(sorted(own.models))}: KServe splits no requests between them",
+        )
+    main = max(same, key=lambda member: member.weight)
+    prefix = f"/publishers/{namespace}/models/{own.model}"
+    if main is not own:
+        builder.report.translated(
+            group.at, f"requests to {prefix} are split by the route of {main.service}"
+        )
+        return []
+    if not any(member.weight for member in same):
+        builder.report.invalid(
+            group.at, f"no member has a weight above 0, and requests to {prefix} would fail"
+        )
+        return []
+    shares = ", ".join(f"{member.service} {member.weight}" for member in same)
+    builder.report.translated(
+        group.at,
+        f"requests to {prefix} are split by this route: {shares}. By a header with the model they "
+        "are not: KServe's gateway setting is not read",
+    )
+    backends = [{**pool_backend(member.service), "weight": member.weight} for member in same]
+    return [{**_default_rule(prefix, endpoint), "backendRefs": backends} for endpoint in _ENDPOINTS]
 
 
 def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:

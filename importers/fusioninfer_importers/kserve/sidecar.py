@@ -28,11 +28,9 @@ _PRESET = {"name": NAME, "restartPolicy": "Always", "imagePullPolicy": "IfNotPre
 def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> Node:
     """Sets the sidecar of a decode role; returns the workload without it.
 
-    KServe's sidecar accepts only prefill addresses of its own pool (`--enable-ssrf-protection`).
+    Like KServe's, ours accepts only prefill addresses of its own pool by default.
     """
     target = (*role, "kvTransfer", "sidecar")
-    if decode.get("router") is not None:
-        builder.default((*target, "ssrfProtection"), True, decode.at)  # noqa: FBT003  # a value
     template = decode.get("template")
     listed = template.get("initContainers") if template is not None else None
     items = listed.items if listed is not None else []

@@ -206,7 +206,7 @@ def convert_route(
     for server in unique:
         if not any(server is share.server for share in shared) or _has_rules(server):
             _parent_refs(report, spec, at / "parentRefs", server)
-        _check_model_name(report, spec, at / "modelName", server)
+        _rewrite_model_name(report, spec, at / "modelName", server)
         roles = {role["componentType"] for role in server.serving.builder.roles}
         if spec.lora_adapters and not {PREFILLER, DECODER} <= roles:
             # Kthena's router prefers pods that have the adapter loaded.
@@ -377,20 +377,31 @@ def _parent_refs(
         builder.set_origin(target, at, copied=True)
 
 
-def _check_model_name(
+def _rewrite_model_name(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
-    """Reports a model name that the engine does not serve."""
+    """Rewrites a model name that the engine does not serve, as Kthena's router does.
+
+    It puts the server's model in place of the name of every request that is for no adapter
+    (kthena-router/router/router.go).
+    """
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
     engines = [command for role in server.serving.roles for command in commands(role)]
-    if not any(name in (command.served_names or ()) for command in engines):
-        report.unsupported(
-            at,
-            f"requests for {name} reach an engine that serves {model}, and no "
-            f"InferenceModelRewrite is made here; give the engine --served-model-name {name}",
-        )
+    if any(name in (command.served_names or ()) for command in engines):
+        return
+    builder, target = server.serving.builder, (*server.router, "modelRewrites")
+    rewrites = builder.get(target) or []
+    if any(name in rewrite["models"] for rewrite in rewrites):
+        return
+    rewrite = {"models": [name], "targets": [{"model": model}]}
+    builder.derive((*target, len(rewrites)), rewrite, at)
+    report.translated(
+        at,
+        f"the picker rewrites it to {model}, the model of the ModelServer; that takes a picker and "
+        "a kind of llm-d, by default release 0.10",
+    )
 
 
 def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:

@@ -1,0 +1,36 @@
+"""llm-d's InferenceModelRewrite, for the tests of rewritten names."""
+
+from __future__ import annotations
+
+import copy
+
+from e2e.harness import Cluster, Object
+from e2e.harness.components import custom_resource_definitions
+
+KIND = "InferenceModelRewrite"
+DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+
+def with_llm_d_rewrites(cluster: Cluster) -> str:
+    """Installs llm-d's kind and returns its definition's name.
+
+    llm-d's module is not among the tools. Its definition (v0.10.0 `config/crd/bases`) differs from
+    the inference extension's, which is, by its group alone.
+    """
+    (definition,) = [
+        each
+        for each in custom_resource_definitions("lws-0.9")
+        if each["spec"]["names"]["kind"] == KIND
+    ]
+    llm_d = {key: copy.deepcopy(definition[key]) for key in ("apiVersion", "kind", "spec")}
+    llm_d["spec"]["group"] = "llm-d.ai"
+    name = f"{definition['spec']['names']['plural']}.llm-d.ai"
+    llm_d["metadata"] = {"name": name}
+    cluster.apply([llm_d])
+    cluster.wait(lambda: _is_established(cluster.get(DEFINITIONS, name)), 30)
+    return name
+
+
+def _is_established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

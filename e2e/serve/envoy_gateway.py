@@ -1,0 +1,99 @@
+"""A real Envoy Gateway with a real Envoy, configured from files.
+
+Its file provider reads what it would read from the API server, translates it and starts Envoy on
+this machine. It needs no cluster, and writes its status into its log only.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from e2e.catalog import program
+from e2e.harness import Cluster, Object
+from e2e.serve.engine import ENVOY
+from e2e.serve.gateway import binary
+
+CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
+PARAMETERS = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy"}
+CLASS = "eg"
+_NAME = "envoy-gateway"
+
+
+class EnvoyGateway:
+    """One Envoy Gateway; its Envoy listens where the Gateways in its files say."""
+
+    def __init__(self, cluster: Cluster, directory: Path, objects: Iterable[Object]) -> None:
+        """Start it with these objects; its files are in the directory."""
+        self._cluster = cluster
+        files = directory / "objects"
+        files.mkdir(parents=True)
+        homes = {name: str(directory / name) for name in _HOMES}
+        envoy = directory / "dataHome" / "envoy-versions" / ENVOY / "bin" / "envoy"
+        envoy.parent.mkdir(parents=True)
+        envoy.symlink_to(binary())
+        executable = program("envoy-gateway", "envoy-gateway")
+        subprocess.run(
+            [executable, "certgen", "--local", "--config-home", homes["configHome"]],
+            check=True,
+            capture_output=True,
+        )
+        text = yaml.safe_dump_all([*_class(), *objects])
+        (files / "objects.yaml").write_text(text, encoding="utf-8")
+        settings = directory / "envoy-gateway.yaml"
+        settings.write_text(yaml.safe_dump(_settings(files, homes)), encoding="utf-8")
+        cluster.programs.start(_NAME, [executable, "server", f"--config-path={settings}"])
+
+    def close(self) -> None:
+        """End it, and Envoy with it."""
+        self._cluster.programs.stop(_NAME)
+
+
+def secret(namespace: str, name: str, **values: str) -> Object:
+    """A Secret; the file provider reads `data` only."""
+    encoded = {key: base64.b64encode(each.encode()).decode() for key, each in values.items()}
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
+
+
+_HOMES = ("configHome", "dataHome", "stateHome", "runtimeDir")
+
+
+def _class() -> list[Object]:
+    proxy = {"name": CLASS, "namespace": "default"}
+    host = {"type": "Host", "host": {"envoyVersion": ENVOY}}
+    return [
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": CLASS},
+            "spec": {"controllerName": CONTROLLER, "parametersRef": {**PARAMETERS, **proxy}},
+        },
+        {
+            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+            "kind": "EnvoyProxy",
+            "metadata": proxy,
+            "spec": {"provider": host},
+        },
+    ]
+
+
+def _settings(files: Path, homes: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyGateway",
+        "gateway": {"controllerName": CONTROLLER},
+        "provider": {
+            "type": "Custom",
+            "custom": {
+                "resource": {"type": "File", "file": {"paths": [str(files)]}},
+                "infrastructure": {"type": "Host", "host": homes},
+            },
+        },
+        # Stands in for an InferencePool, which Envoy Gateway leaves to an extension.
+        "extensionApis": {"enableBackend": True},
+    }

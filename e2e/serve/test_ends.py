@@ -1,0 +1,137 @@
+"""Serves: engines that start slowly are left alone, and engines that end answer what they have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pytest
+
+from e2e.harness import Object
+from e2e.harness.pods import is_ready
+from e2e.serve.load import Answer, Load, figures
+from e2e.serve.services import MODEL, NEED, objects_of, role, service
+from e2e.serve.serving import START_SECONDS, Serving
+
+pytestmark = [pytest.mark.serve, pytest.mark.long]
+
+LOAD_SECONDS = "45"
+"""How long each engine reads its weights."""
+
+PAUSE = 20
+DRAIN = 60
+BEFORE = 4
+"""Seconds before SIGTERM at which long requests begin."""
+
+CONTEXT = 4096
+LONG_TOKENS = CONTEXT - 100
+"""Take an engine on a processor more than twice as long."""
+
+
+@dataclass(frozen=True)
+class Starting:
+    """A service of three roles of one pod each.
+
+    Attributes:
+        running: The cluster.
+        namespace: Of the service.
+    """
+
+    running: Serving
+    namespace: str
+
+    def pod(self, name: str) -> Object:
+        """The pod of a role."""
+        found: Object = self.running.cluster.get("v1/Pod", f"svc-{name}-0-0", self.namespace)
+        return found
+
+    def restarts(self, name: str) -> int:
+        """How often a role's engine was restarted."""
+        statuses = self.pod(name)["status"].get("containerStatuses") or [{}]
+        return int(statuses[0].get("restartCount", 0))
+
+
+@pytest.fixture(scope="module")
+def starting(running: Serving) -> Iterator[Starting]:
+    """`plain` has the default probes, `patient` a long startup probe, `hasty` a short one."""
+    namespace = running.cluster.new_namespace()
+    drain = ("--shutdown-timeout", str(DRAIN))
+    roles = [
+        role("plain", args=("--max-model-len", str(CONTEXT))),
+        role("patient", args=("--max-model-len", str(CONTEXT), *drain), startup={"timeout": "10m"}),
+        role("hasty", startup={"timeout": "20s"}),
+    ]
+    # How fast it is killed is not what matters.
+    roles[-1]["template"]["spec"]["terminationGracePeriodSeconds"] = PAUSE + 1
+    for made in roles:
+        (container,) = made["template"]["spec"]["containers"]
+        container["env"] = [{"name": "LOAD_SECONDS", "value": LOAD_SECONDS}]
+    running.apply(objects_of(service(namespace, *roles)))
+    yield Starting(running, namespace)
+    running.cluster.delete_namespace(namespace)
+
+
+@pytest.mark.proves(
+    "an engine that reads its weights for 45 s is not restarted: not by the default probes, "
+    "and not with a longer `startup.timeout`; with a shorter one it is",
+    needs=NEED,
+)
+def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
+    cluster = starting.running.cluster
+    cluster.wait(lambda: starting.restarts("hasty") > 0, START_SECONDS)
+    cluster.delete("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "svc-hasty-0", starting.namespace)
+
+    def ready() -> bool:
+        return is_ready(starting.pod("plain")) and is_ready(starting.pod("patient"))
+
+    cluster.wait(ready, START_SECONDS, lambda: starting.running.report(starting.namespace))
+    assert starting.restarts("plain") == starting.restarts("patient") == 0
+
+
+@pytest.mark.proves(
+    "a deleted pod goes on serving for 20 s; what vLLM has then is lost: its clients wait until "
+    "the pod is killed, after 80 s. With `--shutdown-timeout 60` it answers these requests to "
+    "their end, and ends after the last",
+    needs=NEED,
+)
+def test_requests_of_a_pod_that_ends(starting: Starting) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        plain, patient = pool.map(lambda name: _end(starting, name), ("plain", "patient"))
+    assert any(answer.started + answer.seconds < PAUSE for answer in plain)
+    cut = [answer for answer in plain if answer.error]
+    assert cut
+    assert all(answer.started + answer.seconds > PAUSE - 1 for answer in cut), cut
+    assert [answer for answer in patient if answer.error] == []
+    assert max(answer.started + answer.seconds for answer in patient) > PAUSE + 1
+
+
+def _end(starting: Starting, name: str) -> list[Answer]:
+    """Delete a role's pod; return the answers to its last requests, times from that on."""
+    pod = starting.pod(name)
+    uid = pod["metadata"]["uid"]
+    url = f"http://{pod['status']['podIP']}:8000"
+    cluster = starting.running.cluster
+    deleted = time.monotonic()
+    cluster.delete("v1/Pod", pod["metadata"]["name"], starting.namespace)
+    with Load(url, MODEL, clients=1, tokens=100) as short:
+        time.sleep(PAUSE - BEFORE)
+    with Load(url, MODEL, clients=3, tokens=LONG_TOKENS) as long:
+        time.sleep(1)
+    cluster.wait(lambda: _is_gone(starting, uid), 120)
+    gone = time.monotonic() - deleted
+    print(f"{name}: {figures(short.answers)}; gone after {gone:.0f} s")
+    answers = []
+    for answer in [*short.answers, *long.answers]:
+        moved = replace(answer, started=answer.started - deleted)
+        answers.append(moved)
+        if answer in long.answers:
+            end = moved.started + moved.seconds
+            print(f"  {moved.started:.1f} to {end:.1f} s: {moved.tokens} tokens {moved.error}")
+    return answers
+
+
+def _is_gone(starting: Starting, uid: str) -> bool:
+    pods = starting.running.cluster.pods(starting.namespace)
+    return all(pod["metadata"]["uid"] != uid for pod in pods)

@@ -1,0 +1,168 @@
+"""Serves: who reaches the pods of a service, where NetworkPolicies are enforced.
+
+The pods are those that the controllers make of the rendered objects, with their labels and
+addresses. Their containers only listen: whom an engine would answer is not the question.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.catalog import tool
+from e2e.harness import Object
+from e2e.harness.pods import is_ready
+from e2e.serve.network_policies import NetworkPolicies
+from e2e.serve.services import NEED, objects_of, role, router, service
+from e2e.serve.serving import Serving
+
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.skipif(
+        not (tool("kube-network-policies").is_built and shutil.which("iptables")),
+        reason="needs iptables and python -m e2e.build_tools --only kube-network-policies",
+    ),
+]
+
+GATEWAYS = "gateways-e2e"
+SERVING, SIDE_CHANNEL, PICKER = 8000, 5600, 9002
+LISTEN = (
+    "import socket, sys, threading\n"
+    "def serve(port):\n"
+    "    server = socket.create_server(('', port))\n"
+    "    while True: server.accept()[0].close()\n"
+    "for port in sys.argv[1:]: threading.Thread(target=serve, args=[int(port)]).start()\n"
+)
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
+
+
+def container(*ports: int) -> Object:
+    """A container that listens on these ports, and is ready while the kubelet reaches it."""
+    return {
+        "name": "listens",
+        "image": "python:3",
+        "args": ["-c", LISTEN, *map(str, ports)],
+        "readinessProbe": {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1,
+                           "failureThreshold": 1},
+    }  # fmt: skip
+
+
+def pod(name: str, namespace: str) -> Object:
+    """A pod of somebody else's."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [container(SERVING)]},
+    }
+
+
+def listening(objects: list[Object]) -> Iterator[Object]:
+    """The objects with containers that only listen."""
+    for each in objects:
+        if each["kind"] == "LeaderWorkerSet":
+            template = each["spec"]["leaderWorkerTemplate"]
+            for key in ("leaderTemplate", "workerTemplate"):
+                if key in template:
+                    template[key]["spec"] = {"containers": [container(SERVING, SIDE_CHANNEL)]}
+        if each["kind"] == "Deployment":
+            each["spec"]["template"]["spec"] = {"containers": [container(PICKER)]}
+        if each["kind"] != "HTTPRoute":
+            yield each
+
+
+class Pods:
+    """Pods by a short name, and who reaches whom."""
+
+    def __init__(self, running: Serving, namespace: str, elsewhere: str) -> None:
+        self._running = running
+        listed = running.pods(namespace)
+        self._pods = {"stranger": running.pods(elsewhere)[0], "proxy": running.pods(GATEWAYS)[0]}
+        for each in listed:
+            labels = each["metadata"].get("labels", {})
+            name = labels.get("fusioninfer.io/role-name", each["metadata"]["name"])
+            if "leaderworkerset.sigs.k8s.io/worker-index" in labels:
+                name += f"-{labels['leaderworkerset.sigs.k8s.io/worker-index']}"
+            self._pods["picker" if name.startswith("svc-epp") else name] = each
+
+    def reaches(self, source: str, target: str, port: int) -> bool:
+        """Whether a pod's connection to another one's port is accepted."""
+        process = next(iter(self._running.node.processes(self._pods[source])))
+        address = self._pods[target]["status"]["podIP"]
+        command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT]
+        told = subprocess.run([*command, address, str(port)], capture_output=True, check=False)
+        return told.returncode == 0
+
+    def all_ready(self) -> bool:
+        """Whether the kubelet reaches all of them."""
+        return all(
+            is_ready(self._running.cluster.get("v1/Pod", meta["name"], meta["namespace"]))
+            for meta in (each["metadata"] for each in self._pods.values())
+        )
+
+
+LET_IN = [
+    ("proxy", "decode-0", SERVING),
+    ("proxy", "picker", PICKER),
+    ("picker", "decode-0", SERVING),
+    ("picker", "prefill-0", SERVING),
+    # The KV cache's way, in both directions, and the nodes of one replica.
+    ("decode-0", "prefill-0", SIDE_CHANNEL),
+    ("prefill-0", "decode-0", SIDE_CHANNEL),
+    ("decode-0", "decode-1", SIDE_CHANNEL),
+    ("decode-1", "decode-0", SIDE_CHANNEL),
+]
+SHUT_OUT = [
+    ("stranger", "decode-0", SERVING),
+    ("stranger", "prefill-0", SERVING),
+    ("stranger", "picker", PICKER),
+    ("neighbour", "decode-0", SERVING),
+    ("neighbour", "prefill-0", SIDE_CHANNEL),
+    ("neighbour", "decode-1", SIDE_CHANNEL),
+    ("proxy", "prefill-0", SERVING),
+    ("proxy", "decode-0", SIDE_CHANNEL),
+]
+
+
+@pytest.mark.proves(
+    "NetworkPolicies that are enforced let in the gateway's proxies, the picker, the pods of a "
+    "replica and of the other side of a KV cache's transfer, and the kubelet; and no other pod",
+    needs=NEED,
+)
+def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cluster = running.cluster
+    namespace, elsewhere = cluster.new_namespace(), cluster.new_namespace()
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GATEWAYS}})
+    roles = [
+        router("pd-disaggregation", networkPolicy={"gatewayNamespace": GATEWAYS}),
+        role("prefill", "prefiller", kvTransfer={}),
+        role("decode", "decoder", kvTransfer={}, multinode={"nodeCount": 2}),
+    ]
+    gangless = {"gangPolicy": {"mode": "Off"}}
+    manifest = service(namespace, *roles, schedulingStrategy=gangless)
+    objects = list(listening(objects_of(manifest)))
+    policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+    assert len(policies) == 3
+    running.apply([each for each in objects if each not in policies])
+    strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
+    running.apply([pod(*each) for each in strangers])
+    running.wait_ready(namespace, 5, timeout=120)
+    running.wait_ready(elsewhere, 1, timeout=120)
+    running.wait_ready(GATEWAYS, 1, timeout=120)
+    pods = Pods(running, namespace, elsewhere)
+    enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
+    cluster.wait(lambda: pods.reaches(*LET_IN[0]), 60, enforced.program.tail)
+    # What is shut out below is so by the policies.
+    assert [each for each in (*LET_IN, *SHUT_OUT) if not pods.reaches(*each)] == []
+    cluster.apply(policies)
+    cluster.wait(lambda: not pods.reaches(*SHUT_OUT[0]), 60, enforced.program.tail)
+    assert [each for each in SHUT_OUT if pods.reaches(*each)] == []
+    assert [each for each in LET_IN if not pods.reaches(*each)] == []
+    assert pods.all_ready()
+    enforced.close()
+    for each in (namespace, elsewhere, GATEWAYS):
+        cluster.delete_namespace(each)

@@ -1,0 +1,127 @@
+"""Pickers rewrite the names of models, by the weights of the InferenceModelRewrite."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from e2e.harness import ApiError, Cluster
+from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
+from e2e.routers import PICKERS, only
+from e2e.strategies.engine import Load
+from e2e.strategies.fleet import Chooser, Fleet
+
+CLAIM = "pickers rewrite model names by weight: a canary goes from 5 % to 100 % and back"
+REQUESTS = 400
+
+BUILT = pytest.mark.proves(CLAIM)
+LLM_D = pytest.mark.proves(f"{CLAIM}, with llm-d's picker", needs="llm-d-epp is on PATH")
+#: Release 1.2.1 reads none, and the library refuses it.
+VERSIONS = pytest.mark.parametrize(
+    "version", [pytest.param("1.5", marks=BUILT), pytest.param("llm-d", marks=LLM_D)]
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
+    definition = with_llm_d_rewrites(cluster)
+    yield
+    cluster.delete(DEFINITIONS, definition)
+
+
+def canary(share: int) -> list[dict[str, Any]]:
+    """The rewrites of a canary that gets this percentage."""
+    targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
+    return [{"models": ["chat"], "targets": targets}]
+
+
+@VERSIONS
+def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
+    _skip_without(version)
+    with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
+        fleet.wait_scraped()
+        for share in (5, 50, 100, 0):
+            # What `pulumi up` changes; the picker goes on.
+            fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
+            fleet.cluster.wait(partial(_near, picker, share), 30)
+            served = models(picker, REQUESTS)
+            assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
+            assert served["base"] + served["tuned"] == REQUESTS
+            if share in (0, 100):
+                assert len(served) == 1, served
+
+
+@pytest.mark.proves(
+    "clients see the name that they asked for, and names that no rewrite has are kept",
+    needs="llm-d-epp is on PATH",
+)
+def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
+    _skip_without("llm-d")
+    with fleet.picker("llm-d", strategy="queue-size", modelRewrites=canary(100)) as picker:
+        fleet.wait_scraped()
+        fleet.cluster.wait(lambda: set(models(picker, 5)) == {"tuned"}, 30)
+        returned = json.dumps({"model": "tuned", "choices": [{"text": "x"}]}).encode()
+        body = {"model": "chat", "prompt": "x"}
+        answer = picker.processor.ask(body, returned=returned)
+        assert json.loads(answer.body)["model"] == "tuned"
+        assert json.loads(answer.returned or b"")["model"] == "chat"
+        assert set(models(picker, 5, "base")) == {"base"}, "a served name is still one"
+
+
+@pytest.mark.proves(
+    "a request goes to a pod with the adapter that its name becomes", needs="llm-d-epp is on PATH"
+)
+def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
+    _skip_without("llm-d")
+    rewrites = [{"models": ["chat"], "targets": [{"model": "sql"}]}]
+    with fleet.picker(
+        "llm-d", strategy="lora-affinity", scorers={"lora": 100}, modelRewrites=rewrites
+    ) as picker:
+        home, *others = sorted(fleet.engines)
+        full = dict.fromkeys(others, Load(adapters=("a", "b")))
+        fleet.load({**full, home: Load(adapters=("sql", "c"))})
+        fleet.wait_scraped()
+        fleet.cluster.wait(lambda: set(models(picker, 3)) == {"sql"}, 30)
+        assert picker.picks(8, model="chat") == {home: 8}
+
+
+@pytest.mark.proves("the API server refuses a weight of 0 in an InferenceModelRewrite")
+def test_a_weight_of_zero_is_left_out(fleet: Fleet) -> None:
+    written = only(fleet.routing("1.5", modelRewrites=canary(0)), KIND)
+    (target,) = written["spec"]["rules"][0]["targets"]
+    assert target["modelRewrite"] == "base"
+    zero = {key: copy.deepcopy(written[key]) for key in ("apiVersion", "kind", "spec")}
+    zero["metadata"] = {key: written["metadata"][key] for key in ("name", "namespace")}
+    zero["spec"]["rules"][0]["targets"].append({"modelRewrite": "tuned", "weight": 0})
+    with pytest.raises(ApiError, match="weight"):
+        fleet.cluster.apply([zero])
+
+
+def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:
+    """What the model of so many requests becomes."""
+    return Counter(json.loads(picker.ask(model=asked).body)["model"] for _ in range(count))
+
+
+def _near(picker: Chooser, share: int) -> bool:
+    served = models(picker, 60)
+    assert sum(served.values()) == 60
+    if share in (0, 100):
+        return set(served) == {"tuned" if share else "base"}
+    return 0 < served["tuned"] < 60 and abs(served["tuned"] / 60 - share / 100) < 0.25
+
+
+def _five_deviations(share: int) -> float:
+    """By so much a share that is drawn for each request is off once in two million runs."""
+    return 5 * math.sqrt(share / 100 * (1 - share / 100) / REQUESTS)
+
+
+def _skip_without(version: str) -> None:
+    if not PICKERS[version].is_available():
+        pytest.skip("llm-d-epp is not on PATH")

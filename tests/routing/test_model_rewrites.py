@@ -1,0 +1,205 @@
+"""Names that clients ask for, and the models that answer: the object, what is refused, shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import LLM_D, ROUTE, V1_2, V1_5, objects, only, picker_container, routed
+from samples import Manifest, container, plan_of, problems, role, service, template, warnings
+
+from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.cli.diff._shares import share_notes
+from fusioninfer_pulumi.loading import load
+
+SCHEDULER = "ghcr.io/llm-d/llm-d-inference-scheduler"
+
+
+def serving(*names: str, name: str = "inference", adapters: str = "") -> Manifest:
+    """A role that serves these names and, with `NAME=PATH`, an adapter."""
+    args = ["--model", "m", "--served-model-name", *names]
+    args += ["--enable-lora", "--lora-modules", adapters] if adapters else []
+    return role(name, template=template(container(args=args)))
+
+
+def canary(*weights: int, **more: Any) -> Manifest:
+    """A service whose model `chat` is `base` and `tuned`."""
+    names = ("base", "tuned")
+    targets = [{"model": n, "weight": w} for n, w in zip(names, weights, strict=True)]
+    rewrites = [{"models": ["chat"], "targets": targets}]
+    return routed(serving("base", adapters="tuned=/a"), modelRewrites=rewrites, **more)
+
+
+def image(name: str) -> Manifest:
+    """The field of a picker's image."""
+    return {"endpointPicker": {"image": name}}
+
+
+API_VERSIONS = {
+    "registry.k8s.io/gateway-api-inference-extension/epp:v1.3.1": "inference.networking.x-k8s.io",
+    V1_5: "inference.networking.x-k8s.io",
+    f"{SCHEDULER}:v0.8.0": "inference.networking.x-k8s.io",
+    "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0": "llm-d.ai",
+    LLM_D: "llm-d.ai",
+}
+
+
+@pytest.mark.parametrize("picker", API_VERSIONS)
+def test_the_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
+    made = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
+    assert made["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"
+    assert made["spec"] == {
+        "poolRef": {
+            "group": "inference.networking.k8s.io",
+            "kind": "InferencePool",
+            "name": "svc-pool",
+        },
+        "rules": [
+            {
+                "matches": [{"model": {"type": "Exact", "value": "chat"}}],
+                "targets": [
+                    {"modelRewrite": "base", "weight": 95},
+                    {"modelRewrite": "tuned", "weight": 5},
+                ],
+            }
+        ],
+    }
+
+
+def test_without_an_image_the_picker_is_one_that_reads_rewrites() -> None:
+    assert picker_container(canary(95, 5))["image"] == LLM_D
+    assert picker_container(routed())["image"] == V1_2
+    assert not objects(routed(), "InferenceModelRewrite")
+
+
+def test_a_weight_of_0_is_left_out() -> None:
+    made = only(canary(100, 0), "InferenceModelRewrite")
+    (rule,) = made["spec"]["rules"]
+    assert rule["targets"] == [{"modelRewrite": "base", "weight": 100}]
+
+
+def test_a_rewrite_of_all_other_names_comes_last() -> None:
+    any_, one = {"targets": [{"model": "m"}]}, {"models": ["a", "b"], "targets": [{"model": "m"}]}
+    made = only(routed(modelRewrites=[any_, one]), "InferenceModelRewrite")
+    named, other = made["spec"]["rules"]
+    assert [match["model"]["value"] for match in named["matches"]] == ["a", "b"]
+    assert other == {"targets": [{"modelRewrite": "m", "weight": 1}]}
+
+
+def rewriting(*rewrites: Manifest, **more: Any) -> Manifest:
+    """A service whose router has these rewrites."""
+    return routed(modelRewrites=list(rewrites), **more)
+
+
+ONE: Manifest = {"models": ["chat"], "targets": [{"model": "m"}]}
+AT = "roles[0].modelRewrites"
+REFUSED: dict[str, tuple[Manifest, str]] = {
+    "a picker that reads none": (
+        canary(95, 5, **image(V1_2)),
+        f"{AT}: gaie-1.2 reads no InferenceModelRewrites: requests would keep the names that",
+    ),
+    "a name twice": (
+        rewriting(ONE, {"models": ["a", "chat"], "targets": [{"model": "m"}]}),
+        f'{AT}[1].models[1]: "chat" is rewritten already; remove one',
+    ),
+    "all names twice": (
+        rewriting({"targets": [{"model": "m"}]}, {"targets": [{"model": "m"}]}),
+        f"{AT}[1]: has no models, and neither has another one; name them",
+    ),
+    "a target twice": (
+        rewriting(
+            {"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "m", "weight": 2}]}
+        ),
+        f'{AT}[0].targets[1].model: "m" is a target already; add the weights up',
+    ),
+    "a weight that is missing": (
+        rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 1}, {"model": "n"}]}),
+        f"{AT}[0].targets[1].weight: is required where there are several targets",
+    ),
+    "weights of 0 alone": (
+        rewriting({"models": ["a"], "targets": [{"model": "m", "weight": 0}]}),
+        f"{AT}[0].targets: all have weight 0, so no model would answer; give one a weight above 0",
+    ),
+    "no target": (
+        rewriting({"models": ["a"], "targets": []}),
+        f"{AT}[0].targets: must hold at least 1 item, got none",
+    ),
+    "a role that is no router": (
+        service(role(modelRewrites=[ONE])),
+        (
+            "roles[0].modelRewrites: belongs to a role of componentType router (this role is a "
+            "worker)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused(case: str) -> None:
+    manifest, expected = REFUSED[case]
+    (problem,) = problems(manifest)
+    assert problem.startswith(expected)
+
+
+def test_a_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
+    manifest = canary(95, 5)
+    manifest["spec"]["roles"].append(serving("base", name="more"))
+    (warned,) = [line for line in warnings(manifest) if "modelRewrites" in line]
+    assert warned == (
+        f'warning: {AT}[0].targets[1].model: "tuned" is not served by all pods: more serves base; '
+        "engines answer 404 for it. For a model with pods of its own use httproute.split"
+    )
+    assert not [line for line in warnings(canary(95, 5)) if "modelRewrites" in line]
+
+
+def test_the_plan_has_the_shares() -> None:
+    router = plan_of(canary(3, 1)).router
+    assert router is not None
+    assert router.rewrites is not None
+    assert router.rewrites.text() == "chat -> base 75 %, tuned 25 %"
+
+
+def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> None:
+    def named(service_: str, own: str, **route: Any) -> Manifest:
+        rewrites = [{"models": ["chat"], "targets": [{"model": own}]}]
+        made = routed(serving(own), modelRewrites=rewrites, httproute=route)
+        made["metadata"]["name"] = service_
+        return made
+
+    first = named("chat", "v1", **ROUTE, split=[{"service": "chat-next", "weight": 5}])
+    second = named("chat-next", "v2", routedBy="chat")
+    told = [
+        str(finding)
+        for plan in plan_services([args for each in (first, second) for args in load(each)])
+        for finding in plan.findings
+        if "fail" in str(finding)
+    ]
+    assert told == []
+    del second["spec"]["roles"][0]["modelRewrites"]
+    plan, _ = plan_services([args for each in (first, second) for args in load(each)])
+    assert any("chat-next serves v2, not chat" in str(each) for each in plan.findings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "notes"),
+    [
+        ((95, 5), (50, 50), ["requests for chat: base 95 % -> 50 %, tuned 5 % -> 50 %"]),
+        ((95, 5), (100, 0), ["requests for chat: base 95 % -> 100 %, tuned 5 % -> 0 %"]),
+        ((95, 5), (190, 10), []),
+    ],
+)
+def test_a_difference_says_the_shares(
+    before: tuple[int, int], after: tuple[int, int], notes: list[str]
+) -> None:
+    old, new = (only(canary(*weights), "InferenceModelRewrite") for weights in (before, after))
+    assert list(share_notes(old["kind"], old, new)) == notes
+
+
+def test_a_difference_says_the_shares_of_pools() -> None:
+    def split(weight: int) -> Manifest:
+        share = [{"service": "next", "weight": weight}]
+        return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
+
+    assert list(share_notes("HTTPRoute", split(5), split(50))) == [
+        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %"
+    ]
