@@ -114,6 +114,11 @@ class Engine:
         args.model = self.model
         for name in OF_THE_MODEL:
             setattr(args, name, self.serve.get_default(name))
+        # Builds for processors have no Ray: the parser has taken its name, and that is all.
+        if args.distributed_executor_backend == "ray":
+            args.distributed_executor_backend = None
+        if getattr(args, "data_parallel_backend", None) == "ray":
+            args.data_parallel_backend = "mp"
         engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(
             args
         )

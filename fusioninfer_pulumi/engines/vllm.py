@@ -986,7 +986,11 @@ def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Ite
         if near and not name.startswith(_CONNECTORS):
             message = f"vLLM has no connector {shown(name)}; did you mean {near[0]}?"
             yield warning(KV_CONNECTOR_UNKNOWN, (_TRANSFER,), message)
-    if isinstance(name, str) and version is not None and not own and not _registers(name, version):
+    if (
+        isinstance(name, str)
+        and version is not None
+        and not (module_path or _registers(name, version))
+    ):
         message = (
             f"vLLM {version_text(version)} has no {name} and stops; it needs vLLM {_releases(name)}"
         )
