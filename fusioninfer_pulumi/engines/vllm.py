@@ -407,7 +407,8 @@ class Vllm(Engine):
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:
-        # 0, the default, aborts running requests at SIGTERM (`handle_shutdown`, from v0.18.0 on).
+        # With 0, the default, running requests are lost at SIGTERM (`handle_shutdown`, from v0.18.0
+        # on).
         return max(0, integer(command.value(_SHUTDOWN)) or 0)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
