@@ -305,6 +305,9 @@ def _rewrites(draw: Draw) -> Manifest:
 def _network_policy(draw: Draw) -> Manifest:
     if not draw.chance(0.2):
         return {}
+    short = draw.of("short form")
+    if short.chance(0.3):
+        return {"networkPolicy": short.one({"enabled": False}, {"gatewayNamespace": "gateways"})}
     peers: list[Any] = [
         {"namespaceSelector": {"matchLabels": {"name": "gateways"}}},
         {"podSelector": {"matchLabels": {"app": "envoy"}}},
