@@ -83,8 +83,8 @@ NOT_PROVED = """\
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
   a time on nodes of its own, where only accelerators decide.
 - **Time.** Pods are ready at once or after a fixed delay; timeouts of real models are not tried.
-- **Unready nodes.** A lost node is one that is deleted with its pods; the minutes before Kubernetes
-  gives up a silent node are not played.
+- **Unready nodes.** But for `e2e/serve/test_lost_node.py` a lost node is one that is deleted with
+  its pods. What follows five minutes later, when its pods are evicted, is not played.
 - **`leaderworkerset.sigs.k8s.io/group-key`** as an own label is refused because it would mistake
   groups in exclusive topologies; without those nothing breaks.
 - **Role names of the router's objects** (`epp`, `pool`, ...) are refused to keep names readable; a
