@@ -91,6 +91,8 @@ class Engine:
         refused = said_by(parse)
         if refused:
             return f"parser: {refused}"
+        if "ray" in (args.distributed_executor_backend, getattr(args, "data_parallel_backend", "")):
+            return ""  # builds for processors have no Ray, and make no configuration with it
         refused = apart(lambda: self._configure(args))
         return f"config: {refused}" if refused else ""
 
@@ -114,11 +116,6 @@ class Engine:
         args.model = self.model
         for name in OF_THE_MODEL:
             setattr(args, name, self.serve.get_default(name))
-        # Builds for processors have no Ray: the parser has taken its name, and that is all.
-        if args.distributed_executor_backend == "ray":
-            args.distributed_executor_backend = None
-        if getattr(args, "data_parallel_backend", None) == "ray":
-            args.data_parallel_backend = "mp"
         engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(
             args
         )

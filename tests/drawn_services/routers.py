@@ -314,4 +314,6 @@ def _network_policy(draw: Draw) -> Manifest:
         {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
     ]
     policy: Manifest = {"gateway": draw.some(peers) or peers[:1]}
+    if draw.chance(0.3):
+        return {"networkPolicy": draw.one({"enabled": False}, {"gatewayNamespace": "ingress"})}
     return {"networkPolicy": {**policy, **draw.fields(metrics=peers[:1])}}
