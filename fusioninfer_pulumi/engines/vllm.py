@@ -437,10 +437,10 @@ class Vllm(Engine):
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
         if not command.has(_ENABLE_LORA):
-            modules = self.lora_flags["modules"]
-            if command.readable and command.has(modules) and not command.has(CONFIG_FLAG):
-                message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
-                return [error(LORA_NOT_ENABLED, (modules,), message)]
+            modules_flag = self.lora_flags["modules"]
+            if command.readable and command.has(modules_flag) and not command.has(CONFIG_FLAG):
+                message = f"{modules_flag} needs {_ENABLE_LORA}, without which vLLM stops; add it"
+                return [error(LORA_NOT_ENABLED, (modules_flag,), message)]
             return []
         modules = last_values(command.arguments, self.lora_flags["modules"])
         problems = list(_check_modules(modules, command.image.version))
