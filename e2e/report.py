@@ -64,6 +64,8 @@ NOT_PROVED = """\
   manifests' names. DNS is CoreDNS.
 - **SGLang never runs.** Its kernels on PyPI (sglang-kernel 0.4.10) are for GPUs alone: on a
   processor `import sgl_kernel` ends with "Could not load any common_ops library".
+- **Offloading of the KV cache never runs**: by its source, vLLM's worker refuses any platform but
+  GPUs.
 - **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
   claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
 - **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no
@@ -73,7 +75,7 @@ NOT_PROVED = """\
   and answers `/v1/models`.
 - **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
   selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
-  and by metrics that a thread of the test serves as an adapter would. No collector gets a trace.
+  and by metrics that a thread of the test serves as an adapter would.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
   The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
   gets the provider of its SDK's version: nothing was run with that.
@@ -81,8 +83,8 @@ NOT_PROVED = """\
   preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
   a time on nodes of its own, where only accelerators decide.
 - **Time.** Pods are ready at once or after a fixed delay; timeouts of real models are not tried.
-- **Unready nodes.** A lost node is one that is deleted with its pods; the minutes before Kubernetes
-  gives up a silent node are not played.
+- **Unready nodes.** But for `e2e/serve/test_lost_node.py` a lost node is one that is deleted with
+  its pods. What follows five minutes later, when its pods are evicted, is not played.
 - **`leaderworkerset.sigs.k8s.io/group-key`** as an own label is refused because it would mistake
   groups in exclusive topologies; without those nothing breaks.
 - **Role names of the router's objects** (`epp`, `pool`, ...) are refused to keep names readable; a

@@ -37,8 +37,8 @@ def kinds(cluster: Cluster) -> Iterator[None]:
     def served() -> bool:
         stored = [cluster.get("apiextensions.k8s.io/v1/CustomResourceDefinition",
                               each["metadata"]["name"]) for each in crds]  # fmt: skip
-        told = [each["status"].get("conditions", ()) for each in stored if "status" in each]
-        return len(told) == len(crds) and all(
+        told = [(each.get("status") or {}).get("conditions") or () for each in stored]
+        return all(
             any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
             for conditions in told
         )

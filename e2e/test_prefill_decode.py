@@ -96,6 +96,11 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
         }
         local = stack.enter_context(ModelServer(LOOPBACK, engine, {"served_by": "decode"}))
         listens = _sidecar(stack, cluster, objects, programs["llm-d-sidecar"])
+        # It is healthy before it has read the pool's pods; an engine takes longer to load.
+        probe = {"model": "m", "prompt": "x", "max_tokens": 1}
+        cluster.wait(lambda: _post(listens, probe, {PREFILLER: prefill}).status == 200)
+        for server in (*engines.values(), local):
+            server.requests.clear()
         answer = _ask(listens, request, {PREFILLER: prefill})
         assert answer["served_by"] == "decode"
 

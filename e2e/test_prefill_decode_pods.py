@@ -86,6 +86,7 @@ def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
     cluster: Cluster, restricted: str
 ) -> None:
     objects = objects_of(disaggregated(restricted, container=RESTRICTED_CONTAINER))
+    cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
     template = lws_named(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     cluster.create(_pod("decode", restricted, template))
     weaker = copy.deepcopy(template)

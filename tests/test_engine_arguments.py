@@ -17,7 +17,7 @@ TABLES = TOOLS.parent / "fusioninfer_pulumi" / "generated"
 
 VLLM = {
     "vllm/config/__init__.py": """
-from typing import Annotated, Literal, Optional, TYPE_CHECKING
+from typing import Annotated, Literal, Optional, TYPE_CHECKING, Union
 from pydantic import Field
 from .kinds import DType
 from .lora import LoRAConfig
@@ -38,6 +38,8 @@ class ModelConfig:
     formats: Literal["a", "b"] | str = "a"
     extra: LoRAConfig = Field(default_factory=LoRAConfig)
     names: Optional[list[str]] = None
+    either: Union[Literal["a", "b"], Literal["b", "c"]] = "a"
+    traces: Optional[list[Literal["x", "y"]]] = None
 """,
     "vllm/config/kinds.py": 'DType = __import__("typing").Any\nfrom typing import Literal\n'
     'Float = Literal["half"]\nDType = Literal["auto", Float]\n',
@@ -45,6 +47,7 @@ class ModelConfig:
     "vllm/engine/__init__.py": "",
     "vllm/engine/arg_utils.py": """
 import argparse
+from itertools import permutations
 from vllm.config import ModelConfig
 def get_kwargs(cls):
     kwarg = "metavar" if contains_type(type_hints, str) else "choices"
@@ -59,6 +62,9 @@ class EngineArgs:
             group.add_argument(f"--{name}", **kwargs[name])
         group.add_argument("--max-len", "-ml", **{**kwargs["max_len"], "default": None})
         kwargs["extra"]["help"] += "more"
+        kwargs["traces"]["choices"] += [",".join(p) for p in permutations(("x", "y"), r=2)]
+        group.add_argument("--traces", **kwargs["traces"])
+        group.add_argument("--either", **kwargs["either"])
         group.add_argument("--extra_config", **kwargs["extra"])
         if somebody_knows():
             group.add_argument("--names", **kwargs["names"])
@@ -135,6 +141,7 @@ def test_classes_become_arguments_as_vllm_makes_them(tool: Any, tmp_path: Path) 
     assert tool.read_arguments("vllm", written(tmp_path, VLLM)) == {
         "--dtype": {"type": "str", "choices": ["auto", "half"], "default": "auto"},
         "--eager": {"type": "switch", "negated": True, "default": False},
+        "--either": {"type": "str", "choices": ["a", "b", "c"], "default": "a"},
         "--extra-config": {"type": "json"},
         "--formats": {"type": "str", "default": "a"},
         "--headless": {"type": "switch", "default": False, "serve": True},
@@ -145,6 +152,12 @@ def test_classes_become_arguments_as_vllm_makes_them(tool: Any, tmp_path: Path) 
         "--old": {"type": "switch", "default": False, "deprecated": "--eager"},
         "--port": {"type": "int", "default": 8000},
         "--ranks": {"type": "int", "nargs": "+", "choices": [8, 16], "default": [8]},
+        "--traces": {
+            "type": "str",
+            "nargs": "+",
+            "choices": ["x", "x,y", "y", "y,x"],
+            "default": None,
+        },
         "--share": {"type": "float", "default": 0.9, "limits": {"gt": 0, "le": 1}},
     }
 

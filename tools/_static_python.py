@@ -7,6 +7,7 @@ It knows as much of Python as the command lines of vLLM and SGLang need. What it
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -234,7 +235,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 _BUILTINS: dict[str, Callable[..., Any]] = {
     builtin.__name__: builtin
     for builtin in (list, tuple, set, dict, sorted, str, int, float, bool, len, min, max)
-}
+} | {"itertools.permutations": itertools.permutations}
 _PLAIN = (str, list, dict, set, tuple, int, float)
 #: Methods of `Module` by what they evaluate.
 _HANDLERS: dict[type[ast.AST], str] = {

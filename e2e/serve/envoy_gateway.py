@@ -30,8 +30,8 @@ class EnvoyGateway:
     def __init__(self, cluster: Cluster, directory: Path, objects: Iterable[Object]) -> None:
         """Start it with these objects; its files are in the directory."""
         self._cluster = cluster
-        self._files = directory / "objects"
-        self._files.mkdir(parents=True)
+        files = directory / "objects"
+        files.mkdir(parents=True)
         homes = {name: str(directory / name) for name in _HOMES}
         envoy = directory / "dataHome" / "envoy-versions" / ENVOY / "bin" / "envoy"
         envoy.parent.mkdir(parents=True)
@@ -42,15 +42,11 @@ class EnvoyGateway:
             check=True,
             capture_output=True,
         )
-        self.write("class", _class())
-        self.write("objects", objects)
+        text = yaml.safe_dump_all([*_class(), *objects])
+        (files / "objects.yaml").write_text(text, encoding="utf-8")
         settings = directory / "envoy-gateway.yaml"
-        settings.write_text(yaml.safe_dump(_settings(self._files, homes)), encoding="utf-8")
+        settings.write_text(yaml.safe_dump(_settings(files, homes)), encoding="utf-8")
         cluster.programs.start(_NAME, [executable, "server", f"--config-path={settings}"])
-
-    def write(self, name: str, objects: Iterable[Object]) -> None:
-        """Write a file of objects, or replace it."""
-        (self._files / f"{name}.yaml").write_text(yaml.safe_dump_all(objects), encoding="utf-8")
 
     def close(self) -> None:
         """End it, and Envoy with it."""

@@ -21,7 +21,9 @@ from typing import Any
 
 from e2e.catalog import program
 from e2e.harness.resources import Object
+from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Environment, Models, Vllm, vllm
+from e2e.serve.hub import PORT
 
 PAUSE = "registry.k8s.io/pause:3.10"
 
@@ -40,8 +42,11 @@ ENGINE_ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
-MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1")
-"""Names under which the tiny model is there: that of the examples, too."""
+MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-R1")
+"""Names under which the tiny model is there: those of the examples and the pages, too."""
+
+ADAPTERS = ("adapter", "example/qwen3-sql-lora")
+"""Names under which its adapter is there."""
 
 STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
 """Program -> what it starts an engine with."""
@@ -163,7 +168,7 @@ def _engine(engine: Vllm) -> Image:
         },
         # A model's name is looked for as a folder first.
         links={f"models/{name}": str(Models().model) for name in MODELS}
-        | {"models/adapter": str(Models().adapter)},
+        | {f"models/{name}": str(Models().adapter) for name in ADAPTERS},
         folder="/models",
     )
 
@@ -182,7 +187,11 @@ def _fetcher(engine: Vllm) -> Image:
     path = "storage-initializer/scripts/initializer-entrypoint"
     return Image(
         [f"/{path}"],
-        environment={"HOME": "/tmp", "PATH": "/usr/bin:/bin"},
+        environment={
+            "HOME": "/tmp",
+            "PATH": "/usr/bin:/bin",
+            "HF_ENDPOINT": f"http://{ADDRESS}:{PORT}",
+        },
         scripts={path: FETCHER.format(python=engine.python)},
         user="1000",
     )

@@ -134,7 +134,7 @@ class Load(Lifetime):
                         tokens += 1
                         ending = choice.get("finish_reason") or ending
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            return _failed(started, repr(error))
+            return _failed(started, repr(error), tokens)
         seconds = time.monotonic() - started
         # An engine that ends says "abort", with status 200.
         problem = "" if ending in ("length", "stop") else f"the answer ended by {ending}"
@@ -153,9 +153,9 @@ class Load(Lifetime):
             time.sleep(0.1)
 
 
-def _failed(started: float, error: str) -> Answer:
+def _failed(started: float, error: str, tokens: int = 0) -> Answer:
     seconds = time.monotonic() - started
-    return Answer(started, seconds, error, seconds=seconds)
+    return Answer(started, seconds, error, tokens, seconds)
 
 
 def figures(answers: Sequence[Answer]) -> str:

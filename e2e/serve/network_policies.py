@@ -1,20 +1,26 @@
 """A real implementation of NetworkPolicies on the node: kube-network-policies of SIG Network.
 
-It hands the first packets of each connection to a program, by a queue of the kernel.
+It decides about the first packets of each connection, which the kernel hands to it by a queue. Its
+own rules need an expression of nftables that not every kernel has, so the rule that fills the queue
+is made here: forwarded packets, which are those of other pods and not the kubelet's.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from e2e.catalog import program
 from e2e.harness import Object
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.serve.node import ADDRESS
+from e2e.serve.enclosure import ADDRESS
 from e2e.serve.serving import Serving
 
 _NAME = "kube-network-policies"
+_QUEUE = "100"  # its default
+_RULE = ["FORWARD", "--match", "conntrack", "--ctstate", "NEW",
+         "--jump", "NFQUEUE", "--queue-num", _QUEUE]  # fmt: skip
 _GROUP = "rbac.authorization.k8s.io"
 # Programs in a pod find their token there; the folder is this program's alone.
 _RUN = """\
@@ -30,7 +36,7 @@ class NetworkPolicies:
     """Enforces the NetworkPolicies of a cluster on its node, until it is closed."""
 
     def __init__(self, running: Serving, directory: Path) -> None:
-        """Start it; it denies nothing before it has read the policies."""
+        """Start it; until it listens, no pod reaches another one."""
         self._cluster = running.cluster
         self._cluster.apply(_rights())
         subject = f"system:serviceaccount:kube-system:{_NAME}"
@@ -51,10 +57,16 @@ class NetworkPolicies:
                 "KUBERNETES_SERVICE_PORT": self._cluster.server.rpartition(":")[2],
             },
         )  # fmt: skip
+        _iptables("--append")
 
     def close(self) -> None:
         """End it."""
+        _iptables("--delete")
         self._cluster.programs.stop(_NAME)
+
+
+def _iptables(command: str) -> None:
+    subprocess.run(["iptables", "--table", "mangle", command, *_RULE], check=True)
 
 
 def _rights() -> list[Object]:

@@ -23,12 +23,10 @@ from e2e.harness.control_plane import SERVICES, wait_http
 from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
 from e2e.serve import enclosure
+from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Environment
 from e2e.serve.images import PAUSE, image, mounted, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
-
-ADDRESS = "10.90.0.1"
-"""Of the first node, of the API server for pods, and of DNS."""
 
 PODS = "10.244.0.0/16"
 GPUS = "8"
@@ -355,7 +353,7 @@ def _kubelet(directory: Path, socket: Path, place: Place, health: int) -> Mappin
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        "localStorageCapacityIsolation": False,
+        "localStorageCapacityIsolation": True,
         "makeIPTablesUtilChains": False,
         "resolvConf": "",
         "clusterDNS": [ADDRESS],

@@ -1,46 +1,237 @@
-"""Parses command lines as vLLM does; run by the Python of an engine.
+"""Parses command lines as vLLM does, and makes its configuration; run by the Python of an engine.
 
-Reads a JSON list of argument lists, and writes one of errors: empty where a list is accepted.
+Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes what the parser
+of `vllm serve` takes (`options`), the names of the `metrics` that it registers, and what it says
+against each line (`errors`): empty where it takes the line, else it begins with `parser` or
+`config`, by what refused it.
+
+Nothing is loaded and no device is needed: the model is a `config.json`, and vLLM sees accelerators
+that are not there.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import inspect
 import io
 import json
+import os
+import re
 import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from vllm.utils.argparse_utils import FlexibleArgumentParser
+# A command line may ask for longer sequences than the model of the test has.
+os.environ.update(HF_HUB_OFFLINE="1", VLLM_ALLOW_LONG_MAX_MODEL_LEN="1", VLLM_LOGGING_LEVEL="ERROR")
 
-try:
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
-except ImportError:  # before it moved there
-    from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
+DEVICES = 4096
+"""Accelerators of the machine: whether a pod has enough is another question."""
+
+MEMORY = 2 << 40
+"""Bytes of the machine."""
+
+COMPILED = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch")
+"""Modules that builds for processors may lack."""
+
+OF_THE_MODEL = (
+    "tokenizer", "hf_config_path", "revision", "code_revision", "tokenizer_revision",
+    "reasoning_parser",
+)  # fmt: skip
+"""Arguments that would be looked up in the model's repository, or need its tokenizer."""
 
 
-def error(parser: argparse.ArgumentParser, words: list[str]) -> str:
-    """Why the engine refuses these arguments of `vllm serve`; empty if it takes them."""
-    told = io.StringIO()
+def first(*places: str) -> Any:
+    """The first of some objects, `module:name`, that this release has."""
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    raise ImportError(" ".join(places))
+
+
+Parser = first(
+    "vllm.utils.argparse_utils:FlexibleArgumentParser", "vllm.utils:FlexibleArgumentParser"
+)
+_PLACES = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+make_arg_parser = first(*(f"{each}:make_arg_parser" for each in _PLACES))
+validate = first(*(f"{each}:validate_parsed_serve_args" for each in _PLACES))
+
+
+class Engine:
+    """The two programs that serve, as their own files build their parsers.
+
+    Attributes:
+        model: Folder with the `config.json` of any model that a command line names.
+        serve: The parser of `vllm serve`.
+    """
+
+    def __init__(self, model: str) -> None:
+        command = importlib.import_module("vllm.entrypoints.cli.serve").ServeSubcommand()
+        self.model = model
+        self._vllm = Parser(description="vLLM CLI")
+        programs = self._vllm.add_subparsers(required=False, dest="subparser")
+        self.serve = command.subparser_init(programs)
+        self._api_server = make_arg_parser(Parser())
+
+    def error(self, words: list[str], *, serve: bool) -> str:
+        """Why the engine does not start with some arguments, empty if nothing speaks against it."""
+        # The parser looks at the name of the command itself.
+        sys.argv = ["vllm", "serve", *words] if serve else ["api_server.py", *words]
+        args = argparse.Namespace()
+
+        def parse() -> None:
+            (self._vllm if serve else self._api_server).parse_args(namespace=args)
+            validate(args)
+
+        refused = said_by(parse)
+        if refused:
+            return f"parser: {refused}"
+        if "ray" in (args.distributed_executor_backend, getattr(args, "data_parallel_backend", "")):
+            return ""  # builds for processors have no Ray, and make no configuration with it
+        refused = apart(lambda: self._configure(args))
+        return f"config: {refused}" if refused else ""
+
+    def learn_model(self) -> None:
+        """Have this process know what the model's class can do, on the platform that imports it."""
+        args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64"])
+        self._configure(args)
+
+    def metrics(self) -> list[str]:
+        """The names of all metrics that the engine serves, with LoRA adapters."""
+        args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64", "--enable-lora"])
+        config = self._configure(args)
+        logger = first("vllm.v1.metrics.loggers:PrometheusStatLogger")(config)
+        # Before 0.11.0 its constructor does that.
+        getattr(logger, "log_engine_initialized", lambda: None)()
+        text: str = importlib.import_module("prometheus_client").generate_latest().decode()
+        # Those with labels that nothing has yet are declared, and have no value.
+        return sorted(set(re.findall(r"^(?:# TYPE )?(vllm:\w+)", text, re.MULTILINE)))
+
+    def _configure(self, args: argparse.Namespace) -> Any:
+        args.model = self.model
+        for name in OF_THE_MODEL:
+            setattr(args, name, self.serve.get_default(name))
+        engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(
+            args
+        )
+        engine.load_format = "dummy"
+        make = engine.create_engine_config
+        takes = inspect.signature(make).parameters
+        options = (
+            {"headless": bool(getattr(args, "headless", False))} if "headless" in takes else {}
+        )
+        return make(first("vllm.usage.usage_lib:UsageContext").OPENAI_API_SERVER, **options)
+
+
+def said_by(call: Callable[[], object]) -> str:
+    """With what a call fails, empty if it does not."""
+    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
-            # The parser itself looks at the name of the command.
-            sys.argv = ["vllm", "serve", *words]
-            args = parser.parse_args(words)
-            if getattr(args, "model_tag", None):
-                args.model = args.model_tag
-            validate_parsed_serve_args(args)
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            call()
     except SystemExit:
-        return told.getvalue().strip().splitlines()[-1]
+        return (said.getvalue().strip().splitlines() or ["it exits"])[-1]
     except Exception as problem:  # noqa: BLE001  whatever it raises, it does not start
         return f"{type(problem).__name__}: {problem}"
     return ""
 
 
+def apart(call: Callable[[], object]) -> str:
+    """`said_by` in a process of its own: a configuration changes what the next one reads."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+            pipe.write(said_by(call))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def see_accelerators() -> None:
+    """Have vLLM take this machine for one with accelerators.
+
+    What it compiles for a platform is imported before, on the processor's.
+    """
+    torch: Any = importlib.import_module("torch")
+    psutil: Any = importlib.import_module("psutil")
+    registry = first("vllm.distributed.kv_transfer.kv_connector.factory:KVConnectorFactory")
+    for load in list(vars(registry)["_registry"].values()):
+        with contextlib.suppress(Exception):
+            load()
+    for name in COMPILED:
+        try:
+            importlib.import_module(f"vllm.{name}")
+        except ImportError:
+            sys.modules[f"vllm.{name}"] = types.ModuleType(name)
+    torch.cuda.device_count = lambda: DEVICES
+    torch.cuda.is_available = lambda: True
+    memory = psutil.virtual_memory()._replace(total=MEMORY, available=MEMORY)
+    psutil.virtual_memory = lambda: memory
+    platform = accelerators()
+    vars(importlib.import_module("vllm.platforms"))["_current_platform"] = platform
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("vllm"):
+            continue
+        held = vars(module)
+        if "current_platform" in held:
+            held["current_platform"] = platform
+        if "HAS_TRITON" in held and name.startswith("vllm.config"):
+            held["HAS_TRITON"] = True
+        for counter in ("cuda_device_count_stateless", "_cuda_device_count_stateless"):
+            if counter in held:
+                held[counter] = lambda *_: DEVICES
+
+
+def accelerators() -> Any:
+    """A platform that answers for a driver."""
+    cuda = importlib.import_module("vllm.platforms.cuda")
+    capability = first("vllm.platforms.interface:DeviceCapability")
+    answers = {
+        "get_device_capability": capability(9, 0),
+        "get_device_name": "NVIDIA H100 80GB HBM3",
+        "get_device_total_memory": 80 << 30,
+        "is_fully_connected": True,
+        "device_count": DEVICES,
+    }
+    methods = {
+        name: staticmethod(lambda *_, answer=answer, **__: answer)
+        for name, answer in answers.items()
+    }
+    return type("Accelerators", (cuda.NonNvmlCudaPlatform,), methods)()
+
+
+def described(parser: argparse.ArgumentParser) -> Iterator[dict[str, Any]]:
+    """What a parser takes, as far as argparse itself knows it."""
+    for action in vars(parser)["_actions"]:
+        if action.option_strings and "--help" not in action.option_strings:
+            choices = action.choices
+            yield {
+                "names": list(action.option_strings),
+                "nargs": action.nargs,
+                "choices": None if choices is None else [str(each) for each in choices],
+            }
+
+
 def main() -> None:
-    """Parse what standard input holds."""
-    parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
-    print(json.dumps([error(parser, words) for words in json.load(sys.stdin)]))
+    """Answer what standard input asks."""
+    asked = json.load(sys.stdin)
+    engine = Engine(asked["model"])
+    # What the model's class can do is asked once, on the platform that can import it.
+    engine.learn_model()
+    see_accelerators()
+    errors = [engine.error(each["words"], serve=each["serve"]) for each in asked["lines"]]
+    options = list(described(engine.serve))
+    print(json.dumps({"options": options, "metrics": engine.metrics(), "errors": errors}))
 
 
 if __name__ == "__main__":

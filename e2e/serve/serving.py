@@ -10,9 +10,9 @@ from pathlib import Path
 from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
+from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import vllm
 from e2e.serve.node import (
-    ADDRESS,
     Node,
     describe,
     further_place,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import pytest
 
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
-from e2e.serve.services import NEED, objects_of, role, service
+from e2e.serve.load import Answer, Load, figures
+from e2e.serve.services import MODEL, NEED, objects_of, role, service
 from e2e.serve.serving import START_SECONDS, Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
@@ -19,6 +22,12 @@ LOAD_SECONDS = "45"
 
 PAUSE = 20
 DRAIN = 60
+BEFORE = 4
+"""Seconds before SIGTERM at which long requests begin."""
+
+CONTEXT = 4096
+LONG_TOKENS = CONTEXT - 100
+"""Take an engine on a processor more than twice as long."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,8 @@ def starting(running: Serving) -> Iterator[Starting]:
     namespace = running.cluster.new_namespace()
     drain = ("--shutdown-timeout", str(DRAIN))
     roles = [
-        role("plain"),
-        role("patient", args=drain, startup={"timeout": "10m"}),
+        role("plain", args=("--max-model-len", str(CONTEXT))),
+        role("patient", args=("--max-model-len", str(CONTEXT), *drain), startup={"timeout": "10m"}),
         role("hasty", startup={"timeout": "20s"}),
     ]
     # How fast it is killed is not what matters.
@@ -79,3 +88,50 @@ def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
 
     cluster.wait(ready, START_SECONDS, lambda: starting.running.report(starting.namespace))
     assert starting.restarts("plain") == starting.restarts("patient") == 0
+
+
+@pytest.mark.proves(
+    "a deleted pod goes on serving for 20 s; what vLLM has then is lost: its clients wait until "
+    "the pod is killed, after 80 s. With `--shutdown-timeout 60` it answers these requests to "
+    "their end, and ends after the last",
+    needs=NEED,
+)
+def test_requests_of_a_pod_that_ends(starting: Starting) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        plain, patient = pool.map(lambda name: _end(starting, name), ("plain", "patient"))
+    assert any(answer.started + answer.seconds < PAUSE for answer in plain)
+    cut = [answer for answer in plain if answer.error]
+    assert cut
+    assert all(answer.started + answer.seconds > PAUSE - 1 for answer in cut), cut
+    assert [answer for answer in patient if answer.error] == []
+    assert max(answer.started + answer.seconds for answer in patient) > PAUSE + 1
+
+
+def _end(starting: Starting, name: str) -> list[Answer]:
+    """Delete a role's pod; return the answers to its last requests, times from that on."""
+    pod = starting.pod(name)
+    uid = pod["metadata"]["uid"]
+    url = f"http://{pod['status']['podIP']}:8000"
+    cluster = starting.running.cluster
+    deleted = time.monotonic()
+    cluster.delete("v1/Pod", pod["metadata"]["name"], starting.namespace)
+    with Load(url, MODEL, clients=1, tokens=100) as short:
+        time.sleep(PAUSE - BEFORE)
+    with Load(url, MODEL, clients=3, tokens=LONG_TOKENS) as long:
+        time.sleep(1)
+    cluster.wait(lambda: _is_gone(starting, uid), 120)
+    gone = time.monotonic() - deleted
+    print(f"{name}: {figures(short.answers)}; gone after {gone:.0f} s")
+    answers = []
+    for answer in [*short.answers, *long.answers]:
+        moved = replace(answer, started=answer.started - deleted)
+        answers.append(moved)
+        if answer in long.answers:
+            end = moved.started + moved.seconds
+            print(f"  {moved.started:.1f} to {end:.1f} s: {moved.tokens} tokens {moved.error}")
+    return answers
+
+
+def _is_gone(starting: Starting, uid: str) -> bool:
+    pods = starting.running.cluster.pods(starting.namespace)
+    return all(pod["metadata"]["uid"] != uid for pod in pods)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
+import urllib3
 
 from e2e.harness import Object
-from e2e.serve.services import IMAGE, NEED
+from e2e.harness.pods import LEADERS
+from e2e.serve.counters import REQUESTS, counter, metrics
+from e2e.serve.deploy import wait_serving
+from e2e.serve.gateway import Gateway
+from e2e.serve.load import complete
+from e2e.serve.services import IMAGE, MODEL, NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 
 pytestmark = pytest.mark.serve
+
+WORKERS = "leaderworkerset.sigs.k8s.io/worker-index=1"
+REQUEST_COUNT = 12
 
 
 MEET = """\
@@ -52,3 +66,96 @@ def test_pods_of_two_nodes_meet(running: Serving) -> None:
 
     running.cluster.wait(lambda: "stdout F met" in told(), 90, told)
     running.cluster.delete_namespace(namespace)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A replica of two pods that serves.
+
+    Attributes:
+        leader: Its pod that serves.
+        worker: Its other pod.
+        gateway: In front of it.
+    """
+
+    leader: Object
+    worker: Object
+    gateway: Gateway
+
+    def ask_all(self) -> None:
+        """Send requests that begin differently."""
+        for number in range(REQUEST_COUNT):
+            answer = complete(self.gateway.url, MODEL, f"{number} {PROMPT}", host=self.gateway.host)
+            assert answer["usage"]["completion_tokens"] == 8
+
+    def worker_refuses(self) -> bool:
+        """Whether nothing listens on the worker's port, so that no request may go there."""
+        url = f"http://{self.worker['status']['podIP']}:8000/health"
+        try:
+            urllib3.request("GET", url, timeout=5, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return True
+        return False
+
+
+def spread(launcher: str, *args: str, **more: Any) -> Object:
+    """A role of two nodes whose pods keep apart."""
+    made = role(args=args, multinode={"nodeCount": 2, "launcher": launcher}, **more)
+    term = {
+        "labelSelector": {"matchLabels": {"fusioninfer.io/service": "svc"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    spec = made["template"]["spec"]
+    spec["affinity"] = {"podAntiAffinity": rule}
+    # vLLM's ranks that span nodes share memory even where each has a pod of its own.
+    spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    return made
+
+
+@contextmanager
+def pair(running: Serving, inference: Object) -> Iterator[Pair]:
+    """Apply a service of one replica, and take it away afterwards."""
+    running.have_nodes(2)
+    namespace = running.cluster.new_namespace()
+    objects = objects_of(service(namespace, router(), inference))
+    running.apply(objects)
+    wait_serving(running, objects, namespace)
+    (leader,), (worker,) = (running.pods(namespace, each) for each in (LEADERS, WORKERS))
+    assert leader["spec"]["nodeName"] != worker["spec"]["nodeName"]
+    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+    yield Pair(leader, worker, gateway)
+    gateway.close()
+    running.cluster.delete_namespace(namespace)
+
+
+@pytest.mark.proves(
+    "`multiprocessing`: a replica of two pods on two nodes splits its tensors between them, finds "
+    "its leader by DNS, and answers through Envoy and the endpoint picker, which leaves out the "
+    "pod that does not serve",
+    needs=NEED,
+)
+def test_multiprocessing_spans_nodes(running: Serving) -> None:
+    with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
+        replica.ask_all()
+        assert replica.worker_refuses()
+        assert counter(metrics(replica.leader), REQUESTS) == REQUEST_COUNT
+        # Each node has a rank of its own: the ranks share no memory.
+        for pod in (replica.leader, replica.worker):
+            assert "ranks do not share the same SHM group name" in running.logs(pod)
+
+
+@pytest.mark.proves(
+    "`data-parallel`: the leader of two pods on two nodes takes all requests, and the ranks of "
+    "both pods answer them",
+    needs=NEED,
+)
+def test_data_parallel_spans_nodes(running: Serving) -> None:
+    with pair(running, spread("data-parallel", "--data-parallel-size", "2")) as replica:
+        replica.ask_all()
+        assert replica.worker_refuses()
+        text = metrics(replica.leader)
+        by_rank = [counter(text, REQUESTS, engine=rank) for rank in ("0", "1")]
+        assert sum(by_rank) == REQUEST_COUNT
+        assert min(by_rank) > 0, by_rank

@@ -1,152 +1,129 @@
-"""Serves: vLLM's own parser takes the command lines that `check` accepts."""
+"""Serves: the argument parsers and the configurations of vLLM take what `check` accepts."""
 
 from __future__ import annotations
 
-import importlib
-import json
-import re
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
-import yaml
 
-from e2e.harness import Object
-from e2e.inputs import ROOT
-from e2e.serve.engine import VLLM, Vllm, vllm
+from e2e.serve.engine import RELEASES, VLLM, absent, vllm
+from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, refused
 from e2e.serve.services import NEED
-from fusioninfer_pulumi import (
-    InvalidServiceError,
-    load,
-    model_service,
-    plan_service,
-    render,
-)
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.arguments import Options, argument_table
 from fusioninfer_pulumi.presets.catalogue import catalogue
-
-# In `tests`, which pytest puts on the path.
-draw_service: Any = importlib.import_module("drawn_services").draw_service
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-RELEASES = [VLLM]
-DRAWN = 300
-VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
+INSTALLED = f"{NEED} with that release installed"
+
+COMPUTED = ("--mm-processor-device", "--reasoning-parser")
+"""Their choices are worked out while the parser is built: the tables have none."""
+
+IN_CONFIG = ("--max-lora-rank",)
+"""The parser of old releases has no choices; the configuration of LoRA has them."""
+
+ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
+"""Neither parser nor configuration of a model of text holds these: a socket has no such port,
+adapters are loaded later, and models of images and classifiers have these limits."""
+
+COUNTS = (
+    "--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs",
+    "--pipeline-parallel-size", "-pp", "--tensor-parallel-size", "-tp",
+)  # fmt: skip
+"""Old configurations take less than one of these, with which nothing can run; newer refuse it."""
 
 
-def containers(value: Any) -> Iterator[Object]:
-    """Every container anywhere in some objects."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("containers", "initContainers") and isinstance(inner, list):
-                yield from inner
-            yield from containers(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from containers(inner)
+@dataclass(frozen=True)
+class Asked:
+    """A release, what it was asked, and what it said.
+
+    Attributes:
+        catalogue: Lines of models that are written for the newest release, else none.
+    """
+
+    release: str
+    accepted: list[CommandLine]
+    catalogue: list[CommandLine]
+    refused: list[CommandLine]
+    answers: Answers
 
 
-def arguments(objects: Any, release: str) -> set[tuple[str, ...]]:
-    """The arguments with which vLLM of a release is started."""
-    found = set()
-    for container in containers(objects):
-        command = read_command(container)
-        is_vllm = command.engine is not None and command.engine.name == "vllm"
-        if is_vllm and command.readable and command.image.release == release:
-            found.add(tuple(expanded(command.arguments)))
-    return found
+@pytest.fixture(scope="module", params=RELEASES)
+def asked(request: pytest.FixtureRequest) -> Asked:
+    release = request.param
+    reason = absent(release)
+    if reason is not None:
+        pytest.skip(reason)
+    lines, edges = accepted(release), refused(release)
+    models = of_the_catalogue(release) if release == VLLM else []
+    answers = ask(vllm(release), [*lines, *models, *edges])
+    return Asked(release, lines, models, edges, answers)
 
 
-def expanded(words: Sequence[str]) -> Iterator[str]:
-    """Arguments as the engine sees them: with values of variables, and without files."""
-    skipped = False
-    for word in words:
-        if not skipped and word != "--config":
-            yield VARIABLE.sub("1", word)
-        skipped = word == "--config"
-
-
-def moved(manifest: Any, release: str) -> Any:
-    """A manifest whose images of vLLM are all of one release."""
-    if isinstance(manifest, dict):
-        return {key: moved(value, release) for key, value in manifest.items()}
-    if isinstance(manifest, list):
-        return [moved(each, release) for each in manifest]
-    if isinstance(manifest, str) and manifest.startswith("vllm/vllm-openai:"):
-        return f"vllm/vllm-openai:v{release}"
-    return manifest
-
-
-def accepted(documents: Iterable[Any], release: str) -> set[tuple[str, ...]]:
-    """Command lines of those services that are accepted with this release."""
-    found: set[tuple[str, ...]] = set()
-    for document in moved(list(documents), release):
-        try:
-            (args,) = load(document)
-            found |= arguments(list(render(plan_service(args))), release)
-        except InvalidServiceError:
-            continue
-    return found
-
-
-def written() -> Iterator[Any]:
-    """The services of the examples, and those that golden files are made of."""
-    for folder in ("examples", "tests"):
-        for file in sorted((ROOT / folder).rglob("*.yaml")):
-            text = file.read_text(encoding="utf-8")
-            if "\nkind: InferenceService\n" in text:
-                documents = yaml.safe_load_all(text)
-                yield from (d for d in documents if d and d.get("kind") == "InferenceService")
-
-
-def refused(engine: Vllm, lines: list[tuple[str, ...]]) -> list[str]:
-    """What the engine says of those that it does not take."""
-    program = Path(__file__).with_name("parse_arguments.py")
-    told = subprocess.run(
-        [str(engine.python), "-P", str(program)],
-        input=json.dumps(lines), capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    errors = json.loads(told.splitlines()[-1])
-    return [
-        f"{' '.join(line)}: {error}" for line, error in zip(lines, errors, strict=True) if error
-    ]
-
-
-@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.proves(
-    "what `check` accepts, the parser of vLLM 0.32.0 accepts: command lines of the examples, of "
-    "the services behind golden files, and of 300 drawn ones",
+    "what `check` accepts, the parsers and the configurations of vLLM 0.8.5, 0.11.0 and 0.32.0 "
+    "accept: command lines of examples, pages and golden files, and of 300 drawn services",
+    needs=INSTALLED,
+)
+def test_accepted_command_lines_are_taken(asked: Asked) -> None:
+    assert len(asked.accepted) > 50
+    assert asked.answers.refused(asked.accepted) == []
+
+
+@pytest.mark.proves(
+    "vLLM 0.32.0 accepts the arguments of every model of the catalogue, on each of its GPUs and on "
+    "processors",
     needs=NEED,
 )
-def test_accepted_command_lines_are_parsed(release: str) -> None:
-    engine = vllm(release)
-    drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
-    lines = sorted(accepted([*written(), *drawn], release))
-    assert len(lines) > 100
-    assert refused(engine, lines) == []
+def test_the_arguments_of_the_catalogue_are_taken(asked: Asked) -> None:
+    if asked.release != VLLM:
+        pytest.skip("the catalogue's models are newer than this release")
+    assert len(asked.catalogue) > len(catalogue())
+    assert asked.answers.refused(asked.catalogue) == []
 
 
-@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.proves(
-    "the parser of vLLM 0.32.0 accepts the arguments of every model of the catalogue, on each of "
-    "its GPUs and on processors",
-    needs=NEED,
+    "arguments, values and combinations that the rules refuse for these releases, the engine "
+    "refuses too: each argument of any release, each choice and the edges of each range",
+    needs=INSTALLED,
 )
-def test_the_arguments_of_the_catalogue_are_parsed(release: str) -> None:
-    engine = vllm(release)
-    lines = set()
-    for name, model in catalogue().items():
-        for accelerator in (*model.accelerators, "cpu"):
-            args = model_service(name, accelerator=accelerator, name="chat", engine=release)
-            lines |= arguments(list(render(plan_service(args))), release)
-    assert len(lines) > len(catalogue())
-    assert refused(engine, sorted(lines)) == []
+def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
+    assert len(asked.refused) > 500
+    taken = [line for line in asked.refused if not asked.answers.errors[line]]
+    held = (*ELSEWHERE, *(() if asked.release == VLLM else COUNTS))
+    assert [str(line) for line in taken if not line.words[1].startswith(held)] == []
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_wrong_argument_is_refused(release: str) -> None:
-    engine = vllm(release)
-    assert len(refused(engine, [("--model", "m", "--max-model-length", "1")])) == 1
+@pytest.mark.proves(
+    "the generated tables of these releases have the spellings, the numbers of values and the "
+    "choices of the real parsers",
+    needs=INSTALLED,
+)
+def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
+    table = argument_table("vllm").options(asked.release)
+    assert described(table) == parsed(asked.answers, table)
+
+
+def described(table: Options) -> dict[str, tuple[object, ...]]:
+    """Number of values and choices by spelling, as a table has them."""
+    return {
+        word: (
+            0 if option.kind == "switch" else option.nargs,
+            () if option.name in IN_CONFIG else tuple(sorted(map(str, option.choices))),
+        )
+        for word, option in ((each, table[each]) for each in table)
+    }
+
+
+def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, ...]]:
+    """The same, as the parser has them."""
+    found: dict[str, tuple[object, ...]] = {}
+    for option in answers.options:
+        for spelling in option["names"]:
+            word = f"--{spelling[2:].replace('_', '-')}" if spelling[:2] == "--" else spelling
+            name = table[word].name if word in table else word
+            # Rules take `None` wherever nothing is the default.
+            choices = {*(option["choices"] or ())} - {"None"}
+            checked = name not in (*COMPUTED, *IN_CONFIG)
+            found[word] = (option["nargs"], tuple(sorted(choices)) if checked else ())
+    return found

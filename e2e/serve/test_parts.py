@@ -15,7 +15,7 @@ from e2e.inputs import ROOT
 from e2e.serve.counters import counter
 from e2e.serve.enclosure import PRIVATE, run
 from e2e.serve.engine import requirements
-from e2e.serve.gateway import DESTINATION, bootstrap
+from e2e.serve.gateway import DESTINATION, Certificate, bootstrap
 from e2e.serve.images import Image, full_name, names, write_archive
 from e2e.serve.load import Answer, figures, outage
 from e2e.serve.node import stuck
@@ -23,14 +23,21 @@ from e2e.serve.prerequisites import TOOLS, missing_host
 from e2e.serve.services import objects_of, role, router, service
 
 
-def envoy(failure_mode: str = "FailOpen", *, secure: bool = True, **rule: Any) -> Any:
+def envoy(
+    failure_mode: str = "FailOpen",
+    *,
+    secure: bool = True,
+    certificate: Certificate | None = None,
+    **rule: Any,
+) -> Any:
     objects = objects_of(service("ns", router(), role()))
     (route,) = (each for each in objects if each["kind"] == "HTTPRoute")
     (pool,) = (each for each in objects if each["kind"] == "InferencePool")
     pool["spec"]["endpointPickerRef"]["failureMode"] = failure_mode
     route["spec"]["rules"][0].update(rule)
     addresses = ("10.96.0.9", 9002), ("127.0.0.1", 1), ("127.0.0.1", 2)
-    return bootstrap(route, pool, *addresses, secure=secure)["static_resources"]
+    settings = bootstrap(route, pool, *addresses, secure=secure, certificate=certificate)
+    return settings["static_resources"]
 
 
 def manager(settings: Any) -> Any:
@@ -79,6 +86,15 @@ def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
 def test_tls_to_the_picker_only_where_it_speaks_it() -> None:
     assert "transport_socket" in envoy(secure=True)["clusters"][1]
     assert "transport_socket" not in envoy(secure=False)["clusters"][1]
+
+
+def test_envoy_shows_the_certificate_of_the_listener() -> None:
+    assert "transport_socket" not in envoy()["listeners"][0]["filter_chains"][0]
+    shown = envoy(certificate=Certificate("chain", "key"))["listeners"][0]["filter_chains"][0]
+    context = shown["transport_socket"]["typed_config"]["common_tls_context"]
+    assert context["tls_certificates"] == [
+        {"certificate_chain": {"inline_string": "chain"}, "private_key": {"inline_string": "key"}}
+    ]
 
 
 def test_wheels_need_the_ordinary_torch() -> None:

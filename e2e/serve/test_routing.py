@@ -103,6 +103,7 @@ def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
     assert by_pod(routed.pods(), HIT_TOKENS)[chosen] - hits[chosen] >= 30 * 256
 
 
+@pytest.mark.long
 @pytest.mark.proves(
     "a pod that is deleted under load loses no request: its preStop hook and grace period let it "
     "answer what it has, and the endpoint picker leaves it out",

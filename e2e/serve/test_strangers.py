@@ -1,7 +1,9 @@
-"""Serves: who has no key, asks too much or shows the wrong certificate gets no tokens.
+"""Serves: who has no key, asks too much or shows the wrong certificate is not answered.
 
 The objects are those of docs/how-to/security.md. Envoy Gateway leaves InferencePools to Envoy AI
-Gateway, whose controller is not on the Go module proxy: the route leads to the engine's Service.
+Gateway, whose controller is not on the Go module proxy: the route leads to a service without a
+router. Its pod is the rendered one, with the certificate and the probes; in place of the engine a
+program answers with what it was asked.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +30,7 @@ from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.inputs import ROOT
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import CLASS, EnvoyGateway, secret
-from e2e.serve.services import IMAGE, MODEL, NEED
+from e2e.serve.services import NEED
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -44,6 +47,28 @@ HOST = "qwen.example.com"
 NAMESPACE = "models"
 NAME = "direct.models.svc"
 KEYS = {"team-a": "the-key-of-a", "team-b": "the-key-of-b"}
+# The serving container's program: it answers with the headers that reached it.
+ENGINE = """
+import http.server, json, ssl
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.answer({})
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.answer({name.lower(): value for name, value in self.headers.items()})
+    def answer(self, told):
+        data = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+server = http.server.ThreadingHTTPServer(("", 8000), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/tls/tls.crt", "/tls/tls.key")
+server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+server.serve_forever()
+"""
 FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 
@@ -60,93 +85,104 @@ def our_route() -> Object:
     return dict(route)
 
 
-@dataclass
-class Guarded:
-    """An engine behind Envoy Gateway.
+@dataclass(frozen=True)
+class Engine:
+    """A service without a router.
 
     Attributes:
-        gateway: Envoy Gateway.
-        port: Where its Envoy listens.
+        address: Of its Service.
         authorities: Certificates of the authority that signed the engine's, and of another.
     """
 
-    gateway: EnvoyGateway
-    port: int
+    address: str
     authorities: tuple[str, str]
+
+
+class Guarded:
+    """The engine behind Envoy Gateway, which has read the page's objects at its start."""
+
+    def __init__(
+        self,
+        running: Serving,
+        directory: Path,
+        engine: Engine,
+        *,
+        clients: Object,
+        requests: int = 1000,
+        name: str = NAME,
+        authority: int = 0,
+    ) -> None:
+        """Start it.
+
+        Args:
+            running: The cluster.
+            directory: For its files.
+            engine: The engine behind it.
+            clients: The SecurityPolicy.
+            requests: How many each client may send in a minute.
+            name: What the engine's certificate has to be for.
+            authority: Which of the authorities has to have signed it.
+        """
+        (self._port,) = free_ports(1)
+        limits = copy.deepcopy(shown("limits.yaml"))
+        (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
+        rule["limit"]["requests"] = requests
+        verify = [*_verify(name, engine.authorities[authority])]
+        keys = secret(NAMESPACE, "qwen-clients", **KEYS)
+        objects = [*_entry(self._port, engine.address), *verify, *limits, clients, keys]
+        self._gateway = EnvoyGateway(running.cluster, directory, objects)
+
+    def __enter__(self) -> Guarded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gateway.close()
 
     def ask(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
         """The answer to one prompt."""
         return urllib3.request(
             "POST",
-            f"http://{LOOPBACK}:{self.port}/v1/completions",
-            json={"model": MODEL, "prompt": prompt, "max_tokens": 8, "temperature": 0},
+            f"http://{LOOPBACK}:{self._port}/v1/completions",
+            json={"model": "Qwen/Qwen3-8B", "prompt": prompt},
             headers={"Host": HOST, **headers},
-            timeout=120,
+            timeout=20,
             retries=False,
         )
 
-    def wait(self, wanted: int, **headers: str) -> Any:
-        """The first answer with that status, within a minute."""
+    def first(self, **headers: str) -> Any:
+        """The first answer of a gateway that starts; it has all of its objects then."""
         deadline = time.monotonic() + 60
         while True:
             try:
-                answer = self.ask(**headers)
-                if answer.status == wanted:
-                    return answer
-                told = f"{answer.status}: {answer.data!r}"
-            except urllib3.exceptions.HTTPError as error:
-                told = str(error)
-            assert time.monotonic() < deadline, told
-            time.sleep(0.5)
-
-    def verify(self, name: str, authority: str) -> None:
-        """Have the gateway verify the engine's certificate by this name and authority."""
-        (policy,) = copy.deepcopy(shown("verify.yaml"))
-        policy["spec"]["targetRefs"] = [BACKEND_REFERENCE]
-        policy["spec"]["validation"]["hostname"] = name
-        meta = {"name": "direct-ca", "namespace": NAMESPACE}
-        trusted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
-                   "data": {"ca.crt": authority}}  # fmt: skip
-        self.gateway.write("verify", [policy, trusted])
-
-    def limit(self, requests: int) -> None:
-        """Apply the page's limits with so many requests a minute."""
-        objects = copy.deepcopy(shown("limits.yaml"))
-        (rule,) = objects[0]["spec"]["rateLimit"]["local"]["rules"]
-        rule["limit"]["requests"] = requests
-        self.gateway.write("limits", objects)
+                return self.ask(**headers)
+            except urllib3.exceptions.HTTPError:
+                assert time.monotonic() < deadline, "it does not listen"
+                time.sleep(0.5)
 
 
 BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": "engines"}
 
 
 @pytest.fixture(scope="module")
-def guarded(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    directory = tmp_path_factory.mktemp("envoy-gateway")
+def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    directory = tmp_path_factory.mktemp("certificates")
     own = create_certificates(directory / "own", hosts=[NAME])
     other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
     pair = {"tls.crt": own.certificate.read_text(), "tls.key": own.key.read_text()}
     running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
-    (manifest,) = copy.deepcopy(shown("direct.yaml"))
-    (container,) = manifest["spec"]["roles"][0]["template"]["spec"]["containers"]
-    container["image"] = IMAGE
-    container["args"][:2] = ["--model", MODEL, "--max-model-len", "2048"]
-    (args,) = load(manifest)
+    (args,) = load(shown("direct.yaml")[0])
     objects = list(render(plan_service(args)))
+    (lws,) = [each for each in objects if each["kind"] == "LeaderWorkerSet"]
+    template = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    (container,) = template["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    container |= {"image": "python:3", "args": ["-c", ENGINE]}
     running.apply(objects)
     wait_serving(running, objects, NAMESPACE)
     address = running.cluster.get("v1/Service", "direct", NAMESPACE)["spec"]["clusterIP"]
-    (port,) = free_ports(1)
-    gateway = EnvoyGateway(running.cluster, directory, [*_entry(port, address), _keys()])
-    found = Guarded(gateway, port, (own.authority.read_text(), other.authority.read_text()))
-    found.verify(NAME, found.authorities[0])
-    gateway.write("clients", shown("clients.yaml"))
-    found.limit(1000)
-    found.wait(200, Authorization=f"Bearer {KEYS['team-a']}")
-    yield found
-    gateway.close()
+    yield Engine(address, (own.authority.read_text(), other.authority.read_text()))
     running.cluster.delete_namespace(NAMESPACE)
 
 
@@ -171,54 +207,59 @@ def _entry(port: int, address: str) -> list[Object]:
     return [gateway, backend, route]
 
 
-def _keys() -> Object:
-    return secret(NAMESPACE, "qwen-clients", **KEYS)
+def _verify(name: str, authority: str) -> Iterator[Object]:
+    (policy,) = copy.deepcopy(shown("verify.yaml"))
+    policy["spec"]["targetRefs"] = [BACKEND_REFERENCE]
+    policy["spec"]["validation"]["hostname"] = name
+    yield policy
+    meta = {"name": "direct-ca", "namespace": NAMESPACE}
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
+           "data": {"ca.crt": authority}}  # fmt: skip
 
 
 @pytest.mark.proves(
-    "Envoy Gateway answers a client with a key of the Secret with tokens, and others with 401",
+    "Envoy Gateway lets in a client with a key of the Secret, and answers others with 401, a "
+    "client that asks too often with 429 while another one is answered, a body that is too large "
+    "with 413; the engine sees the client's name, not its key, and no header that it forged",
     needs=NEED,
 )
-def test_who_has_no_key_gets_no_tokens(guarded: Guarded) -> None:
-    assert guarded.ask().status == 401
-    assert guarded.ask(Authorization="Bearer something").status == 401
-    answer = guarded.ask(Authorization=f"Bearer {KEYS['team-a']}", **FORGED)
-    assert answer.status == 200
-    assert answer.json()["usage"]["completion_tokens"] == 8
-
-
-@pytest.mark.proves(
-    "a client that asks too often gets 429 while another one is answered; a body that is too large "
-    "gets 413",
-    needs=NEED,
-)
-def test_one_client_cannot_take_it_all(guarded: Guarded) -> None:
+def test_who_has_no_key_or_asks_too_much_is_not_answered(
+    running: Serving, tmp_path: Path, engine: Engine
+) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
-    guarded.limit(3)
-    guarded.wait(429, **first)
-    assert guarded.ask(**second, **FORGED).status == 200
-    # A name that the client gives itself does not count.
-    assert guarded.ask(**first, **FORGED).status == 429
-    guarded.limit(1000)
-    guarded.wait(200, **first)
-    assert guarded.ask("x" * 2_000_000, **first).status == 413
+    (clients,) = shown("clients.yaml")
+    with Guarded(running, tmp_path, engine, clients=clients, requests=3) as guarded:
+        assert guarded.first().status == 401
+        assert guarded.ask(Authorization="Bearer something").status == 401
+        answer = guarded.ask(**first, **FORGED)
+        assert answer.status == 200, answer.data
+        told = answer.json()
+        assert told["x-client-id"] == "team-a"
+        assert told.keys() & {"authorization", "x-prefiller-host-port"} == set()
+        # A name that the client gives itself does not count.
+        assert [guarded.ask(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
+        assert guarded.ask(**second, **FORGED).status == 200
+        assert guarded.ask("x" * 2_000_000, **second).status == 413
 
 
 @pytest.mark.proves(
     "Envoy Gateway sends no request to an engine whose certificate another authority signed, or "
-    "that is for another name",
+    "that is for another name; the kubelet's probes follow the engine's certificate",
     needs=NEED,
 )
-def test_an_engine_with_another_certificate_gets_no_requests(guarded: Guarded) -> None:
+@pytest.mark.parametrize(
+    ("name", "authority", "status"),
+    [(NAME, 0, 200), (NAME, 1, 503), ("other.models.svc", 0, 503)],
+    ids=["right", "authority", "name"],
+)
+def test_an_engine_with_another_certificate_gets_no_requests(
+    running: Serving, tmp_path: Path, engine: Engine, name: str, authority: int, status: int
+) -> None:
+    (clients,) = shown("clients.yaml")
     key = {"Authorization": f"Bearer {KEYS['team-b']}"}
-    own, other = guarded.authorities
-    guarded.verify(NAME, other)
-    guarded.wait(503, **key)
-    guarded.verify("other.models.svc", own)
-    time.sleep(5)  # the answer stays 503, so nothing shows that the change has come
-    assert guarded.ask(**key).status == 503
-    guarded.verify(NAME, own)
-    guarded.wait(200, **key)
+    more: dict[str, Any] = {"clients": clients, "name": name, "authority": authority}
+    with Guarded(running, tmp_path, engine, **more) as guarded:
+        assert guarded.first(**key).status == status
 
 
 @pytest.mark.proves(
@@ -226,7 +267,7 @@ def test_an_engine_with_another_certificate_gets_no_requests(guarded: Guarded) -
     "another audience or with another signature",
     needs=NEED,
 )
-def test_who_shows_a_token_is_answered(guarded: Guarded) -> None:
+def test_who_shows_a_token_is_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (policy,) = copy.deepcopy(shown("tokens.yaml"))
@@ -234,18 +275,18 @@ def test_who_shows_a_token_is_answered(guarded: Guarded) -> None:
     # There is no identity provider here: its keys stand in the policy.
     provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_key_set(key))}
     del provider["remoteJWKS"]
-    guarded.gateway.write("clients", [policy])
     issuer, (audience,) = provider["issuer"], provider["audiences"]
 
     def bearer(signer: rsa.RSAPrivateKey, intended: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {_token(signer, issuer, intended)}"}
 
-    guarded.wait(200, **bearer(key, audience))
-    assert guarded.ask(**bearer(stranger, audience)).status == 401
-    assert guarded.ask(**bearer(key, "another")).status == 403
-    assert guarded.ask().status == 401
-    guarded.gateway.write("clients", shown("clients.yaml"))
-    guarded.wait(200, Authorization=f"Bearer {KEYS['team-a']}")
+    with Guarded(running, tmp_path, engine, clients=policy) as guarded:
+        assert guarded.first().status == 401
+        answer = guarded.ask(**bearer(key, audience), **FORGED)
+        assert answer.status == 200, answer.data
+        assert answer.json()["x-client-id"] == "team-a"
+        assert guarded.ask(**bearer(stranger, audience)).status == 401
+        assert guarded.ask(**bearer(key, "another")).status == 403
 
 
 def _encoded(data: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.engine.project import Project, missing
+from e2e.engine.project import Project, Told, missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.counters import RUNNING, by_pod
@@ -26,6 +26,9 @@ pytestmark = [
 
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""
+
+ABSENT_IMAGE = f"absent.example/{IMAGE}"
+"""No registry has it."""
 
 LONG_TOKENS = 300
 """Take an engine some seconds."""
@@ -62,6 +65,11 @@ class Stack:
         self.running.bring(objects)
         self.project.up().assert_fine()
         wait_serving(self.running, objects, self.namespace)
+
+    def try_update(self, image: str, seconds: float) -> Told:
+        """Run `pulumi up` with an image that no registry has."""
+        self._write(image, 2, seconds)
+        return self.project.up()
 
     def _write(self, image: str, replicas: int, seconds: float) -> Object:
         limit = {"timeout": f"{seconds:.0f}s"}
@@ -137,6 +145,31 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
     _tell(load, before=shrinks, shrinking=shrunk)
     print(f"requests on pods before one went: {busy}; {figures(long.answers)}")
     assert load.failed() == long.failed() == []
+
+
+@pytest.mark.long
+@pytest.mark.proves(
+    "`pulumi up` with an image that cannot be pulled fails at its timeout with one replica down, "
+    "`pulumi up` with the old image repairs it, and no request fails meanwhile",
+    needs=NEEDS,
+)
+def test_a_rollback_loses_no_request(stack: Stack) -> None:
+    kept = {pod["metadata"]["uid"] for pod in stack.pods()}
+    with stack.load() as load:
+        load.wait(40)
+        before = len(load.answers)
+        told = stack.try_update(ABSENT_IMAGE, 45)
+        failed = len(load.answers)
+        assert told.status != 0
+        assert "is not available after 45s" in told.text
+        assert kept & {pod["metadata"]["uid"] for pod in stack.pods()}
+        stack.update()
+        repaired = len(load.answers)
+        load.wait(20)
+    assert stack.images() == {stack.image}
+    assert len(kept & {pod["metadata"]["uid"] for pod in stack.pods()}) == 1
+    _tell(load, before=before, failing=failed, repairing=repaired)
+    assert load.failed() == []
 
 
 def _tell(load: Load, *, before: int, **until: int) -> None:

@@ -24,6 +24,8 @@ CONTEXT = 4096
 SPACE, NEWLINE = "\u0120", "\u010a"
 """As tokenizers on bytes write them."""
 
+MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+
 CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
 
 
@@ -54,13 +56,16 @@ def _model(folder: Path, words: int) -> Any:
 
 
 def _tokenizer(folder: Path) -> int:
-    """Write the tokenizer; return how many tokens it knows. All but the first are text in ASCII."""
+    """Write the tokenizer; return how many tokens it knows.
+
+    All but the first are text in ASCII, or what parsers of reasoning and tools look for.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=160,
-        special_tokens=["<end>"],
+        special_tokens=["<end>", *MARKS],
         initial_alphabet=[*map(chr, range(33, 127)), SPACE, NEWLINE],
         show_progress=False,
     )

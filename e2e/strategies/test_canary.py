@@ -1,7 +1,7 @@
 """A canary from 5 % to 100 % of the requests and back, as docs/how-to/canary.md has it.
 
 Requests come by a real Envoy and llm-d's picker. The engines are stand-ins, which answer with the
-name that they are asked for: `e2e/serve/test_canary.py` has real ones.
+name that they are asked for.
 """
 
 from __future__ import annotations

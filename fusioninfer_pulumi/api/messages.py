@@ -20,6 +20,7 @@ from fusioninfer_pulumi.findings import (
     Rule,
     declared_rules,
     error,
+    path_text,
     shown,
     similar,
 )
@@ -120,7 +121,8 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, LIFT)
     if kind in _TYPES:
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
+        form = _mapping_of(item["loc"], root) if isinstance(value, str) else ""
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}{form}, got {shown(value)}")
     if kind == "finite_number":
         return error(WRONG_TYPE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
@@ -161,6 +163,10 @@ def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:
 
 def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     key = str(location[-1])
+    for length in range(len(location) - 2, -1, -1):
+        outer = location[:length]
+        if key in _known_keys(outer, root):
+            return f"unknown key here; it is a field of {_place(outer)}"
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)
@@ -170,9 +176,34 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
     return f"unknown key; allowed: {', '.join(known)}"
 
 
+def _place(location: Sequence[str | int]) -> str:
+    """The mapping at a location, as a finding names it."""
+    inside = tuple(location[1:] if location[:1] == ("spec",) else location)
+    return path_text(inside) if inside else "the service, beside roles"
+
+
+def _mapping_of(location: Sequence[str | int], root: type[BaseModel]) -> str:
+    """How the only field that a mapping needs is written, for who wrote its value alone."""
+    model = _model_at(location, root)
+    needed = [
+        field.alias or name
+        for name, field in (model.model_fields if model else {}).items()
+        if field.is_required()
+    ]
+    return f" such as {{{needed[0]}: ...}}" if len(needed) == 1 else ""
+
+
 def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[str]:
-    """Walks from the root model to the model at a location and lists its keys."""
-    model: Any = root
+    """The keys of the model at a location; none where there is no model."""
+    model = _model_at(location, root)
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
+    """Walks from the root model to the one at a location."""
+    model = root
     for part in location:
         if isinstance(part, int):
             continue
@@ -182,12 +213,12 @@ def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[st
             for key in (name, field.alias or name)
         }
         if part not in fields:
-            return []
+            return None
         inner = _model_in(fields[part].annotation)
         if inner is None:
-            return []
+            return None
         model = inner
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

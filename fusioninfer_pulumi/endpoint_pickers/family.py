@@ -44,10 +44,6 @@ class PluginKind(str, enum.Enum):
     OTHER = "other"
 
 
-#: The kinds that a scheduling profile has a place for; a reference to another kind does nothing.
-IN_PROFILE = frozenset({PluginKind.FILTER, PluginKind.SCORER, PluginKind.PICKER})
-
-
 @dataclass(frozen=True)
 class PluginType:
     """One plugin type that an endpoint picker registers.

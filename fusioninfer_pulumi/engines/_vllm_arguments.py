@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fusioninfer_pulumi.engines._image import Version
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Word
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
@@ -36,7 +37,12 @@ _TENSOR = ("--tensor-parallel-size", "-tp")
 _CONTEXT = ("--decode-context-parallel-size", "-dcp")
 
 
-def contradictions(words: Sequence[Word]) -> Iterator[Finding]:
+#: First release of the V1 engine that obeys `--no-enable-chunked-prefill`: those before turn it on
+#: again for models that generate (`EngineArgs._set_default_args_v1`: in 0.8.5 to 0.11.0).
+WHOLE_PROMPTS: Version = (0, 11, 1)
+
+
+def contradictions(words: Sequence[Word], version: Version) -> Iterator[Finding]:
     """What vLLM refuses although it knows each argument; located at the words."""
     texts = [word.value for word in words]
     if has_flag(texts, _AUTO_TOOLS) and not has_flag(texts, _PARSER, CONFIG_FLAG):
@@ -47,7 +53,7 @@ def contradictions(words: Sequence[Word]) -> Iterator[Finding]:
         message = f"{_TOKENS} {tokens} is less than {_SEQUENCES} {sequences}; raise it"
         yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)
     length = integer(flag_value(texts, _LENGTH))
-    whole = "--no-enable-chunked-prefill" in texts
+    whole = version >= WHOLE_PROMPTS and "--no-enable-chunked-prefill" in texts
     if whole and tokens is not None and length is not None and 0 < tokens < length:
         message = f"{_TOKENS} {tokens} is less than {_LENGTH} {length} without chunked prefill"
         yield error(BATCH_TOO_SMALL, _place(words, _TOKENS), message)

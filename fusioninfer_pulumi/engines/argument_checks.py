@@ -347,7 +347,7 @@ def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding
     They come from fields; located at the command line as a whole.
     """
     engine, release = command.engine, known_release(command)
-    if engine is None or release is None or command.argv.script_at is not None:
+    if engine is None or release is None:
         return []
     table = argument_table(engine.name)
     options = table.options(release)

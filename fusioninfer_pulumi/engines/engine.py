@@ -358,8 +358,13 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
-        """Whether even one rank needs shared memory, and stops at its start without."""
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without.
+
+        Args:
+            command: The engine's command line, without what the launcher adds.
+            launcher: Of a replica that spans nodes, None for others.
+        """
         return False
 
     def drain_seconds(self, command: EngineCommand) -> int:
@@ -481,6 +486,10 @@ class Engine(Protocol):
     def metrics_off(self, command: EngineCommand) -> str | None:
         """Why it serves no metrics of its own, None where nothing speaks against them."""
         ...
+
+    def old_kv_metric(self, command: EngineCommand) -> str | None:
+        """What its release calls vLLM's `vllm:kv_cache_usage_perc`, None where it has that name."""
+        return None
 
     def tracing_arguments(self, endpoint: str) -> Sequence[Argument] | None:
         """The arguments that make it trace, None where none are known."""

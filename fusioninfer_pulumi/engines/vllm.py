@@ -142,11 +142,25 @@ MULTI_NODE: Version = (0, 11, 1)
 #: line is in `vllm/v1/executor/multiproc_executor.py` of 0.16.0, the fix in that of 0.17.0.
 MULTI_NODE_RANKS: Version = (0, 17, 0)
 
-#: A connector that only the old (V0) engine has, up to 0.9.2: `KVConnectorFactory` registers none
-#: of this name from 0.10.2 on.
+#: A connector that only the old (V0) engine has: `KVConnectorFactory` registers none of this name
+#: from 0.10.1 on.
 _REMOVED_CONNECTOR = "PyNcclConnector"
-WITHOUT_PYNCCL: Version = (0, 10, 2)
-#: Those that `KVConnectorFactory` registers, in 0.10.2 to 0.33.0.
+#: The releases that register a connector: from the first on, and before the second; None where that
+#: is outside of the releases that were read (0.8.5, 0.9.0 to 0.11.1, and the first of each minor
+#: release from 0.12.0 to 0.33.0 but 0.15.0). With another connector vLLM stops: "Unsupported
+#: connector type".
+_CONNECTOR_RELEASES: Mapping[str, Sequence[tuple[Version | None, Version | None]]] = {
+    "DecodeBenchConnector": [((0, 11, 1), None)],
+    "LMCacheMPConnector": [((0, 11, 1), None)],
+    "MooncakeConnector": [(None, (0, 10, 1)), ((0, 13, 0), None)],
+    "MultiConnector": [((0, 9, 0), None)],
+    "NixlConnector": [((0, 9, 0), None)],
+    "OffloadingConnector": [((0, 11, 0), None)],
+    "P2pNcclConnector": [((0, 9, 2), (0, 24, 0))],
+    _REMOVED_CONNECTOR: [(None, (0, 10, 1))],
+    "SharedStorageConnector": [(None, (0, 13, 0))],
+}
+#: Those that `KVConnectorFactory` registers in releases since 0.10.2.
 _CONNECTORS = (
     "DecodeBenchConnector",
     "LMCacheConnectorV1",
@@ -210,6 +224,14 @@ NIXL_ROLES: Version = (0, 23, 0)
 #: it again.
 WITH_OTEL: Version = (0, 17, 0)
 WITHOUT_OTEL: Version = (0, 9, 2)
+
+#: First release whose `--lora-modules NAME=PATH` may have another `=` in its path
+#: (`LoRAParserAction`: in 0.30.0, not in 0.29.0).
+PATHS_WITH_EQUALS: Version = (0, 30, 0)
+
+#: First release with the metric `vllm:kv_cache_usage_perc` (`vllm/v1/metrics/loggers.py`: in 0.9.2,
+#: not in 0.9.1).
+KV_CACHE_METRIC: Version = (0, 9, 2)
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
 #: up from the port (`vllm/envs.py`; the default address is localhost).
@@ -365,7 +387,8 @@ class Vllm(Engine):
         return kept
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        return [*contradictions(words), *self._check_model(command, words)]
+        version = command.image.version or ()
+        return [*contradictions(words, version), *self._check_model(command, words)]
 
     def _check_model(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
         """Whether the program takes the model in the way in which it is given."""
@@ -395,32 +418,38 @@ class Vllm(Engine):
         old = version is not None and version < POSITIONAL_MODEL
         return 0 if old and _is_api_server(command) else 1
 
-    def checks_shared_memory(self, command: EngineCommand) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
-        # always a process of its own.
+        # always a process of its own, and so it is where ranks span nodes or copies
+        # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
         version, name = command.image.version, command.image.name or ""
         processors = command.value("--device") == "cpu" or "cpu" in name
-        apart = command.value("--distributed-executor-backend") == "mp"
+        sizes, backend = command.parallelism, command.value(_EXECUTOR)
+        copies = backend is None and sizes is not None and sizes.data > 1
+        apart = copies or backend == "mp" or launcher in ("multiprocessing", "data-parallel")
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:
-        # 0, the default, aborts running requests at SIGTERM (`handle_shutdown`, from v0.18.0 on).
+        # With 0, the default, running requests are lost at SIGTERM (`handle_shutdown`, from v0.18.0
+        # on).
         return max(0, integer(command.value(_SHUTDOWN)) or 0)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
         if not command.has(_ENABLE_LORA):
-            modules = self.lora_flags["modules"]
-            if command.readable and command.has(modules) and not command.has(CONFIG_FLAG):
-                message = f"{modules} needs {_ENABLE_LORA}, without which vLLM stops; add it"
-                return [error(LORA_NOT_ENABLED, (modules,), message)]
+            modules_flag = self.lora_flags["modules"]
+            if command.readable and command.has(modules_flag) and not command.has(CONFIG_FLAG):
+                message = f"{modules_flag} needs {_ENABLE_LORA}, without which vLLM stops; add it"
+                return [error(LORA_NOT_ENABLED, (modules_flag,), message)]
             return []
-        problems = list(_check_modules(last_values(command.arguments, self.lora_flags["modules"])))
+        modules = last_values(command.arguments, self.lora_flags["modules"])
+        problems = list(_check_modules(modules, command.image.version))
         cpu_flag, flag = self.lora_flags["max_cpu_adapters"], self.lora_flags["max_adapters"]
         cpu, gpu = integer(command.value(cpu_flag)), integer(command.value(flag))
         if gpu is None and not command.has(flag, CONFIG_FLAG):
             gpu = 1
-        if cpu is not None and gpu is not None and cpu < gpu:
+        # With none and fewer vLLM takes the default.
+        if cpu is not None and gpu is not None and 0 < cpu < gpu:
             message = f"{cpu_flag} {cpu} is less than {flag} {gpu}; vLLM wants at least as many"
             problems.append(error(OUT_OF_RANGE, (cpu_flag,), message))
         return problems
@@ -551,11 +580,10 @@ class Vllm(Engine):
         if not isinstance(settings, dict):
             return []
         if settings.get("kv_connector") != _REMOVED_CONNECTOR:
-            return list(_check_transfer(settings))
-        # No registry has it from 0.10.2 on. Older releases are not known well enough.
+            return list(_check_transfer(settings, version))
         if settings.get("kv_connector_module_path"):
             return []
-        if version is not None and version < WITHOUT_PYNCCL:
+        if version is not None and _registers(_REMOVED_CONNECTOR, version):
             return []
         message = (
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
@@ -646,6 +674,11 @@ class Vllm(Engine):
         if command.readable and command.has("--disable-log-stats"):
             return "vLLM counts nothing with --disable-log-stats; remove it"
         return None
+
+    def old_kv_metric(self, command: EngineCommand) -> str | None:
+        version = command.image.version
+        old = version is not None and version < KV_CACHE_METRIC
+        return "vllm:gpu_cache_usage_perc" if old else None
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]
@@ -898,14 +931,14 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     return settings or None if text is None else settings
 
 
-def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
+def _check_modules(values: Sequence[str] | None, version: Version | None) -> Iterator[Finding]:
     """The adapters that are neither NAME=PATH nor JSON (`LoRAParserAction`)."""
     flag = Vllm.lora_flags["modules"]
     for value in values or ():
         if not value or UNKNOWN in value or "$" in value:
             continue
         if "=" in value and "," not in value:
-            taken = value.count("=") == 1
+            taken = value.count("=") == 1 or version is None or version >= PATHS_WITH_EQUALS
         else:
             try:
                 module = parsed_json(value)
@@ -917,7 +950,25 @@ def _check_modules(values: Sequence[str] | None) -> Iterator[Finding]:
             yield error(ARGUMENT_VALUE_INVALID, (flag,), message)
 
 
-def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
+def _registers(connector: str, version: Version) -> bool:
+    """Whether a release has a connector, as far as is known."""
+    return any(
+        (since is None or version >= since) and (until is None or version < until)
+        for since, until in _CONNECTOR_RELEASES.get(connector, [(None, None)])
+    )
+
+
+def _releases(connector: str) -> str:
+    """The releases that have a connector: `v0.9.2 or later and before v0.24.0`."""
+    ranges = []
+    for since, until in _CONNECTOR_RELEASES[connector]:
+        bounds = [] if since is None else [f"{version_text(since)} or later"]
+        bounds += [] if until is None else [f"before {version_text(until)}"]
+        ranges.append(" and ".join(bounds))
+    return ", or ".join(ranges)
+
+
+def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Iterator[Finding]:
     """What `KVTransferConfig` refuses, and connectors that no registry has."""
     role, name = settings.get("kv_role"), settings.get("kv_connector")
     if role not in _TRANSFER_ROLES and (role is not None or name is not None):
@@ -935,11 +986,20 @@ def _check_transfer(settings: Mapping[str, Any]) -> Iterator[Finding]:
         if near and not name.startswith(_CONNECTORS):
             message = f"vLLM has no connector {shown(name)}; did you mean {near[0]}?"
             yield warning(KV_CONNECTOR_UNKNOWN, (_TRANSFER,), message)
+    if (
+        isinstance(name, str)
+        and version is not None
+        and not (module_path or _registers(name, version))
+    ):
+        message = (
+            f"vLLM {version_text(version)} has no {name} and stops; it needs vLLM {_releases(name)}"
+        )
+        yield warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
     for connector in inner if isinstance(inner, list) else ():
         if isinstance(connector, Mapping):
-            yield from _check_transfer(connector)
+            yield from _check_transfer(connector, version)
 
 
 def _is_api_server(command: EngineCommand) -> bool:

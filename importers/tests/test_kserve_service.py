@@ -549,8 +549,9 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
     own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (
-            "f: router.route.group: cannot be carried over: shares of a group are read for the "
+            f"f: router.route.{field}: cannot be carried over: shares of a group are read for the "
             "preset's route alone; remove group and weight, and name the InferencePools of all of "
             "its services, with weights, in router.route.http.spec of one"
         )
+        for field in ("group", "weight")
     ]

@@ -114,11 +114,16 @@ def test_the_envelope_names_the_service(manifest: Any, expected: list[str]) -> N
             ["status: unknown key; allowed: apiVersion, kind, metadata, spec"],
         ),
         ({**service(), 1: {}}, ["[1]: keys must be strings, got 1"]),
+        (
+            service(role(model={"uri": "hf://Qwen/Qwen3-32B"}, kvTransfer={"accelerator": "H100"})),
+            [
+                "roles[0].kvTransfer.accelerator: unknown key here; it is a field of roles[0]",
+                "roles[0].model: unknown key here; it is a field of the service, beside roles",
+            ],
+        ),
     ],
 )
-def test_unknown_keys_are_refused_with_the_nearest_known_one(
-    manifest: Any, expected: list[str]
-) -> None:
+def test_unknown_keys_are_refused_with_what_was_meant(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
@@ -216,3 +221,8 @@ def test_a_constructor_tells_where_in_the_whole_a_problem_is() -> None:
     role = RoleArgs(name="serve", component_type=ComponentType.WORKER, template={"spec": {}})
     with pytest.raises(InvalidServiceError, match=r"^InferenceServiceArgs: roles\[0\]\.template"):
         InferenceServiceArgs(roles=[role])
+
+
+def test_a_value_alone_is_told_its_field() -> None:
+    expected = 'model: must be a mapping such as {uri: ...}, got "Qwen/Qwen3-32B"'
+    assert problems(service(model="Qwen/Qwen3-32B")) == [expected]

@@ -110,6 +110,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "HttpRouteRefArgs.namespace": lambda out: router(
         httproute={"refs": [{"name": "r", "namespace": out}]}
     ),
+    "NetworkPolicyArgs.gatewayNamespace": lambda out: router(
+        networkPolicy={"gatewayNamespace": out}
+    ),
     "SidecarArgs.image": paired,
 }
 #: Only read by the plan, or not part of a service's objects.

@@ -305,10 +305,15 @@ def _rewrites(draw: Draw) -> Manifest:
 def _network_policy(draw: Draw) -> Manifest:
     if not draw.chance(0.2):
         return {}
+    short = draw.of("short form")
+    if short.chance(0.3):
+        return {"networkPolicy": short.one({"enabled": False}, {"gatewayNamespace": "gateways"})}
     peers: list[Any] = [
         {"namespaceSelector": {"matchLabels": {"name": "gateways"}}},
         {"podSelector": {"matchLabels": {"app": "envoy"}}},
         {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
     ]
     policy: Manifest = {"gateway": draw.some(peers) or peers[:1]}
+    if draw.chance(0.3):
+        return {"networkPolicy": draw.one({"enabled": False}, {"gatewayNamespace": "ingress"})}
     return {"networkPolicy": {**policy, **draw.fields(metrics=peers[:1])}}

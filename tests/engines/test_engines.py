@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -85,6 +86,32 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
 def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
     assert command.engine is not None
     assert command.engine.check_connector(command) == []
+
+
+@pytest.mark.parametrize(
+    ("connector", "tag", "releases"),
+    [
+        ("NixlConnector", "v0.8.5", "v0.9.0 or later"),
+        ("SharedStorageConnector", "v0.32.0", "before v0.13.0"),
+        ("MooncakeConnector", "v0.11.0", "before v0.10.1, or v0.13.0 or later"),
+        ("P2pNcclConnector", "v0.24.0", "v0.9.2 or later and before v0.24.0"),
+    ],
+)
+def test_a_connector_that_a_release_does_not_register(
+    connector: str, tag: str, releases: str
+) -> None:
+    message = f"vLLM {tag} has no {connector} and stops; it needs vLLM {releases}"
+    settings = {"kv_connector": connector, "kv_role": "kv_both"}
+    inner = {"kv_connector_extra_config": {"connectors": [settings]}}
+    outer = {"kv_connector": "MultiConnector", "kv_role": "kv_both", **inner}
+    for text in (settings, outer):
+        command = vllm([FLAG, json.dumps(text)], tag)
+        assert command.engine is not None
+        found = said(command.engine.check_connector(command))
+        assert ("warning", (FLAG,), message) in found
+    other = vllm([FLAG, json.dumps(settings)], "v0.10.0")
+    assert other.engine is not None
+    assert other.engine.check_connector(other) == []
 
 
 NO_RAY = (

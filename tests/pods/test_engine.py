@@ -254,7 +254,7 @@ def test_what_the_template_has_already_is_kept() -> None:
     ]
     assert container["ports"] == own["ports"]
     assert container["volumeMounts"] == own["volumeMounts"]
-    assert [each["name"] for each in template["spec"]["volumes"]] == ["memory", "no-token"]
+    assert [each["name"] for each in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
 
 
 def test_the_nodes_shared_memory_is_not_covered() -> None:
@@ -263,10 +263,10 @@ def test_the_nodes_shared_memory_is_not_covered() -> None:
 
 
 def test_volume_names_do_not_meet_the_templates() -> None:
-    taken = ["shm", "shm-2", "kv-shm", "pd-shm", "no-token"]
+    taken = ["shm", "shm-2", "kv-shm", "pd-shm", "sidecar-token"]
     template = leader(pair(pod={"volumes": [{"name": name, "emptyDir": {}} for name in taken]}))
     names = [each["name"] for each in template["spec"]["volumes"]]
-    assert names == [*taken, "shm-3", "no-token-2"]
+    assert names == [*taken, "shm-3", "sidecar-token-2"]
     assert serving(template)["volumeMounts"][0]["name"] == "shm-3"
 
 

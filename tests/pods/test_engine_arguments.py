@@ -23,12 +23,12 @@ def engine(*args: str, image: str = VLLM, **more: Any) -> dict[str, Any]:
 
 
 def told(*roles: Any, **spec: Any) -> list[str]:
-    prefixes = ("argument-", "lora-", "out-of-range", "release-without")
+    prefixes = ("argument-", "batch-", "lora-", "out-of-range", "release-without")
     found = plan_of(service(*roles, **spec)).findings
     return [
         f"{each.severity.value} {each.rule} {each.path}"
         for each in found
-        if each.rule.startswith((*prefixes, "out-of-range", "release-without"))
+        if each.rule.startswith(prefixes)
     ]
 
 
@@ -45,9 +45,22 @@ def test_a_finding_names_the_word() -> None:
     assert of(command=script, args=None) == [f"error argument-unknown {AT}.command"]
 
 
+@pytest.mark.parametrize(
+    "start", [{}, {"command": ["sh", "-c", "exec vllm serve m --port 8000"], "args": None}]
+)
+def test_what_fields_ask_for_is_of_the_release(start: dict[str, Any]) -> None:
+    old = engine(**{"image": "vllm/vllm-openai:v0.8.5", **start})
+    assert told(role(template=template(old), kvEvents={})) == [
+        "error release-without-feature roles[0]"
+    ]
+
+
 def test_variables_of_the_container_are_read() -> None:
     env = [{"name": "SEQS", "value": "many"}]
     assert of("--max-num-seqs=$(SEQS)", env=env) == [f"error argument-value-invalid {AT}.args[1]"]
+
+
+WHOLE = "--max-model-len=9 --max-num-batched-tokens=8 --no-enable-chunked-prefill"
 
 
 def test_each_template_that_is_written_is_read() -> None:
@@ -74,10 +87,25 @@ def test_each_template_that_is_written_is_read() -> None:
         (VLLM, "--lora-modules=a=/a --config=/c.yaml", []),
         (VLLM, "--enable-lora --lora-modules a=/a b=/b", []),
         (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=2", ["error out-of-range args"]),
-        (VLLM, "--enable-lora --max-cpu-loras=0", ["error out-of-range args"]),
+        (VLLM, "--enable-lora --max-cpu-loras=1 --max-loras=2", ["error out-of-range args"]),
+        # vLLM takes these for its default.
+        (VLLM, "--enable-lora --max-cpu-loras=0", []),
+        (VLLM, "--enable-lora --max-cpu-loras=-1", []),
         (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=4", []),
         (VLLM, "--max-loras=4 --max-cpu-loras=2", []),
         (VLLM, "--enable-lora --max-loras=$(N) --max-cpu-loras=2", []),
+        (VLLM, "--enable-lora --lora-modules a=/a=b", ["error argument-value-invalid args"]),
+        ("vllm/vllm-openai:v0.30.0", "--enable-lora --lora-modules a=/a=b", []),
+        (VLLM, WHOLE, []),
+        ("vllm/vllm-openai:v0.11.1", WHOLE, ["error batch-too-small args[2]"]),
+        # vLLM writes the pairs out itself.
+        (VLLM, "--collect-detailed-traces=model,worker", []),
+        (
+            VLLM,
+            "--collect-detailed-traces=model,all,worker",
+            ["error argument-value-invalid args[1]"],
+        ),
+        ("vllm/vllm-openai:v0.8.5", "--guided-decoding-backend=outlines", []),
         (VLLM, "--enable-lora --max-lora-rank=48", ["error argument-value-invalid args[2]"]),
         (VLLM, "--enable-lora --max-lora-rank=1", ["error argument-value-invalid args[2]"]),
         ("vllm/vllm-openai:v0.12.0", "--enable-lora --max-lora-rank=1", []),

@@ -25,8 +25,6 @@ def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
 REFUSED: list[tuple[Sequence[str], str]] = [
     (["--enable-auto-tool-choice"], "tool-call-parser-missing"),
     (["--max-num-seqs", "9", "--max-num-batched-tokens=8"], "batch-too-small"),
-    (["--no-enable-chunked-prefill", "--max-model-len", "9", "--max-num-batched-tokens", "8"],
-     "batch-too-small"),
     (["-tp", "4", "-dcp", "3"], "parallelism-not-divisible"),
     (["--decode-context-parallel-size=2"], "parallelism-not-divisible"),
     (["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "both"}'],

@@ -367,7 +367,8 @@ def test_what_the_gateway_needs_beside_the_route_is_made(
     implementation: str, external: Manifest
 ) -> None:
     gateway = {"implementation": implementation}
-    own, other = (routed(httproute=route, gateway=gateway) for route in (ROUTE, external))
+    open_to_all = {"gateway": gateway, "networkPolicy": {"enabled": False}}
+    own, other = (routed(httproute=route, **open_to_all) for route in (ROUTE, external))
     assert set(kinds(own)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
 
 

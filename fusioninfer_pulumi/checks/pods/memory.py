@@ -56,7 +56,7 @@ _HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods)
+    shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
         if shares and runs and _shares_by_memory(pod):
@@ -74,9 +74,10 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _is_checked(pods: RolePods) -> bool:
+def _is_checked(pods: RolePods, ctx: Context) -> bool:
     engine = pods.command.engine
-    return engine is not None and engine.checks_shared_memory(pods.command)
+    launcher = ctx.launcher.value if ctx.launcher is not None and ctx.nodes > 1 else None
+    return engine is not None and engine.checks_shared_memory(pods.command, launcher)
 
 
 def _shares_by_memory(pod: Pod) -> bool:

@@ -213,13 +213,14 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
             ours = replace_backends(builder, field, related.backends) if key == "rules" else field
             copy_node(builder, (*target, "httproute", key), ours)
     if refs is not None or route_spec is not None:
-        if group is not None:
-            report.unsupported(
-                group.at,
-                "shares of a group are read for the preset's route alone; remove group and weight, "
-                "and name the InferencePools of all of its services, with weights, in "
-                "router.route.http.spec of one",
-            )
+        for field in (group, weight) if group is not None else ():
+            if field is not None:
+                report.unsupported(
+                    field.at,
+                    "shares of a group are read for the preset's route alone; remove group and "
+                    "weight, and name the InferencePools of all of its services, with weights, in "
+                    "router.route.http.spec of one",
+                )
         return
     namespace, name = builder.main.namespace, builder.main.name
     rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]

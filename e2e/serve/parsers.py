@@ -1,0 +1,308 @@
+"""The argument parsers of releases of vLLM, and the command lines that they are asked about."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.harness import Object
+from e2e.inputs import ROOT
+from e2e.serve.engine import Vllm
+from fusioninfer_pulumi import (
+    InvalidServiceError,
+    load,
+    model_service,
+    plan_service,
+    render,
+)
+from fusioninfer_pulumi.engines.argument_checks import check_arguments
+from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, argument_table
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.vllm import SERVE_ENTRYPOINT, VLLM
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.presets.catalogue import catalogue
+
+# In `tests`, which pytest puts on the path.
+sys.path.append(str(ROOT / "tests"))
+blocks: Any = importlib.import_module("page_blocks").blocks
+draw_service: Any = importlib.import_module("drawn_services").draw_service
+
+DRAWN = 300
+PROGRAM = Path(__file__).with_name("parse_arguments.py")
+VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
+
+CONFIG = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "torch_dtype": "bfloat16",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "head_dim": 128,
+    # What tests split is divisible by every number up to ten.
+    "num_attention_heads": 5040,
+    "num_key_value_heads": 5040,
+    "num_experts": 5040,
+    "num_hidden_layers": 240,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "norm_topk_prob": True,
+    "max_position_embeddings": 32768,
+    "vocab_size": 1024,
+    "rope_theta": 1000000,
+    "rms_norm_eps": 1e-06,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+"""A model of experts, that has all that arguments ask for, and no weights."""
+
+
+@dataclass(frozen=True, order=True)
+class CommandLine:
+    """Arguments of an engine.
+
+    Attributes:
+        serve: Whether `vllm serve` gets them, else the older program `api_server`.
+    """
+
+    words: tuple[str, ...]
+    serve: bool = True
+
+    def __str__(self) -> str:
+        return " ".join(("vllm serve" if self.serve else "api_server", *self.words))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a release says.
+
+    Attributes:
+        options: The options of `vllm serve`: spellings, number of values, choices.
+        metrics: The names of its metrics, on accelerators.
+        errors: Why it refuses a command line, empty where it takes it.
+    """
+
+    options: list[dict[str, Any]]
+    metrics: list[str]
+    errors: Mapping[CommandLine, str]
+
+    def refused(self, lines: Iterable[CommandLine]) -> list[str]:
+        """Those of some lines that the engine does not take, with its reason."""
+        return [f"{each}: {self.errors[each]}" for each in lines if self.errors[each]]
+
+
+def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
+    """Ask a release about command lines."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+        asked = [{"serve": each.serve, "words": each.words} for each in lines]
+        done = subprocess.run(
+            [str(engine.python), "-P", str(PROGRAM)],
+            input=json.dumps({"model": scratch, "lines": asked}),
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "VLLM_CACHE_ROOT": scratch, "VLLM_NO_USAGE_STATS": "1"},
+        )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"{engine.name}: {done.stderr[-3000:]}")
+    told = json.loads(done.stdout.splitlines()[-1])
+    return Answers(told["options"], told["metrics"], dict(zip(lines, told["errors"], strict=True)))
+
+
+# Command lines that `check` accepts.
+
+
+def accepted(release: str) -> list[CommandLine]:
+    """Command lines of all services here that are accepted with the images of a release."""
+    drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
+    lines: set[CommandLine] = set()
+    for document in moved([*written(), *drawn], release):
+        try:
+            (args,) = load(document)
+            plan = plan_service(args)
+            objects = list(render(plan))
+        except InvalidServiceError:
+            continue
+        if not any(warns_of_the_release(finding) for finding in plan.findings):
+            lines |= command_lines(objects, release)
+    for objects in rendered():
+        lines |= command_lines(objects, release)
+    return sorted(lines)
+
+
+def of_the_catalogue(release: str) -> list[CommandLine]:
+    """Command lines of every model of the catalogue, on each of its GPUs and on processors."""
+    lines: set[CommandLine] = set()
+    for name, model in catalogue().items():
+        for accelerator in (*model.accelerators, "cpu"):
+            args = model_service(name, accelerator=accelerator, name="chat", engine=release)
+            lines |= command_lines(list(render(plan_service(args))), release)
+    return sorted(lines)
+
+
+def warns_of_the_release(finding: Finding) -> bool:
+    """Whether a finding says that the release does not have what it is asked for."""
+    return finding.severity == "warning" and finding.rule == "release-without-feature"
+
+
+def written() -> Iterator[Any]:
+    """The services of the examples, of the pages, and those that golden files are made of."""
+    texts = [
+        file.read_text(encoding="utf-8")
+        for folder in ("examples", "tests", "importers/tests")
+        for file in sorted((ROOT / folder).rglob("*.yaml"))
+    ]
+    texts += [
+        block.text
+        for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+        for block in blocks(page)
+        if block.language == "yaml" and not block.part_of
+    ]
+    for text in texts:
+        if "kind: InferenceService\n" in text:
+            try:
+                documents = list(yaml.safe_load_all(text))
+            except yaml.YAMLError:  # a test's input that is broken on purpose, or a template
+                continue
+            yield from (
+                document
+                for document in documents
+                if isinstance(document, dict) and document.get("kind") == "InferenceService"
+            )
+
+
+def rendered() -> Iterator[Any]:
+    """What golden files hold: rendered objects."""
+    for file in (*(ROOT / "tests/fixtures/golden").rglob("*.yaml"), *ROOT.glob("examples/*/expected.yaml")):  # fmt: skip  # noqa: E501
+        yield list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+
+
+def moved(manifest: Any, release: str) -> Any:
+    """A manifest whose images of vLLM are all of one release."""
+    if isinstance(manifest, dict):
+        return {key: moved(value, release) for key, value in manifest.items()}
+    if isinstance(manifest, list):
+        return [moved(each, release) for each in manifest]
+    if isinstance(manifest, str) and manifest.startswith("vllm/vllm-openai:"):
+        return f"vllm/vllm-openai:v{release}"
+    return manifest
+
+
+def command_lines(objects: Any, release: str) -> set[CommandLine]:
+    """The command lines with which objects start vLLM of a release."""
+    lines = set()
+    for container in containers(objects):
+        command = read_command(container)
+        if command.engine is VLLM and command.readable and command.image.release == release:
+            lines.add(CommandLine(tuple(expanded(command.arguments)), starts_serve(command)))
+    return lines
+
+
+def starts_serve(command: EngineCommand) -> bool:
+    """Whether `vllm serve` runs: named, or as the entrypoint of the image."""
+    version = command.image.version or ()
+    return command.serve if command.program else version >= SERVE_ENTRYPOINT
+
+
+def containers(value: Any) -> Iterator[Object]:
+    """Every container anywhere in some objects."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("containers", "initContainers") and isinstance(inner, list):
+                yield from inner
+            yield from containers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from containers(inner)
+
+
+def expanded(words: Sequence[str]) -> Iterator[str]:
+    """Arguments as the engine sees them: with values of variables, and without files."""
+    skipped = False
+    for word in words:
+        name = word.partition("=")[0]
+        if not skipped and name != "--config":
+            yield VARIABLE.sub("1", word)
+        skipped = word == "--config"
+
+
+# Command lines that rules on arguments refuse, and those around them.
+
+
+def refused(release: str) -> list[CommandLine]:
+    """What the rules refuse of all edges of arguments, and of arguments that contradict."""
+    table = argument_table("vllm")
+    lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
+    lines += [("m", *words) for words in _together()]
+    lines += [("--model", "m"), ("m", "stray")]
+    return [line for line in dict.fromkeys(map(CommandLine, lines)) if errors(line, release)]
+
+
+def _context(word: str) -> tuple[str, ...]:
+    """What a configuration needs in order to have an argument at all."""
+    return ("--enable-lora",) if word.startswith("--max-lora") else ()
+
+
+def _of_table(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
+    options = table.options(release)
+    words = {word for other in table.releases for word in table.options(other)}
+    for word in sorted(words):
+        option = options.get(word)
+        if option is None:
+            yield (word, "1")
+        elif option.kind == "switch":
+            yield from ((word,), (f"{word}=1",))
+        else:
+            yield (word,)
+            yield from ((f"{word}={value}",) for value in _values(option))
+
+
+def _values(option: Option) -> Iterator[str]:
+    yield from ("0", "-1", "1.5", "x", "8k")
+    yield from map(str, option.choices)
+    for limit in option.limits.values():
+        step = 1 if option.kind in ("int", "size") else 0.01
+        yield from (str(limit - step), str(limit), str(limit + step))
+
+
+def _together() -> Iterator[tuple[str, ...]]:
+    yield ("--max-num-seqs", "8", "--max-num-batched-tokens", "4")
+    yield ("--no-enable-chunked-prefill", "--max-num-batched-tokens", "99", "--max-model-len", "200")  # fmt: skip  # noqa: E501
+    yield ("--enable-auto-tool-choice",)
+    yield ("--lora-modules", "a=b")
+    for value in ("a", "a=b=c", "{}", '{"name":"x","path":"y"}', "a=b,c", '{"name":"x"}'):
+        yield ("--enable-lora", "--lora-modules", value)
+    for memory, batch in ((1, 2), (2, 1), (0, 1), (0, 2)):
+        yield ("--enable-lora", "--max-cpu-loras", str(memory), "--max-loras", str(batch))
+    for tensor in (1, 2, 3, 4):
+        for context in (1, 2, 3):
+            yield ("-tp", str(tensor), "-dcp", str(context))
+    for role in ("kv_both", "kv_x", None):
+        for name in ("NixlConnector", "OffloadingConnector", "PyNcclConnector", None):
+            settings = {"kv_connector": name, "kv_role": role}
+            stated = {key: value for key, value in settings.items() if value}
+            yield ("--kv-transfer-config", json.dumps(stated))
+
+
+def errors(line: CommandLine, release: str) -> list[Finding]:
+    """What the rules on arguments say against a command line."""
+    program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
+    image = f"vllm/vllm-openai:v{release}"
+    command = read_command({"image": image, "command": program, "args": list(line.words)})
+    found = [*check_arguments(command, {}), *VLLM.check_lora(command)]
+    found += VLLM.check_connector(command)
+    return [finding for finding in found if finding.severity == "error"]

@@ -1,0 +1,227 @@
+"""Serves: one service with HTTPS, a warmed model cache and traces."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from e2e.harness import Object
+from e2e.harness.certificates import Certificates, create_certificates
+from e2e.harness.pods import LEADERS
+from e2e.serve.collector import Collector
+from e2e.serve.deploy import wait_serving
+from e2e.serve.enclosure import ADDRESS
+from e2e.serve.engine import Models
+from e2e.serve.gateway import Gateway
+from e2e.serve.hub import Hub
+from e2e.serve.services import NEED, objects_of, role, router, service
+from e2e.serve.serving import Serving
+from fusioninfer_pulumi import load, plan_service
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+
+pytestmark = pytest.mark.serve
+
+HOST = "svc.example.com"
+SECRET = "svc-tls"
+REPOSITORY, NAME = "example/tiny", "chat"
+STORAGE = "shared"
+PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
+"""The release of the documents, 1.2.1, makes no spans."""
+
+
+@dataclass(frozen=True)
+class Featured:
+    """A service of one pod that serves.
+
+    Attributes:
+        running: The cluster.
+        manifest: The service.
+        gateway: In front of it.
+        certificates: What the gateway shows, and who signed it.
+        hub: Where its model came from.
+        collector: Where its traces go.
+    """
+
+    running: Serving
+    manifest: Object
+    gateway: Gateway
+    certificates: Certificates
+    hub: Hub
+    collector: Collector
+
+    @property
+    def namespace(self) -> str:
+        """That of the service."""
+        return str(self.manifest["metadata"]["namespace"])
+
+    @property
+    def pod(self) -> Object:
+        """That of the engine."""
+        (pod,) = self.running.pods(self.namespace, LEADERS)
+        return pod
+
+    def ask(self, prompt: str) -> Object:
+        """One answer by HTTPS, from a client that verifies the certificate."""
+        pool = urllib3.HTTPSConnectionPool(
+            "127.0.0.1", self.gateway.port, ca_certs=str(self.certificates.authority),
+            server_hostname=HOST, assert_hostname=HOST, retries=False, timeout=120,
+        )  # fmt: skip
+        body = {"model": NAME, "prompt": prompt, "max_tokens": 8, "temperature": 0}
+        with pool:
+            answer = pool.request("POST", "/v1/completions", json=body, headers={"Host": HOST})
+        assert answer.status == 200, answer.data
+        told: Object = answer.json()
+        return told
+
+
+@pytest.fixture(scope="module")
+def featured(running: Serving) -> Iterator[Featured]:
+    with ExitStack() as stack:
+        namespace = running.cluster.new_namespace()
+        stack.callback(running.cluster.delete_namespace, namespace)
+        folder = Path(os.environ["TMPDIR"]) / namespace
+        folder.mkdir()
+        hub = Hub(ADDRESS, REPOSITORY, Models().model)
+        stack.callback(hub.close)
+        collector = Collector(ADDRESS)
+        stack.callback(collector.close)
+        certificates = create_certificates(folder / "certificates", hosts=[HOST])
+        manifest = service_of(namespace, hub)
+        running.cluster.apply([
+            secret(certificates), volume(folder / "volume"), *outside("collector", collector.url)
+        ], namespace=namespace)  # fmt: skip
+        stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
+        objects = objects_of(manifest)
+        first = 1 + next(n for n, each in enumerate(objects) if each["kind"] == "Job")
+        running.apply(objects[:first])
+        running.cluster.wait(
+            lambda: is_done(running, namespace), 120, lambda: running.report(namespace)
+        )
+        running.apply(objects[first:])
+        wait_serving(running, objects, namespace)
+        gateway = Gateway(running.cluster, namespace, "svc-httproute")
+        stack.callback(gateway.close)
+        yield Featured(running, manifest, gateway, certificates, hub, collector)
+
+
+def is_done(running: Serving, namespace: str) -> bool:
+    """Whether the warm-up Job has succeeded: Pulumi makes pods only then."""
+    (job,) = running.cluster.list("batch/v1/Job", namespace)
+    return bool(job.get("status", {}).get("succeeded"))
+
+
+def service_of(namespace: str, hub: Hub) -> Object:
+    """The service, as a user writes it."""
+    listener = {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": HOST,
+                "tls": {"certificateRefs": [{"name": SECRET}]}}  # fmt: skip
+    front = router(
+        httproute={"hostnames": [HOST]},
+        gateway={"gatewayClassName": "envoy", "listeners": [listener]},
+        endpointPicker={"image": PICKER},
+    )
+    engines = role()
+    (container,) = engines["template"]["spec"]["containers"]
+    container["args"] = ["--max-model-len", "2048"]
+    storage = {"size": "1Gi", "storageClassName": STORAGE}
+    model = {
+        "uri": f"hf://{REPOSITORY}",
+        "name": NAME,
+        "cache": {"storage": storage, "warmUp": True},
+        "fetcher": {"env": [{"name": "HF_ENDPOINT", "value": hub.url}]},
+    }
+    tracing = {"endpoint": f"http://collector.{namespace}:4317", "sampling": 1}
+    return service(namespace, front, engines, model=model, tracing=tracing)
+
+
+def secret(certificates: Certificates) -> Object:
+    """The certificate, as a listener names it."""
+    files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
+    data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET},
+            "type": "kubernetes.io/tls", "data": data}  # fmt: skip
+
+
+def volume(folder: Path) -> Object:
+    """A volume of a storage class without a provisioner: a folder of the node."""
+    folder.mkdir()
+    folder.chmod(0o777)  # fsGroup does nothing on a hostPath
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": STORAGE},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
+                     "storageClassName": STORAGE, "hostPath": {"path": str(folder)}}}  # fmt: skip
+
+
+def outside(name: str, url: str) -> list[Object]:
+    """A Service whose name leads to a server outside of the cluster."""
+    address, port = url.removeprefix("http://").split(":")
+    ports = [{"name": "grpc", "port": 4317, "targetPort": int(port)}]
+    slice_ports = [{"name": "grpc", "port": int(port)}]
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+         "spec": {"ports": ports}},
+        {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+         "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+         "addressType": "IPv4", "ports": slice_ports, "endpoints": [{"addresses": [address]}]},
+    ]  # fmt: skip
+
+
+@pytest.mark.proves(
+    "HTTPS: the listener of the service's own Gateway gives Envoy its certificate from a Secret; a "
+    "client that verifies it gets tokens at the endpoint's URL, another one nothing",
+    needs=NEED,
+)
+def test_clients_see_the_certificate(featured: Featured) -> None:
+    (args,) = load(featured.manifest)
+    plan = plan_service(args).router
+    assert plan is not None
+    endpoint = router_endpoint(plan, featured.namespace)
+    assert endpoint is not None
+    assert endpoint.url(str(endpoint.host)) == f"https://{HOST}"
+    assert featured.gateway.url.startswith("https://")
+    assert featured.ask("the quick brown fox")["usage"]["completion_tokens"] == 8
+    with pytest.raises(urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib3.request("GET", f"{featured.gateway.url}/v1/models", retries=False, timeout=30)
+
+
+@pytest.mark.proves(
+    "model cache: the warm-up Job fills the claim from a hub (a stand-in with the API of Hugging "
+    "Face), each file once; the engine serves from the volume, which it mounts read-only",
+    needs=NEED,
+)
+def test_the_job_fills_the_cache(featured: Featured) -> None:
+    (job,) = featured.running.cluster.list("batch/v1/Job", featured.namespace)
+    assert job["status"]["succeeded"] == 1
+    wanted = {file.name for file in Models().model.iterdir()}
+    assert sorted(featured.hub.fetched) == sorted(wanted)
+    (container,) = featured.pod["spec"]["containers"]
+    (mount,) = (m for m in container["volumeMounts"] if m["name"] == "model-cache")
+    assert mount["readOnly"]
+    assert featured.ask("the quick")["model"] == NAME
+
+
+@pytest.mark.proves(
+    "tracing: spans of the engine and of an endpoint picker of release 1.5 reach a collector that "
+    "both find by its name in DNS, in one trace for each request",
+    needs=NEED,
+)
+def test_traces_reach_the_collector(featured: Featured) -> None:
+    featured.ask("a traced request")
+    both = {"svc-inference", "svc-epp"}
+
+    def traces() -> dict[str, set[str]]:
+        services: dict[str, set[str]] = {}
+        for span in list(featured.collector.spans):
+            services.setdefault(span.trace, set()).add(span.service)
+        return services
+
+    deadline = time.monotonic() + 60
+    while both not in traces().values() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert both in traces().values(), featured.collector.spans

@@ -1,0 +1,95 @@
+"""Serves: the metrics that endpoint pickers, autoscalers and pages name are those of vLLM."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e.catalog import program
+from e2e.inputs import ROOT
+from e2e.serve.engine import RELEASES, VLLM, absent, vllm
+from e2e.serve.parsers import ask
+from e2e.serve.services import NEED, objects_of, role, router, service
+
+pytestmark = [pytest.mark.serve, pytest.mark.long]
+
+NAME = re.compile(r"vllm:[a-z_]+")
+
+OF_PICKERS = (
+    "vllm:cache_config_info",
+    "vllm:kv_cache_usage_perc",
+    "vllm:lora_requests_info",
+    "vllm:num_requests_waiting",
+)
+"""What endpoint pickers read by themselves; the oldest gets the second by a flag."""
+
+OF_OTHERS = ("vllm:gpu_cache_usage_perc", "vllm:nixl_bytes_transferred_sum")
+"""A name that the library writes for older releases alone, and one of engines with NIXL."""
+
+FOLDERS = (
+    "fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers",
+    "e2e/serve", "e2e/strategies",
+)  # fmt: skip
+
+
+def named() -> dict[str, str]:
+    """Every metric that the library, its examples and its pages name, with a file that does."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".md") and path != Path(__file__):
+                for name in NAME.findall(path.read_text(encoding="utf-8")):
+                    found[name] = str(path.relative_to(ROOT))
+    return found
+
+
+def picker_metrics(release: str) -> set[str]:
+    """The metrics that the oldest endpoint picker's flags name for a release."""
+    image = f"vllm/vllm-openai:v{release}"
+    objects = objects_of(service("ns", router(), role(image=image)))
+    return set(NAME.findall(str(objects)))
+
+
+@pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
+def test_endpoint_pickers_read_these(tool: str) -> None:
+    binary = program(tool, "epp").read_bytes()
+    missing = {name for name in OF_PICKERS if name.encode() not in binary}
+    assert missing == ({"vllm:kv_cache_usage_perc"} if tool == "epp-1.2" else set())
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
+    reason = absent(request.param)
+    if reason is not None:
+        pytest.skip(reason)
+    return request.param, set(ask(vllm(request.param), []).metrics)
+
+
+@pytest.mark.proves(
+    "the loggers of vLLM 0.8.5, 0.11.0 and 0.32.0 register the metrics that the rendered endpoint "
+    "picker reads of them",
+    needs=f"{NEED} with that release installed",
+)
+def test_the_engine_has_what_its_endpoint_picker_reads(
+    registered: tuple[str, set[str]],
+) -> None:
+    release, metrics = registered
+    rendered = picker_metrics(release)
+    assert len(rendered) == 1
+    by_default = {*OF_PICKERS} - {"vllm:kv_cache_usage_perc"}
+    assert rendered | by_default <= metrics
+
+
+@pytest.mark.proves(
+    "every metric of vLLM that code, examples and pages name is registered by vLLM 0.32.0",
+    needs=f"{NEED} with that release installed",
+)
+def test_every_metric_that_is_named_exists(registered: tuple[str, set[str]]) -> None:
+    release, metrics = registered
+    if release != VLLM:
+        pytest.skip("pages are about the newest release")
+    names = {name: file for name, file in named().items() if name not in OF_OTHERS}
+    assert len(names) >= 5
+    assert {name: file for name, file in names.items() if name not in metrics} == {}
