@@ -136,6 +136,7 @@ def pair(running: Serving, inference: Object) -> Iterator[Pair]:
     "pod that does not serve",
     needs=NEED,
 )
+@pytest.mark.long
 def test_multiprocessing_spans_nodes(running: Serving) -> None:
     with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
         replica.ask_all()
@@ -151,6 +152,7 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
     "both pods answer them",
     needs=NEED,
 )
+@pytest.mark.long
 def test_data_parallel_spans_nodes(running: Serving) -> None:
     with pair(running, spread("data-parallel", "--data-parallel-size", "2")) as replica:
         replica.ask_all()
