@@ -126,7 +126,7 @@ def test_the_workloads_behind_a_router_are_those_of_the_plan(
     cluster: Cluster, namespace: str, name: str
 ) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])
-    sent = ("PodGroup", "LeaderWorkerSet")
+    sent = ("ServiceAccount", "PodGroup", "LeaderWorkerSet")
     objects = [each for each in inputs.objects_of(plan) if each["kind"] in sent]
     cluster.apply(inputs.with_namespace(objects, namespace))
     assert_pods(cluster, plan, namespace)

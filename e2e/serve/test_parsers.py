@@ -22,6 +22,10 @@ COMPUTED = ("--mm-processor-device", "--reasoning-parser")
 IN_CONFIG = ("--max-lora-rank",)
 """The parser of old releases has no choices; the configuration of LoRA has them."""
 
+BY_CHANCE = {"0.8.5": ("--guided-decoding-backend",)}
+"""The parser of these releases takes one of two lists of choices, by the order of a set (`get_type`
+in `arg_utils.py`), so that it differs from run to run. The tables have both lists."""
+
 ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
 """Neither parser nor configuration of a model of text holds these: a socket has no such port,
 adapters are loaded later, and models of images and classifiers have these limits."""
@@ -66,7 +70,7 @@ def asked(request: pytest.FixtureRequest) -> Asked:
     needs=INSTALLED,
 )
 def test_accepted_command_lines_are_taken(asked: Asked) -> None:
-    assert len(asked.accepted) > 50
+    assert len(asked.accepted) > 40
     assert asked.answers.refused(asked.accepted) == []
 
 
@@ -101,10 +105,13 @@ def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
 )
 def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
     table = argument_table("vllm").options(asked.release)
-    assert described(table) == parsed(asked.answers, table)
+    expected, actual = described(table), parsed(asked.answers, table)
+    for word in BY_CHANCE.get(asked.release, ()):
+        assert {*actual.pop(word)[1]} <= {*expected.pop(word)[1]}
+    assert expected == actual
 
 
-def described(table: Options) -> dict[str, tuple[object, ...]]:
+def described(table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
     """Number of values and choices by spelling, as a table has them."""
     return {
         word: (
@@ -115,9 +122,9 @@ def described(table: Options) -> dict[str, tuple[object, ...]]:
     }
 
 
-def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, ...]]:
+def parsed(answers: Answers, table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:
     """The same, as the parser has them."""
-    found: dict[str, tuple[object, ...]] = {}
+    found: dict[str, tuple[object, tuple[str, ...]]] = {}
     for option in answers.options:
         for spelling in option["names"]:
             word = f"--{spelling[2:].replace('_', '-')}" if spelling[:2] == "--" else spelling
