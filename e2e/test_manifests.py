@@ -44,6 +44,8 @@ def assert_accepted(cluster: Cluster, objects: list[Object], namespace: str) -> 
     for sent in inputs.with_namespace(objects, namespace):
         (stored,) = cluster.apply([sent], dry_run=True)
         checks.stored_is_what_was_sent(sent, stored)
+        if sent["kind"] == "ServiceAccount":
+            cluster.apply([sent])  # without it the server refuses the pods
         if sent["kind"] == "LeaderWorkerSet":
             for pod in pods_described_by(sent):
                 cluster.create(pod, namespace=namespace, dry_run=True)
