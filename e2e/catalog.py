@@ -132,6 +132,17 @@ TOOLS: tuple[Tool, ...] = (
         },
     ),
     Tool(
+        name="kueue",
+        source="sigs.k8s.io/kueue",
+        programs={"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
+        manifests={
+            "crds": ("config/components/crd/bases/*.yaml",),
+            "webhooks": ("config/components/webhook/manifests.yaml",),
+        },
+        # The CI does not need it: what Kueue does with our objects is a test that is run by hand.
+        optional=True,
+    ),
+    Tool(
         name="kwok",
         source="sigs.k8s.io/kwok",
         programs={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},

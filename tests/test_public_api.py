@@ -34,6 +34,7 @@ RELEASED = [
     "EndpointPickerArgs",
     "FailureMode",
     "Finding",
+    "GangBackend",
     "GangMode",
     "GangPolicyArgs",
     "Gateway",

@@ -2,7 +2,7 @@
 
 from e2e.harness.api import ApiError, Client
 from e2e.harness.cluster import Cluster
-from e2e.harness.components import COMPONENTS, KUBE_SCHEDULER, KWOK, LWS, VOLCANO
+from e2e.harness.components import COMPONENTS, KUBE_SCHEDULER, KUEUE, KWOK, LWS, VOLCANO
 from e2e.harness.endpoint_picker import EndpointPicker
 from e2e.harness.processes import ProgramFailedError
 from e2e.harness.resources import Object
@@ -10,6 +10,7 @@ from e2e.harness.resources import Object
 __all__ = [
     "COMPONENTS",
     "KUBE_SCHEDULER",
+    "KUEUE",
     "KWOK",
     "LWS",
     "VOLCANO",

@@ -60,7 +60,8 @@ class Cluster(Lifetime, Client):
         """Decide what will run; nothing is started yet.
 
         Args:
-            components: Which of COMPONENTS to start beside etcd, API server and controllers.
+            components: Which of COMPONENTS, and Kueue, to start beside etcd, API server and
+                controllers.
             schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler beside the usual ones.
@@ -68,9 +69,10 @@ class Cluster(Lifetime, Client):
             arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
             address: Where pods reach the API server, if any run; see `e2e.serve`.
         """
-        unknown = set(components) - parts.COMPONENTS
+        known = parts.COMPONENTS | {parts.KUEUE}
+        unknown = set(components) - known
         if unknown:
-            raise ValueError(f"no components {sorted(unknown)}: {sorted(parts.COMPONENTS)}")
+            raise ValueError(f"no components {sorted(unknown)}: {sorted(known)}")
         self.components = frozenset(components)
         self.startup_seconds = 0.0
         self._schedule_period = schedule_period
@@ -88,7 +90,7 @@ class Cluster(Lifetime, Client):
         with ExitStack() as stack:
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            self._ports = iter(free_ports(8))
+            self._ports = iter(free_ports(10))
             reached = [self._address, FIRST_SERVICE] if self._address else []
             certificates = create_certificates(self.directory / "certificates", reached)
             port = next(self._ports)
@@ -144,6 +146,8 @@ class Cluster(Lifetime, Client):
                 programs, plane, self, ports, period, self._plugins, self._arguments
             )
             waits.append(started)
+        if parts.KUEUE in self.components:
+            waits.append(parts.start_kueue(programs, plane, self, self._take_ports(2)))
         if parts.KUBE_SCHEDULER in self.components:
             waits.append(parts.start_kube_scheduler(programs, plane))
         if parts.KWOK in self.components:

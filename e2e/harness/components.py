@@ -1,4 +1,4 @@
-"""The programs that act on our objects, each optional: LWS, Volcano, the default scheduler, kwok.
+"""The programs that act on our objects, each optional: LWS, schedulers, Kueue, kwok.
 
 Every start function returns at once with a function that waits until the program is at work, so
 that they come up side by side.
@@ -23,6 +23,8 @@ from e2e.harness.stages import write_stages
 
 LWS, VOLCANO, KUBE_SCHEDULER, KWOK = "lws", "volcano", "kube-scheduler", "kwok"
 COMPONENTS = frozenset({LWS, VOLCANO, KUBE_SCHEDULER, KWOK})
+KUEUE = "kueue"
+"""Not among COMPONENTS: its webhooks see every pod of a cluster."""
 
 POD_ADDRESSES = "127.64.0.1/12"
 """Pods get loopback addresses: an endpoint picker that scrapes them talks to this machine only, and
@@ -144,6 +146,83 @@ def start_volcano(
     return ready
 
 
+def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: list[int]) -> Ready:
+    """Start the Kueue manager with its real webhooks on loopback; it manages LeaderWorkerSets."""
+    webhook_port, health_port = ports
+    config = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": False},
+        "webhook": {
+            "host": LOOPBACK,
+            "port": webhook_port,
+            "certDir": str(plane.certificates.directory),
+        },
+        "health": {"healthProbeBindAddress": f"{LOOPBACK}:{health_port}"},
+        "metrics": {"bindAddress": "0"},
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"qps": 1000, "burst": 2000},
+        "integrations": {"frameworks": ["leaderworkerset.x-k8s.io/leaderworkerset"]},
+    }
+    path = plane.directory / "kueue.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    url = f"https://{LOOPBACK}:{webhook_port}"
+    authority = plane.certificates.authority
+    api.apply(_kueue_definitions(url, authority.read_bytes()))
+    started = programs.start(
+        "kueue",
+        [
+            program("kueue", "kueue"),
+            f"--config={path}",
+            f"--kubeconfig={plane.kubeconfig('kueue')}",
+            # An aggregated API, which would need a Service.
+            "--feature-gates=VisibilityOnDemand=false",
+        ],
+    )
+
+    def ready() -> None:
+        wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
+        wait_http(started, f"{url}/", authority=authority, accept=range(200, 500))
+        api.apply(_kueue_webhooks(url, authority.read_bytes()))
+
+    return ready
+
+
+def _kueue_definitions(url: str, authority: bytes) -> list[Object]:
+    """Kueue's kinds, those of two versions with its conversion, as its kustomization has them."""
+    bundle = base64.b64encode(authority).decode()
+    client = {"url": f"{url}/convert", "caBundle": bundle}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    converted = ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
+    documents: list[Any] = [
+        yaml.safe_load(file.read_text(encoding="utf-8")) for file in manifests("kueue", "crds")
+    ]
+    for definition in documents:
+        if definition["spec"]["names"]["plural"] in converted:
+            definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    return documents
+
+
+def _kueue_webhooks(url: str, authority: bytes) -> list[Object]:
+    """Kueue's webhooks of the kinds that there are here."""
+    groups = {"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"}
+    (file,) = manifests("kueue", "webhooks")
+    documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    for configuration in documents:
+        configuration["metadata"]["name"] = f"kueue-{configuration['metadata']['name']}"
+        configuration["webhooks"] = [
+            {**webhook, "clientConfig": _on_loopback(webhook, url, authority)}
+            for webhook in configuration["webhooks"]
+            if groups & set(webhook["rules"][0]["apiGroups"])
+        ]
+    return documents
+
+
+def _on_loopback(webhook: Object, url: str, authority: bytes) -> Object:
+    path = webhook["clientConfig"]["service"]["path"]
+    return {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()}
+
+
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
     """Start the default scheduler, for pods that are in no gang."""
     started = programs.start(
@@ -197,11 +276,7 @@ def _webhooks(tool: str, url: str, authority: bytes) -> list[Object]:
     for configuration in configurations:
         configuration["metadata"]["name"] = f"lws-{configuration['metadata']['name']}"
         for webhook in configuration["webhooks"]:
-            path = webhook["clientConfig"]["service"]["path"]
-            webhook["clientConfig"] = {
-                "url": f"{url}{path}",
-                "caBundle": base64.b64encode(authority).decode(),
-            }
+            webhook["clientConfig"] = _on_loopback(webhook, url, authority)
             if webhook["rules"][0]["resources"] == ["pods"]:
                 # What upstream's kustomization adds: without it the webhook sees every pod.
                 webhook["objectSelector"] = {

@@ -16,8 +16,8 @@ from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, Programs
 
 USERS = (
-    "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kwok", "lws",
-    "volcano",
+    "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kueue", "kwok",
+    "lws", "volcano",
 )  # fmt: skip
 """Each program has a name of its own, so that managed fields and logs say who did what. All of them
 may do everything: the tests are about the rights of what we generate, not of the platform."""

@@ -21,7 +21,14 @@ class GangMode(str, enum.Enum):
 
     AUTO = "Auto"  #: where a role spans nodes, or prefill and decode are both present
     ON = "On"  #: always, also single pods: the replicas of a service, or of a serving group
-    OFF = "Off"  #: never: no PodGroup, for clusters without Volcano
+    OFF = "Off"  #: never: no PodGroup and no LocalQueue
+
+
+class GangBackend(str, enum.Enum):
+    """What starts pods together."""
+
+    VOLCANO = "Volcano"  #: a PodGroup holds the roles of a service, or of a serving group, together
+    KUEUE = "Kueue"  #: a queue admits each replica as a whole; nothing holds roles together
 
 
 class RequiredReplicas(str, enum.Enum):
@@ -77,6 +84,10 @@ class GangPolicyArgs(SpecModel):
     mode: OnOff[GangMode] = GangMode.AUTO
     """`Auto` (default), `On` or `Off`."""
 
+    backend: Annotated[GangBackend, Field(strict=False)] = GangBackend.VOLCANO
+    """`Volcano` (default), or `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
+    names until there is quota for a whole replica. Kueue knows no minimum of each role."""
+
     min_role_replicas: dict[str, Count] | None = None
     """Replicas of each role that must be placed together; the others start as room appears. A
     role that is not named needs all its replicas, 0 makes a role optional. By default the whole
@@ -108,7 +119,8 @@ class SchedulingStrategyArgs(SpecModel):
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
     queue: PassedName | None = None
-    """Volcano queue; by default Volcano's `default`. May be an Output."""
+    """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is
+    required. May be an Output."""
 
     priority_class_name: ObjectName | None = None
     """PriorityClass of the PodGroup and of the pods."""

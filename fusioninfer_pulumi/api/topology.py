@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.api.scheduling import GangMode, SchedulingStrategyArgs
+from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
+from fusioninfer_pulumi.api.types import PassedName
 
 DEFAULT_SCHEDULER = "default-scheduler"
 VOLCANO = "volcano"
@@ -23,15 +24,29 @@ def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
 
 
 def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> bool:
-    """Whether the service's pods are scheduled as a gang.
+    """Whether the service's pods are scheduled as a gang, by a PodGroup.
 
     Decided by the declared roles, not by their replica counts: parking a role must not change
     the pods of the others.
     """
+    if scheduling.gang_policy.backend is not GangBackend.VOLCANO:
+        return False
     mode = scheduling.gang_policy.mode
     if mode is not GangMode.AUTO:
         return mode is GangMode.ON
     return is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles))
+
+
+def volcano_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
+    """Volcano queue of a service, None for the default and for other backends."""
+    return scheduling.queue if scheduling.gang_policy.backend is GangBackend.VOLCANO else None
+
+
+def local_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
+    """Kueue's LocalQueue in which the replicas of a service wait, None if they wait in none."""
+    policy = scheduling.gang_policy
+    queued = policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF
+    return scheduling.queue if queued else None
 
 
 def scheduler_name(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> str | None:

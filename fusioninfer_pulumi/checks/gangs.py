@@ -7,12 +7,18 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import (
+    GangBackend,
+    GangMode,
     NetworkTopologyMode,
     NetworkTopologyRuleArgs,
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER
+from fusioninfer_pulumi.api.topology import (
+    DEFAULT_SCHEDULER,
+    is_prefill_decode,
+    volcano_queue,
+)
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
@@ -83,6 +89,13 @@ GANG_ALL_OR_NOTHING = Rule(
     remedy="Set `minRoleReplicas`.",
     source="Volcano 1.14.1",
 )
+ROLES_START_APART = Rule(
+    "roles-start-apart",
+    "warning",
+    "Prefill and decode start together.",
+    remedy="Use `backend: Volcano`, or give the LocalQueue quota for the whole service.",
+    source="Kueue 0.15.2, measured",
+)
 GANG_MINIMUM_ZERO_FOR_ROLE = Rule(
     "gang-minimum-zero-for-role",
     "info",
@@ -115,7 +128,7 @@ def scheduling_findings(
             if gang_scheduled:
                 yield from _gang_pod(pod)
                 yield from _without_requests(role, pod.path)
-            elif scheduling.queue and scheduler:
+            elif volcano_queue(scheduling) and scheduler:
                 yield from _pod_queue(pod, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
@@ -125,7 +138,9 @@ def scheduling_findings(
                 ("roles", role.position, "subGroupPolicy"),
                 f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
             )
-    if gang_scheduled:
+    if scheduling.gang_policy.backend is GangBackend.KUEUE:
+        yield from _kueue(roles, scheduling)
+    elif gang_scheduled:
         yield from _deadlocks(roles, scheduling, annotations)
         yield from _minimum(roles, scheduling, gang)
     else:
@@ -288,6 +303,64 @@ def _minimum(
         )
 
 
+def _kueue(roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """What Kueue cannot do, or needs."""
+    policy, at = scheduling.gang_policy, (*_STRATEGY, "gangPolicy")
+    for field, present, reason in (
+        (
+            "minRoleReplicas",
+            policy.min_role_replicas is not None,
+            "Kueue admits each replica by itself and knows no minimum of each role",
+        ),
+        (
+            "networkTopology",
+            policy.network_topology is not None,
+            (
+                "HyperNodes are Volcano's; Kueue reads the annotation "
+                "kueue.x-k8s.io/podset-required-topology of the pod templates"
+            ),
+        ),
+    ):
+        if present:
+            yield error(
+                FIELD_OUT_OF_PLACE,
+                (*at, field),
+                f"{reason}; remove it, or use backend Volcano",
+            )
+    for field, present, reason in (
+        (
+            "requiredReplicas",
+            policy.required_replicas is not RequiredReplicas.ANY,
+            "Kueue knows no minimum of each role",
+        ),
+        ("minResources", policy.min_resources, "Kueue counts the requests of every replica"),
+    ):
+        if present:
+            yield warning(FIELD_WITHOUT_EFFECT, (*at, field), f"has no effect: {reason}")
+    if policy.mode is GangMode.OFF:
+        if scheduling.queue:
+            yield warning(
+                FIELD_WITHOUT_EFFECT,
+                (*_STRATEGY, "queue"),
+                "has no effect: with gangPolicy.mode Off replicas wait in no LocalQueue",
+            )
+        return
+    if not scheduling.queue:
+        yield error(
+            FIELD_REQUIRED,
+            (*_STRATEGY, "queue"),
+            "is required with backend Kueue: name a LocalQueue of the namespace; without one "
+            "Kueue admits nothing",
+        )
+    if is_prefill_decode([role.args for role in roles if role.replicas]):
+        yield warning(
+            ROLES_START_APART,
+            (*at, "backend"),
+            "Kueue admits each replica by itself: where quota is short, prefill may hold "
+            "accelerators while decode waits, or the other way round; Volcano holds them together",
+        )
+
+
 def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
     policy = scheduling.gang_policy
     for field, present in (
@@ -329,6 +402,8 @@ def network_topology_findings(
             "has no effect: it names neither groupPolicy nor rolePolicy",
         )
         return
+    if policy.backend is GangBackend.KUEUE:
+        return  # refused as a whole
     if not gang_scheduled:
         yield error(
             FIELD_OUT_OF_PLACE,

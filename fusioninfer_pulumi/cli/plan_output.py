@@ -50,6 +50,7 @@ def plan_json(
         "totalPods": plan.total_pods,
         "totalGpus": plan.total_accelerators,
         **_gangs(plan),
+        **({} if plan.local_queue is None else {"localQueue": plain(plan.local_queue)}),
         "capacity": [
             {
                 "gpus": row.gpus,

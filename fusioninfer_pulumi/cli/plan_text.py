@@ -263,6 +263,9 @@ def _layout(plan: ServicePlan) -> str:
 
 def _gang(plan: ServicePlan) -> str:
     gang = plan.gang
+    if plan.local_queue is not None:
+        queue = plain(plan.local_queue)
+        return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole, by itself"
     if gang is None:
         return "none: every pod is scheduled by itself"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Fetch,
         FetcherArgs,
         FileSystemTierArgs,
+        GangBackend,
         GangMode,
         GangPolicyArgs,
         GatewayArgs,
@@ -342,6 +343,10 @@ class GangPolicyArgsDict(TypedDict, total=False):
 
     mode: GangMode | Literal["Auto", "On", "Off"] | Literal[True, False]
     """`Auto` (default), `On` or `Off`."""
+
+    backend: GangBackend | Literal["Volcano", "Kueue"]
+    """`Volcano` (default), or `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
+    names until there is quota for a whole replica. Kueue knows no minimum of each role."""
 
     min_role_replicas: Mapping[str, int] | None
     """Replicas of each role that must be placed together; the others start as room appears. A
@@ -1221,7 +1226,8 @@ class SchedulingStrategyArgsDict(TypedDict, total=False):
     """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
 
     queue: Input[str] | None
-    """Volcano queue; by default Volcano's `default`. May be an Output."""
+    """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is
+    required. May be an Output."""
 
     priority_class_name: str | None
     """PriorityClass of the PodGroup and of the pods."""

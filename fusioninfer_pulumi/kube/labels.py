@@ -48,6 +48,10 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 TASK_PRIORITY = "volcano.sh/task-priority"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
+# On a LeaderWorkerSet: the LocalQueue in which Kueue holds its replicas. Kueue's webhook refuses a
+# change of it.
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+
 #: Variables that Kthena's controller sets in its pods. A reference expands only to variables before
 #: it, and LeaderWorkerSet's webhook puts its own first.
 KTHENA_ENVIRONMENT = {

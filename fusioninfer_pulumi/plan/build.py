@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import (
+    local_queue,
     needs_gang,
     scheduler_name,
+    volcano_queue,
 )
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
@@ -98,7 +100,8 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         gangs=gangs,
         scheduler_name=scheduler_name(args.roles, strategy),
         gang_scheduled=ganged,
-        queue=strategy.queue,
+        queue=volcano_queue(strategy),
+        local_queue=local_queue(strategy),
         priority_class=strategy.priority_class_name,
         layout=args.layout,
         rollout=args.rollout,

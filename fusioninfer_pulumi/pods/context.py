@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import is_prefill_decode, needs_gang, scheduler_name, serving
+from fusioninfer_pulumi.api.topology import (
+    is_prefill_decode,
+    needs_gang,
+    scheduler_name,
+    serving,
+    volcano_queue,
+)
 from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
@@ -44,7 +50,7 @@ def contexts(
             tracing=args.tracing,
             gang=gang,
             scheduler=scheduler_name(args.roles, args.scheduling_strategy),
-            queue=args.scheduling_strategy.queue,
+            queue=volcano_queue(args.scheduling_strategy),
             priority_class=args.scheduling_strategy.priority_class_name,
         )
         for position, role, written in roles

@@ -20,6 +20,12 @@ with lines under ``pkg/scheduler`` of that version:
 * Pods outside every subgroup form one of size 1 that comes first among index 0 and is never part
   of the minimum (``job_info.go:1239-1253``). Generated policies leave no pod outside.
 
+Where Kueue admits replicas (read and run: v0.15.2), each is a workload of its own: it is admitted
+as a whole while the quota of its queue covers it, and one that does not fit is passed over
+(``BestEffortFIFO``). Workloads of one second have no order. Kueue counts quota and no nodes: the
+model takes the accelerators of the pools for the quota, and is exact only where nodes hold pods
+without loss.
+
 The model assumes that all pods exist before the first one is bound. Roles that compete for the last
 accelerators while their pods are still being created get them in order of creation.
 """
@@ -38,6 +44,8 @@ class GangForm(enum.Enum):
 
     NONE = "none"
     """No PodGroup: every pod is scheduled by itself."""
+    REPLICA = "replica"
+    """Kueue: every replica is admitted as a whole, by itself."""
     LITERAL = "literal"
     """``minTaskMember`` for every replica, ``minMember`` their sum: all or nothing."""
     SUBGROUP = "subgroup"
@@ -103,6 +111,11 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
     if any(role.minimum > role.replicas for role in units):
         # The scheduler never finds such a job valid (job_info.go:1114-1128).
         running, exact = {role.name: 0 for role in units}, True
+    elif form is GangForm.REPLICA:
+        running = _upper_bounds(units, nodes)
+        lost = any(pool.accelerators % size for pool in pools for size in _sizes(wanted))
+        complete = all(running[role.name] == role.replicas for role in units)
+        exact = (complete or not lost) and _fit_together(units, running, nodes)
     elif form is not GangForm.NONE and all(size == 1 for role in units for size in role.pod_sizes):
         running, exact = _bound_in_order(units, sum(count * room for count, room in nodes)), True
     else:
@@ -134,9 +147,14 @@ def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
     wanted = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
-        minimum = {GangForm.NONE: 0, GangForm.LITERAL: role.replicas}.get(form, role.minimum)
+        minima = {GangForm.NONE: 0, GangForm.REPLICA: 0, GangForm.LITERAL: role.replicas}
+        minimum = minima.get(form, role.minimum)
         wanted.append(replace(role, pod_sizes=sizes, minimum=minimum))
     return wanted
+
+
+def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
+    return {size for role in roles for size in role.pod_sizes}
 
 
 def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
@@ -146,7 +164,7 @@ def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand
     exactly as many of the largest pods as of the smallest, it holds that many of any mixture, and
     sizes do not matter.
     """
-    sizes = {size for role in roles for size in role.pod_sizes}
+    sizes = _sizes(roles)
     if not sizes:
         return roles, nodes
     if all(room // min(sizes) == room // max(sizes) for _, room in nodes):
@@ -193,7 +211,7 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
     nodes that can hold one of them.
     """
     bounds = {role.name: role.replicas for role in roles}
-    for size in sorted({size for role in roles for size in role.pod_sizes}):
+    for size in sorted(_sizes(roles)):
         large = {role.name: [pod for pod in role.pod_sizes if pod >= size] for role in roles}
         places = sum(count * (room // size) for count, room in nodes)
         usable = sum(count * room for count, room in nodes if room >= size)
@@ -206,6 +224,18 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
                 if load := loads[role.name]:
                     bounds[role.name] = min(bounds[role.name], role.minimum + spare // load)
     return bounds
+
+
+def _fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
+    """Returns whether all roles reach their bounds whichever replica is admitted first.
+
+    A replica that is left out lacks room beside those that run. Where the bounds fit together, a
+    role below its own always finds room for one more.
+    """
+    if any(size != 1 for role in roles for size in role.pod_sizes):
+        return _outcome_is_certain(roles, running, nodes, GangForm.NONE)
+    taken = sum(running[role.name] * len(role.pod_sizes) for role in roles)
+    return taken <= sum(count * room for count, room in nodes)
 
 
 def _outcome_is_certain(
@@ -250,6 +280,8 @@ def group_capacity(
     Exact if all pods with accelerators have one size and roles do not compete for what the groups'
     minima leave; otherwise an upper bound for each role.
     """
+    if form is GangForm.REPLICA:
+        return capacity(_times(roles, groups), form, pools)
     if groups == 1 and form is not GangForm.NONE:
         one = capacity(roles, form, pools)
         return replace(one, groups=int(one.status != "Blocked"))

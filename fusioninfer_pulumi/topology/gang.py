@@ -132,10 +132,10 @@ def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
     return {group.role: group.minimum for group in gang.sub_groups}
 
 
-def gang_form(gang: GangPlan | None) -> GangForm:
-    """Returns the form of a gang in the capacity model."""
+def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
+    """Returns the form of a gang in the capacity model; `queued`: Kueue admits replicas."""
     if gang is None:
-        return GangForm.NONE
+        return GangForm.REPLICA if queued else GangForm.NONE
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 

@@ -29,7 +29,12 @@ def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
 
 
 def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
-    own_labels = {**role_labels(plan, role.args), **_lws_labels(planned, role.pods.revision)}
+    queue = {} if plan.local_queue is None else {labels.KUEUE_QUEUE: plan.local_queue}
+    own_labels = {
+        **role_labels(plan, role.args),
+        **_lws_labels(planned, role.pods.revision),
+        **queue,
+    }
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
         "leaderWorkerTemplate": _leader_worker_template(plan, role, planned),

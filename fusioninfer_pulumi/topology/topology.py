@@ -31,6 +31,7 @@ class Topology(ServiceMeta):
         scheduler_name: Scheduler of the pods, None for the pod templates' own.
         gang_scheduled: Whether the service needs a gang (also while no replica exists).
         queue: Volcano queue of the service, None for the default.
+        local_queue: Kueue's LocalQueue in which replicas wait, None if they wait in none.
         priority_class: PriorityClass of the pods.
         layout: Which LeaderWorkerSets run the replicas.
         rollout: The `rollout` settings as the user wrote them.
@@ -43,6 +44,7 @@ class Topology(ServiceMeta):
     scheduler_name: str | None
     gang_scheduled: bool
     queue: str | None
+    local_queue: str | None = None
     priority_class: str | None
     layout: Layout
     rollout: RolloutArgs
@@ -80,10 +82,11 @@ def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
+    form = gang_form(plan.gang, queued=plan.local_queue is not None)
     if plan.groups is not None:
-        running = group_capacity(demands, gang_form(plan.gang), pools, plan.groups)
+        running = group_capacity(demands, form, pools, plan.groups)
     else:
-        running = capacity(demands, gang_form(plan.gang), pools)
+        running = capacity(demands, form, pools)
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
     return replace(running, exact=False) if bound_to_network else running

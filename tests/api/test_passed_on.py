@@ -137,6 +137,9 @@ POD: dict[str, Callable[[Any], Any]] = {
     "a volume's source": lambda out: service(
         role(template=template(volumes=[{"name": "s", "configMap": out}]))
     ),
+    "a LocalQueue": lambda out: prefill_decode(
+        schedulingStrategy={"queue": out, "gangPolicy": {"backend": "Kueue"}}
+    ),
     "a pull secret": lambda out: service(role(template=template(imagePullSecrets=[{"name": out}]))),
 }
 

@@ -1,0 +1,164 @@
+"""What Kueue gets of a service, and what it is not asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import (
+    kinds,
+    nodes,
+    of_kind,
+    plan_of,
+    pod_templates,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    rules,
+    service,
+    template,
+    warnings,
+)
+
+from fusioninfer_pulumi.topology.capacity import GangForm, NodePool, RoleDemand, capacity
+from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def kueue(queue: Any = "team", **policy: Any) -> Any:
+    strategy = {"gangPolicy": {"backend": "Kueue", **policy}}
+    return {"schedulingStrategy": strategy | ({"queue": queue} if queue else {})}
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_the_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str) -> None:
+    manifest = prefill_decode(layout=layout, **kueue())
+    assert "PodGroup" not in kinds(manifest)
+    sets = of_kind(rendered(manifest), "LeaderWorkerSet")
+    assert {each["metadata"]["labels"][QUEUE] for each in sets} == {"team"}
+    others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
+    assert not any(QUEUE in each["metadata"].get("labels", {}) for each in others)
+    for pod in pod_templates(manifest):
+        assert "schedulerName" not in pod
+    for each in sets:
+        inner = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+        # Kueue sets it on each pod; on the template it would name the pod's own workload.
+        assert QUEUE not in inner["labels"]
+        assert not any(
+            "volcano" in key or "group-name" in key for key in inner.get("annotations", {})
+        )
+
+
+def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
+    (lws, *_) = of_kind(rendered(service(role(), **kueue())), "LeaderWorkerSet")
+    assert lws["metadata"]["labels"][QUEUE] == "team"
+    off = service(role(), **kueue(mode="Off"))
+    (lws, *_) = of_kind(rendered(off), "LeaderWorkerSet")
+    assert QUEUE not in lws["metadata"]["labels"]
+    assert warnings(off) == [
+        (
+            "warning: schedulingStrategy.queue: has no effect: with gangPolicy.mode Off replicas wait "
+            "in no LocalQueue"
+        )
+    ]
+
+
+def test_pods_restart_for_no_queue() -> None:
+    """The queue is no part of the pods: moving a service to Kueue's queue keeps its revision."""
+    plain, queued = (
+        of_kind(rendered(service(role(), **more)), "LeaderWorkerSet")[0] for more in ({}, kueue())
+    )
+    key = "fusioninfer.io/revision"
+    assert plain["metadata"]["labels"][key] == queued["metadata"]["labels"][key]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (
+            kueue(minRoleReplicas={"decode": 1}),
+            (
+                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica by itself "
+                "and knows no minimum of each role; remove it, or use backend Volcano"
+            ),
+        ),
+        (
+            kueue(networkTopology={"groupPolicy": {"highestTierAllowed": 1}}),
+            (
+                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; Kueue reads "
+                "the annotation kueue.x-k8s.io/podset-required-topology of the pod templates; remove "
+                "it, or use backend Volcano"
+            ),
+        ),
+        (
+            kueue(None),
+            (
+                "schedulingStrategy.queue: is required with backend Kueue: name a LocalQueue of the "
+                "namespace; without one Kueue admits nothing"
+            ),
+        ),
+    ],
+)
+def test_what_kueue_cannot_do_is_refused(strategy: Any, expected: str) -> None:
+    assert problems(prefill_decode(**strategy)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ({"requiredReplicas": "LowestOrdinals"}, "Kueue knows no minimum of each role"),
+        ({"minResources": True}, "Kueue counts the requests of every replica"),
+    ],
+)
+def test_what_has_no_effect_with_kueue_is_said(policy: Any, reason: str) -> None:
+    (field,) = policy
+    assert warnings(service(role(), **kueue(**policy))) == [
+        f"warning: schedulingStrategy.gangPolicy.{field}: has no effect: {reason}"
+    ]
+
+
+def test_roles_that_start_apart_are_said_and_what_deadlocks_only_with_volcano_is_not() -> None:
+    assert ("roles-start-apart", "schedulingStrategy.gangPolicy.backend") in rules(
+        prefill_decode(**kueue())
+    )
+    alone = service(role(multinode=nodes(2), startupPolicy="LeaderReady"), **kueue())
+    exclusive = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    assert problems(alone) == []
+    assert problems(prefill_decode(metadata={"annotations": exclusive}, **kueue())) == []
+    assert "roles-start-apart" not in dict(rules(alone))
+
+
+def test_volcanos_scheduler_reads_no_queue_of_kueue() -> None:
+    manifest = service(role(template=template(schedulerName="volcano")), **kueue())
+    (pod,) = pod_templates(manifest)
+    assert "annotations" not in pod.get("metadata", {})
+
+
+def test_the_capacity_table_is_each_replica_by_itself() -> None:
+    # What Kueue 0.15.2 admits is in e2e/test_kueue.py.
+    eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    pod = template({"name": "vllm", "image": "e:1", "command": ["/serve"], **eight})
+    manifest = prefill_decode(
+        {"multinode": nodes(2, launcher="none"), "template": pod, "replicas": 1},
+        {"multinode": nodes(4, launcher="none"), "template": pod, "replicas": 2},
+        **kueue(),
+    )
+    rows = capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16, 8])
+    assert [(row.gpus, *row.running.values(), row.status, row.exact) for row in rows] == [
+        (80, 1, 2, "Full", True),
+        (64, 1, 2, "Partial", False),
+        (48, 1, 1, "Partial", True),
+        (32, 1, 1, "Partial", False),
+        (16, 1, 0, "Partial", True),
+        (8, 0, 0, "Blocked", True),
+    ]
+
+
+def test_quota_that_no_node_can_give_is_an_upper_bound() -> None:
+    roles = [RoleDemand("a", 3, (8,), 0)]
+    # Two nodes of twelve: quota for three pods, and nodes for two.
+    assert capacity(roles, GangForm.REPLICA, [NodePool(2, 12)]).exact is False
+    assert capacity(roles, GangForm.REPLICA, [NodePool(3, 12)]).exact is True
+    assert capacity(roles, GangForm.REPLICA, [NodePool(1, 16)]).exact is True
