@@ -145,6 +145,11 @@ def _prerequisites() -> dict[str, Any]:
             "plain": True,
             "description": "Namespace of Volcano's scheduler, by default `volcano-system`.",
         },
+        "kueueNamespace": {
+            "type": "string",
+            "plain": True,
+            "description": "Namespace of Kueue's manager, by default `kueue-system`.",
+        },
     }
 
 

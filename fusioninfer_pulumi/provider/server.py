@@ -111,6 +111,7 @@ def _serving_prerequisites(
         context=inputs.get("context"),
         lws_namespace=inputs.get("lwsNamespace") or "lws-system",
         volcano_namespace=inputs.get("volcanoNamespace") or "volcano-system",
+        kueue_namespace=inputs.get("kueueNamespace") or "kueue-system",
     )
     return ServingPrerequisites(name, args, options), ("checked", "releases")
 

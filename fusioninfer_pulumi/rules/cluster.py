@@ -33,6 +33,13 @@ FEATURE_GATE_OFF_BY_DEFAULT = Rule(
     "A feature gate that is off by default is switched on.",
     remedy="Switch it on, or use a newer release.",
 )
+KUEUE_INTEGRATION_OFF = Rule(
+    "kueue-integration-off",
+    "error",
+    "Kueue manages LeaderWorkerSets.",
+    remedy="Add `leaderworkerset.x-k8s.io/leaderworkerset` to `integrations.frameworks`.",
+    source="Kueue 0.15.2's default configuration",
+)
 LWS_GANG_PROVIDER_ON = Rule(
     "lws-gang-provider-on",
     "error",

@@ -57,7 +57,7 @@ def facts(**changed: Any) -> ClusterFacts:
     """A cluster with everything; `changed` has a definition by the first word of its name."""
     kinds: dict[str, Definition | None] = {}
     for row in {row.definition: row for row in table.ROWS}.values():
-        own = Definition({row.served: schema(*FIELDS.get(row.definition, []))}, None)
+        own = Definition({row.served or "v1": schema(*FIELDS.get(row.definition, []))}, None)
         if row.product.startswith("Gateway"):
             own = Definition(own.schemas, (1, 4, 1))
         kinds[row.definition] = changed.pop(row.definition.partition(".")[0], own)

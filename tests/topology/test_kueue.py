@@ -59,17 +59,16 @@ def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
     assert QUEUE not in lws["metadata"]["labels"]
     assert warnings(off) == [
         (
-            "warning: schedulingStrategy.queue: has no effect: with gangPolicy.mode Off replicas wait "
-            "in no LocalQueue"
+            "warning: schedulingStrategy.queue: has no effect: with gangPolicy.mode Off replicas "
+            "wait in no LocalQueue"
         )
     ]
 
 
 def test_pods_restart_for_no_queue() -> None:
     """The queue is no part of the pods: moving a service to Kueue's queue keeps its revision."""
-    plain, queued = (
-        of_kind(rendered(service(role(), **more)), "LeaderWorkerSet")[0] for more in ({}, kueue())
-    )
+    manifests = (service(role()), service(role(), **kueue()))
+    plain, queued = (of_kind(rendered(each), "LeaderWorkerSet")[0] for each in manifests)
     key = "fusioninfer.io/revision"
     assert plain["metadata"]["labels"][key] == queued["metadata"]["labels"][key]
 
@@ -80,23 +79,23 @@ def test_pods_restart_for_no_queue() -> None:
         (
             kueue(minRoleReplicas={"decode": 1}),
             (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica by itself "
-                "and knows no minimum of each role; remove it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica by "
+                "itself and knows no minimum of each role; remove it, or use backend Volcano"
             ),
         ),
         (
             kueue(networkTopology={"groupPolicy": {"highestTierAllowed": 1}}),
             (
-                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; Kueue reads "
-                "the annotation kueue.x-k8s.io/podset-required-topology of the pod templates; remove "
-                "it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; Kueue "
+                "reads the annotation kueue.x-k8s.io/podset-required-topology of the pod "
+                "templates; remove it, or use backend Volcano"
             ),
         ),
         (
             kueue(None),
             (
-                "schedulingStrategy.queue: is required with backend Kueue: name a LocalQueue of the "
-                "namespace; without one Kueue admits nothing"
+                "schedulingStrategy.queue: is required with backend Kueue: name a LocalQueue of "
+                "the namespace; without one Kueue admits nothing"
             ),
         ),
     ],

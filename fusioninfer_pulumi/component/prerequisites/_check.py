@@ -25,6 +25,7 @@ from fusioninfer_pulumi.rules.cluster import (
     CLUSTER_NOT_CHECKED,
     CRD_NOT_INSTALLED,
     FEATURE_GATE_OFF_BY_DEFAULT,
+    KUEUE_INTEGRATION_OFF,
     LWS_GANG_PROVIDER_ON,
     NAMED_OBJECT_MISSING,
     RELEASE_NOT_SUPPORTED,
@@ -72,7 +73,49 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 "configuration was not found; gangSchedulingManagement must not be set in it",
             )
         )
+    problems += _check_kueue(plans, facts)
     return [*problems, *check_built_in(plans, facts), *check_named(plans, facts)]
+
+
+def _check_kueue(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
+    queued = [plan.service for plan in plans if plan.local_queue is not None]
+    # Where Kueue is missing, that is said.
+    if not queued or facts.definitions.get(table.KUEUE.definition) is None:
+        return
+    if facts.kueue_frameworks is None:
+        yield warning(
+            RELEASE_UNKNOWN,
+            (),
+            f"Kueue: whether it manages LeaderWorkerSets was not checked: its configuration was "
+            f"not found; integrations.frameworks must have {table.KUEUE_FRAMEWORK}",
+        )
+    elif table.KUEUE_FRAMEWORK not in facts.kueue_frameworks:
+        yield error(
+            KUEUE_INTEGRATION_OFF,
+            (),
+            f"Kueue: it does not manage LeaderWorkerSets, and pods of {', '.join(queued)} would "
+            f"start one by one beside its queues; add {table.KUEUE_FRAMEWORK} to "
+            "integrations.frameworks in its configuration and restart its manager",
+        )
+    for (namespace, name), services in local_queues(plans).items():
+        if not facts.local_queues.get((namespace, name), True):
+            yield warning(
+                NAMED_OBJECT_MISSING,
+                (),
+                f"Kueue: there is no LocalQueue {name} in {namespace}; {_services_need(services)} "
+                f"it: {table.LOCAL_QUEUE.way_out}",
+            )
+
+
+def local_queues(plans: Iterable[ServicePlan]) -> Mapping[tuple[str, str], Sequence[str]]:
+    """LocalQueues that services name, by namespace and name, each with the services."""
+    return _users(
+        ((str(plan.namespace), plan.local_queue), plan.service)
+        for plan in plans
+        if plan.local_queue is not None
+        and not is_output(plan.local_queue)
+        and not is_output(plan.namespace)
+    )
 
 
 def needs(plans: Iterable[ServicePlan]) -> Needs:
@@ -96,6 +139,8 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.LEADER_WORKER_SET
     if plan.gang is not None:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
+    if plan.local_queue is not None:
+        yield table.KUEUE
     yield from _monitors(plan)
     if any(
         autoscaler.args.engine is AutoscalingEngine.KEDA
@@ -143,7 +188,8 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
     problem = _problem(row, stored, facts)
     if problem is not None:
         rule, text = problem
-        yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}")
+        other = _other_backend(row, stored, facts)
+        yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}{other}")
     elif stored is not None and not row.field_since_least and _release(row, stored, facts) is None:
         yield warning(
             RELEASE_UNKNOWN,
@@ -152,17 +198,31 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
         )
 
 
+def _other_backend(row: Minimum, stored: Definition | None, facts: ClusterFacts) -> str:
+    """What the cluster has instead of the backend of a gang that it lacks; empty if nothing."""
+    group = table.LOCAL_QUEUE.group
+    if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE) or stored is not None:
+        return ""
+    if row is table.KUEUE:
+        found, backend = "scheduling.volcano.sh", "Volcano"
+    else:
+        found, backend = group, "Kueue"
+    return (
+        f"; {backend} is there: gangPolicy.backend {backend}" if found in (facts.apis or {}) else ""
+    )
+
+
 def _problem(
     row: Minimum, stored: Definition | None, facts: ClusterFacts
 ) -> tuple[Rule, str] | None:
     """Rule and message of what is wrong with a definition, None where nothing is."""
     if stored is None:
         return CRD_NOT_INSTALLED, f"{row.definition} is not installed"
-    if row.served not in stored.schemas:
+    if row.served is not None and row.served not in stored.schemas:
         served = ", ".join(stored.schemas) or "no version"
         text = f"{row.definition} serves {served}, not {row.served}"
         return CRD_NOT_INSTALLED, text
-    if row.field is not None and not stored.has(row.served, row.field):
+    if row.field and row.served and not stored.has(row.served, row.field):
         return CRD_NOT_INSTALLED, f"{row.definition} has no field {row.field}"
     release = _release(row, stored, facts)
     least = row.least or (0, 0, 0)

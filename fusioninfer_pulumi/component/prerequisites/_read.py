@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -15,6 +16,8 @@ from fusioninfer_pulumi.kube.client import KubernetesApi, items
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
 _CONFIGURATION = "config.lws.x-k8s.io/"
+#: The same of Kueue's.
+_KUEUE_CONFIGURATION = "config.kueue.x-k8s.io/"
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
@@ -48,12 +51,17 @@ class ClusterFacts:
         releases: Releases of products by the tags of their images, as far as they are known.
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
+        kueue_frameworks: Kinds that Kueue manages, None when its configuration could not be found.
+        local_queues: Whether LocalQueues exist, by namespace and name; one that is missing could
+            not be read.
         named: Whether objects exist, by kind and name; one that is missing could not be read.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)
     releases: Mapping[str, Release] = field(default_factory=dict)
     lws_provider: str | None = None
+    kueue_frameworks: frozenset[str] | None = None
+    local_queues: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
     named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
@@ -67,12 +75,15 @@ def read_cluster(
     *,
     lws_namespace: str,
     volcano_namespace: str,
+    kueue_namespace: str | None = None,
     named: Collection[tuple[NamedKind, str]] = (),
+    local_queues: Collection[tuple[str, str]] = (),
 ) -> ClusterFacts:
     """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
-    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name. What one
-    has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
+    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name,
+    `local_queues` by namespace and name; Kueue is not asked for without its namespace. What one has
+    no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
@@ -82,17 +93,26 @@ def read_cluster(
         for product, namespace in (
             ("LeaderWorkerSet", lws_namespace),
             ("Volcano", volcano_namespace),
+            ("Kueue", kueue_namespace),
         )
-        if (product_releases := reader.releases(namespace, table.PROGRAMS[product]))
+        if namespace is not None
+        and (product_releases := reader.releases(namespace, table.PROGRAMS[product]))
     }
     provider = reader.lws_provider(lws_namespace)
+    frameworks = None if kueue_namespace is None else reader.kueue_frameworks(kueue_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
     apis = reader.apis()
     named_objects = {(kind.kind, name): reader.has(kind, name, apis) for kind, name in named}
+    queues = {
+        (namespace, name): reader.has(table.LOCAL_QUEUE, name, apis, namespace)
+        for namespace, name in local_queues
+    }
     return ClusterFacts(
         definitions=known,
         releases=releases,
         lws_provider=provider,
+        kueue_frameworks=frameworks,
+        local_queues={queue: there for queue, there in queues.items() if there is not None},
         kubernetes=reader.kubernetes(),
         apis=apis,
         named={name: there for name, there in named_objects.items() if there is not None},
@@ -125,17 +145,29 @@ class _Reader:
 
     def lws_provider(self, namespace: str) -> str | None:
         """Gang provider in the configuration of LeaderWorkerSet's manager."""
+        providers: set[str] = set()
+        for configuration in self._configurations(namespace, _CONFIGURATION):
+            gang = configuration.get("gangSchedulingManagement") or {}
+            if isinstance(gang, Mapping):
+                providers.add(str(gang.get("schedulerProvider") or ""))
+        return max(providers, default=None)
+
+    def kueue_frameworks(self, namespace: str) -> frozenset[str] | None:
+        """Kinds that the configuration of Kueue's manager has switched on."""
+        frameworks = [
+            integrations.get("frameworks") or ()
+            for configuration in self._configurations(namespace, _KUEUE_CONFIGURATION)
+            if isinstance(integrations := configuration.get("integrations") or {}, Mapping)
+        ]
+        return frozenset(map(str, chain(*frameworks))) if frameworks else None
+
+    def _configurations(self, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
+        """Configurations of an API group in the ConfigMaps of a namespace."""
         listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_config_map
         listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
-        providers: set[str] = set()
-        for text in (
-            text for config_map in items(listed) for text in (config_map.get("data") or {}).values()
-        ):
-            for configuration in _configurations(text):
-                gang = configuration.get("gangSchedulingManagement") or {}
-                if isinstance(gang, Mapping):
-                    providers.add(str(gang.get("schedulerProvider") or ""))
-        return max(providers, default=None)
+        for config_map in items(listed):
+            for text in (config_map.get("data") or {}).values():
+                yield from _configurations(text, group)
 
     def kubernetes(self) -> Release | None:
         """Release of the API server."""
@@ -157,22 +189,30 @@ class _Reader:
         }
 
     def has(
-        self, kind: NamedKind, name: str, apis: Mapping[str, frozenset[str]] | None
+        self,
+        kind: NamedKind,
+        name: str,
+        apis: Mapping[str, frozenset[str]] | None,
+        namespace: str | None = None,
     ) -> bool | None:
         """Whether an object exists, None where that cannot be read."""
         served = (apis or {}).get(kind.group, frozenset())
         version = next((known for known in kind.versions if known in served), None)
         if version is None:
             return None
-        ask = self._api.client.CustomObjectsApi(self._api.connection).get_cluster_custom_object
-        what = f"{kind.kind} {name}"
-        response = self._api.get(what, ask, kind.group, version, kind.plural, name)
+        custom = self._api.client.CustomObjectsApi(self._api.connection)
+        if namespace is None:
+            ask, within = custom.get_cluster_custom_object, []
+        else:
+            ask, within = custom.get_namespaced_custom_object, [namespace]
+        path = (kind.group, version, *within, kind.plural, name)
+        response = self._api.get(f"{kind.kind} {name}", ask, *path)
         return None if isinstance(response, str) else response is not None
 
 
-def _configurations(text: str) -> list[Mapping[str, Any]]:
-    """Configurations of LeaderWorkerSet's manager in a text of any ConfigMap."""
-    if _CONFIGURATION not in text:
+def _configurations(text: str, group: str) -> list[Mapping[str, Any]]:
+    """Configurations of an API group in a text of any ConfigMap."""
+    if group not in text:
         return []
     try:
         documents = list(yaml.safe_load_all(text))
@@ -182,8 +222,7 @@ def _configurations(text: str) -> list[Mapping[str, Any]]:
     return [
         document
         for document in documents
-        if isinstance(document, Mapping)
-        and str(document.get("apiVersion")).startswith(_CONFIGURATION)
+        if isinstance(document, Mapping) and str(document.get("apiVersion")).startswith(group)
     ]
 
 

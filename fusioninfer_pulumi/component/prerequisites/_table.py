@@ -13,7 +13,7 @@ class Minimum:
 
     Attributes:
         product: What brings the kind.
-        served: API version that our objects have.
+        served: API version that our objects have, None where we make none.
         least: First release that works, None where the product has no releases to choose from.
         field: A field of the kind that our objects need, None where any release has them.
         field_since_least: Whether no release before `least` has that field.
@@ -24,7 +24,7 @@ class Minimum:
 
     product: str
     definition: str
-    served: str
+    served: str | None
     least: Release | None
     install: str
     field: str | None = None
@@ -58,7 +58,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class NamedKind:
-    """A kind without a namespace whose objects services name.
+    """A kind whose objects services name, in no namespace but LocalQueues.
 
     Attributes:
         versions: Versions of the group that have it, the latest first.
@@ -117,6 +117,17 @@ ALL_OR_NOTHING = Minimum(
 # subGroupPolicy came with v1.14.0 (not in v1.13.3), which schedules it only with networkTopology
 # (volcano#4871, fixed in v1.14.1). The definitions of the two are alike.
 PARTIAL_GANG = replace(ALL_OR_NOTHING, least=(1, 14, 1), field="spec.subGroupPolicy", broken=())
+
+# Kueue manages LeaderWorkerSets since v0.11.0 (its changelog); services are in no field of it.
+KUEUE = Minimum(
+    product="Kueue",
+    definition="localqueues.kueue.x-k8s.io",
+    served=None,
+    least=(0, 11, 0),
+    install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
+)
+#: Its name in `integrations.frameworks`, where it is not by default.
+KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 
 # Gateway and HTTPRoute are v1 since v1.0.0.
 GATEWAY = Minimum(
@@ -235,6 +246,7 @@ ROWS = (
     LEADER_WORKER_SET,
     ALL_OR_NOTHING,
     PARTIAL_GANG,
+    KUEUE,
     GATEWAY,
     ROUTE,
     ROUTE_TIMEOUTS,
@@ -309,6 +321,15 @@ QUEUE = NamedKind(
     way_out="no pod is scheduled without it; create it, unless this program does first",
 )
 
+LOCAL_QUEUE = NamedKind(
+    kind="LocalQueue",
+    group="kueue.x-k8s.io",
+    versions=("v1beta2", "v1beta1"),
+    plural="localqueues",
+    product=KUEUE.product,
+    way_out="no replica is admitted without it; create it, unless this program does first",
+)
+
 # Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
 IMAGE_VOLUMES = Feature("Image volumes", "ImageVolume", least=(1, 31, 0), on=(1, 35, 0))
 SIDECARS = Feature("Sidecar containers", "SidecarContainers", least=(1, 28, 0), on=(1, 29, 0))
@@ -327,4 +348,4 @@ STALLED = ((1, 35, 0), (1, 35, 3))
 FEATURES = (IMAGE_VOLUMES, SIDECARS, SLEEP, TOLERANCES)
 
 #: Images whose tag is the release of a product that does not write it on its definitions.
-PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler"}
+PROGRAMS = {"LeaderWorkerSet": "lws", "Volcano": "vc-scheduler", "Kueue": "kueue"}

@@ -15,7 +15,12 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
+from fusioninfer_pulumi.component.prerequisites._check import (
+    check,
+    local_queues,
+    named_objects,
+    needs,
+)
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_services
@@ -40,6 +45,7 @@ class ServingPrerequisitesArgs:
             current one.
         lws_namespace: Namespace of LeaderWorkerSet's manager.
         volcano_namespace: Namespace of Volcano's scheduler.
+        kueue_namespace: Namespace of Kueue's manager.
     """
 
     services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
@@ -47,6 +53,7 @@ class ServingPrerequisitesArgs:
     context: str | None = None
     lws_namespace: str = "lws-system"
     volcano_namespace: str = "volcano-system"
+    kueue_namespace: str = "kueue-system"
 
 
 class ServingPrerequisites(pulumi.ComponentResource):
@@ -118,6 +125,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 lws_namespace=self._args.lws_namespace,
                 volcano_namespace=self._args.volcano_namespace,
                 named=list(named_objects(self._plans)),
+                **self._kueue(),
             )
         except UnreadableError as problem:
             self._warn(str(problem))
@@ -126,6 +134,15 @@ class ServingPrerequisites(pulumi.ComponentResource):
         log_warnings(problems, self)
         raise_errors(problems, self._name)
         return facts
+
+    def _kueue(self) -> dict[str, Any]:
+        """What is read of Kueue, nothing where no service waits in its queues."""
+        if all(plan.local_queue is None for plan in self._plans):
+            return {}
+        return {
+            "kueue_namespace": self._args.kueue_namespace,
+            "local_queues": list(local_queues(self._plans)),
+        }
 
     def _warn(self, reason: str) -> None:
         pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)

@@ -1,0 +1,108 @@
+"""What a service that waits in Kueue's queue needs of a cluster."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import container, template
+
+from fusioninfer_pulumi import plan_service
+from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.component.prerequisites import _table as table
+from fusioninfer_pulumi.component.prerequisites._check import check, local_queues, needs
+from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition, _Reader
+
+GPU = template(container(gpus="1"))
+QUEUED = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+LWS = {table.LEADER_WORKER_SET.definition: None}
+FOUND = {table.KUEUE.definition: Definition({"v1beta2": {}})}
+MANAGED = frozenset({table.KUEUE_FRAMEWORK})
+CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+def plan(strategy: Any = None, nodes: int = 2) -> Any:
+    role = {"name": "serve", "componentType": "worker", "template": GPU}
+    spec = {"roles": [{**role, "multinode": {"nodeCount": nodes}}], "namespace": "inference"}
+    return plan_service(
+        InferenceServiceArgs.model_validate(
+            {**spec, **({"schedulingStrategy": strategy} if strategy else {})}
+        ),
+        "qwen",
+    )
+
+
+def told(*given: Any, **facts: Any) -> list[str]:
+    known = ClusterFacts(**{"definitions": FOUND, "releases": {"Kueue": (0, 15, 2)}, **facts})
+    return [str(each) for each in check(list(given), known)]
+
+
+def test_kueue_is_needed_and_volcano_is_not() -> None:
+    assert [row.product for row in needs([plan(QUEUED)])] == ["LeaderWorkerSet", "Kueue"]
+    assert local_queues([plan(QUEUED), plan()]) == {("inference", "team"): ["qwen"]}
+
+
+def test_a_good_cluster_passes() -> None:
+    there = {("inference", "team"): True}
+    assert told(plan(QUEUED), kueue_frameworks=MANAGED, local_queues=there) == []
+
+
+def test_what_kueue_lacks_is_said() -> None:
+    (problem,) = told(plan(QUEUED), kueue_frameworks=frozenset({"batch/job"}))
+    assert problem == (
+        "Kueue: it does not manage LeaderWorkerSets, and pods of qwen would start one by one "
+        "beside its queues; add leaderworkerset.x-k8s.io/leaderworkerset to "
+        "integrations.frameworks in its configuration and restart its manager"
+    )
+    (unknown,) = told(plan(QUEUED))
+    assert unknown.startswith("warning: Kueue: whether it manages LeaderWorkerSets was not checked")
+    absent = {("inference", "team"): False}
+    (missing,) = told(plan(QUEUED), kueue_frameworks=MANAGED, local_queues=absent)
+    assert missing == (
+        "warning: Kueue: there is no LocalQueue team in inference; qwen needs it: no replica is "
+        "admitted without it; create it, unless this program does first"
+    )
+    (old,) = told(plan(QUEUED), kueue_frameworks=MANAGED, releases={"Kueue": (0, 10, 4)})
+    assert old.startswith("Kueue: v0.10.4 is installed; qwen needs v0.11.0 or later")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "row", "group", "end"),
+    [
+        (
+            QUEUED,
+            table.KUEUE,
+            "scheduling.volcano.sh",
+            "Volcano is there: gangPolicy.backend Volcano",
+        ),
+        (None, table.ALL_OR_NOTHING, "kueue.x-k8s.io", "Kueue is there: gangPolicy.backend Kueue"),
+    ],
+)
+def test_the_backend_that_a_cluster_has_is_proposed(
+    strategy: Any, row: Any, group: str, end: str
+) -> None:
+    missing = {row.definition: None}
+    apis = {group: frozenset({"v1"})}
+    lacks = told(plan(strategy), definitions=missing, apis=apis, lws_provider="")
+    assert next(text for text in lacks if "is not installed" in text).endswith(f"; {end}")
+    lacks = told(plan(strategy), definitions=missing, apis={}, lws_provider="")
+    assert end not in lacks[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "frameworks"),
+    [
+        ([CONFIG], frozenset()),
+        ([f"{CONFIG}integrations:\n  frameworks: [batch/job]\n"], {"batch/job"}),
+        ([f"{CONFIG}integrations:\n  frameworks: [{table.KUEUE_FRAMEWORK}]\n"], MANAGED),
+        ([f"{CONFIG}integrations: other\n"], None),
+        (["kind: Values"], None),
+    ],
+)
+def test_the_frameworks_of_the_manager(texts: list[str], frameworks: Any) -> None:
+    listed = {"items": [{"data": {"a.yaml": text}} for text in texts]}
+    core = SimpleNamespace(list_namespaced_config_map=None)
+    client = SimpleNamespace(CoreV1Api=lambda _: core)
+    api: Any = SimpleNamespace(client=client, connection=None, get=lambda *_: listed)
+    assert _Reader(api).kueue_frameworks("kueue-system") == frameworks
