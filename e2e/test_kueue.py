@@ -12,6 +12,8 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
+from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
+from fusioninfer_pulumi.component.diagnosis.read import read_service
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
@@ -183,7 +185,7 @@ def _available(lws: Object) -> bool:
 
 @pytest.mark.proves(
     "a service that waits in Kueue's queue is created, updated to another image, scaled down, "
-    "repaired after a lost pod, and gives its quota to one that waits",
+    "repaired after a lost pod, and gives its quota to one that waits, which says why",
     needs=NEEDS,
 )
 def test_a_service_lives_under_kueue(queues: Cluster) -> None:
@@ -222,6 +224,11 @@ def test_a_service_lives_under_kueue(queues: Cluster) -> None:
         )
 
     queues.wait(blocked, WAIT, "the other service in the queue")
+    seen = read_service(str(queues.kubeconfig), None, namespace, "other")
+    (reason,) = explain_queue([waiting], seen)
+    assert reason.startswith(
+        f"LeaderWorkerSet {waiting}: waits in the LocalQueue of Kueue: couldn't assign flavors"
+    )
     queues.delete("LeaderWorkerSet", "svc-decode-0", namespace)
     available(queues, namespace, {"svc-prefill-0": second, waiting: first})
 

@@ -51,6 +51,8 @@ GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 # On a LeaderWorkerSet: the LocalQueue in which Kueue holds its replicas. Kueue's webhook refuses a
 # change of it.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+# The scheduling gate of pods whose replica Kueue has not admitted.
+KUEUE_GATE = "kueue.x-k8s.io/admission"
 
 #: Variables that Kthena's controller sets in its pods. A reference expands only to variables before
 #: it, and LeaderWorkerSet's webhook puts its own first.

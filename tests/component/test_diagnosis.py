@@ -14,6 +14,7 @@ from fusioninfer_pulumi.component.diagnosis._pods import missing_accelerators, p
 from fusioninfer_pulumi.component.diagnosis.explain import (
     explain_gang,
     explain_lws,
+    explain_queue,
     lws_shows_reason,
 )
 from fusioninfer_pulumi.component.diagnosis.read import Snapshot
@@ -128,6 +129,31 @@ def test_the_schedulers_last_word() -> None:
     # Volcano does not take the condition back.
     assert explain_gang(Snapshot(waiting, pod_groups=[group("Running", new)])) == []
     assert explain_gang(Snapshot([pod()], pod_groups=[group("Pending", new)])) == []
+
+
+def workload(owner: str, **condition: str) -> dict[str, Any]:
+    metadata = {"name": f"leaderworkerset-{owner}-0", "ownerReferences": [{"name": owner}]}
+    return {
+        "metadata": metadata,
+        "status": {"conditions": [{"type": "QuotaReserved", **condition}]},
+    }
+
+
+def test_what_kueue_says_of_replicas_that_wait() -> None:
+    message = "couldn't assign flavors to pod set leader: insufficient unused quota"
+    seen = Snapshot(
+        workloads=[
+            workload(SET, status="False", message=message),
+            workload("svc-inference-1", status="False", message=message),
+            workload("svc-inference-2", status="True", message="admitted"),
+            workload("other-0", status="False", message=message),
+            {"metadata": {"name": "new"}},
+        ]
+    )
+    names = [SET, "svc-inference-1", "svc-inference-2"]
+    assert explain_queue(names, seen) == [
+        f"LeaderWorkerSet {SET} and 1 more: waits in the LocalQueue of Kueue: {message}"
+    ]
 
 
 def asking(count: int, node: str | None = None, phase: str = "Pending") -> dict[str, Any]:

@@ -54,6 +54,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         lines = [
             *explain_lws(names, snapshot),
             *explain_gang(snapshot),
+            *explain_queue(names, snapshot),
             *(f"not read: {unread}" for unread in snapshot.unread),
         ]
     # An error while explaining must not hide the failure itself.
@@ -148,6 +149,22 @@ def explain_gang(snapshot: Snapshot) -> list[str]:
         if short:
             lines.append(short)
     return lines
+
+
+def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
+    """Why Kueue has not admitted replicas of LeaderWorkerSets, one line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for workload in snapshot.workloads:
+        owners = {owner["name"] for owner in workload["metadata"].get("ownerReferences") or ()}
+        for condition in (workload.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "QuotaReserved" and condition["status"] == "False":
+                waiting = reasons.setdefault(str(condition.get("message") or ""), [])
+                waiting += sorted(owners & set(names))
+    return [
+        f"LeaderWorkerSet {listed(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
+        for reason, waiting in reasons.items()
+        if waiting
+    ]
 
 
 async def failed_replicas(

@@ -25,6 +25,7 @@ class Snapshot:
     """Pods, events and PodGroups of one service, and the nodes around them.
 
     Attributes:
+        workloads: Kueue's Workloads of the namespace, where pods wait for one.
         nodes: All nodes, None where they were not read.
         bound: Pods of any namespace that hold a node, None where they were not read.
         unread: What could not be read, and why.
@@ -33,6 +34,7 @@ class Snapshot:
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
     pod_groups: Sequence[Object] = ()
+    workloads: Sequence[Object] = ()
     nodes: Sequence[Object] | None = None
     bound: Sequence[Object] | None = None
     unread: Sequence[str] = ()
@@ -82,6 +84,7 @@ def read_service(
         items(pods),
         events,
         items(groups),
+        _workloads(api, custom, namespace, items(pods)),
         nodes,
         bound,
         tuple(api.unread),
@@ -136,6 +139,22 @@ def watch_service(
             if enough(snapshot):
                 break
     return snapshot
+
+
+def _workloads(
+    api: KubernetesApi, custom: Any, namespace: str, pods: Sequence[Object]
+) -> list[Any]:
+    """Kueue's Workloads, asked for only where one of the pods waits for Kueue."""
+    gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
+    if not any(gate["name"] == labels.KUEUE_GATE for gate in gates):
+        return []
+    listing = custom.list_namespaced_custom_object
+    for version in ("v1beta2", "v1beta1"):
+        path = ("kueue.x-k8s.io", version, namespace, "workloads")
+        listed = api.get(f"Workloads in {namespace}", listing, *path)
+        if listed is not None:
+            return items(listed)
+    return []
 
 
 def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:
