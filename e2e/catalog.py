@@ -83,6 +83,19 @@ def _picker(minor: str) -> Tool:
     )
 
 
+def _lws(minor: str, *, optional: bool = False) -> Tool:
+    return Tool(
+        name=f"lws-{minor}",
+        source="sigs.k8s.io/lws",
+        programs={"lws": "sigs.k8s.io/lws/cmd"},
+        manifests={
+            "crds": ("config/crd/bases/*.yaml",),
+            "webhooks": ("config/webhook/manifests.yaml",),
+        },
+        optional=optional,
+    )
+
+
 TOOLS: tuple[Tool, ...] = (
     Tool("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Tool(
@@ -109,15 +122,9 @@ TOOLS: tuple[Tool, ...] = (
         programs={"coredns": "fusioninfer-e2e/coredns"},
         optional=True,
     ),
-    Tool(
-        name="lws-0.9",
-        source="sigs.k8s.io/lws",
-        programs={"lws": "sigs.k8s.io/lws/cmd"},
-        manifests={
-            "crds": ("config/crd/bases/*.yaml",),
-            "webhooks": ("config/webhook/manifests.yaml",),
-        },
-    ),
+    _lws("0.9"),
+    _lws("0.8", optional=True),
+    _lws("0.7", optional=True),
     Tool(
         name="volcano",
         source="volcano.sh/volcano",
@@ -139,7 +146,6 @@ TOOLS: tuple[Tool, ...] = (
             "crds": ("config/components/crd/bases/*.yaml",),
             "webhooks": ("config/components/webhook/manifests.yaml",),
         },
-        # The CI does not need it: what Kueue does with our objects is a test that is run by hand.
         optional=True,
     ),
     Tool(
