@@ -161,3 +161,14 @@ def test_quota_that_no_node_can_give_is_an_upper_bound() -> None:
     assert capacity(roles, GangForm.REPLICA, [NodePool(2, 12)]).exact is False
     assert capacity(roles, GangForm.REPLICA, [NodePool(3, 12)]).exact is True
     assert capacity(roles, GangForm.REPLICA, [NodePool(1, 16)]).exact is True
+
+
+def test_groups_are_not_held_together() -> None:
+    eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    single = {"replicas": 1, "template": template({"name": "vllm", "image": "e:1", **eight})}
+    plan = plan_of(prefill_decode(single, single, groups=2, **kueue()))
+    assert plan.gangs == ()
+    (short, full) = capacity_for_gpus(plan, [16, 32])
+    # Two pods of four: perhaps of two groups, and perhaps both of one role.
+    assert (dict(short.running), short.exact) == ({"prefill": 2, "decode": 2}, False)
+    assert (dict(full.running), full.exact) == ({"prefill": 2, "decode": 2}, True)
