@@ -76,6 +76,7 @@ def test_defaults_are_those_of_the_documents() -> None:
     assert (strategy.scheduler_name, strategy.queue) == (None, None)
     assert strategy.gang_policy.model_dump(mode="json") == {
         "mode": "Auto",
+        "backend": "Volcano",
         "minRoleReplicas": None,
         "requiredReplicas": "Any",
         "minResources": False,
