@@ -32,6 +32,7 @@ from e2e.harness.kubeconfig import write_kubeconfig
 from e2e.harness.lifetime import Lifetime
 from e2e.harness.nodes import node
 from e2e.harness.processes import LOOPBACK, Programs, free_ports
+from e2e.harness.resources import Object
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
 """Names a folder that keeps the logs of every cluster; without it they go with the cluster."""
@@ -131,7 +132,12 @@ class Cluster(Lifetime, Client):
         plane, programs = self._plane, self.programs
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
         start_api_server(programs, plane, etcd, self._gates)
-        self._install_kinds()
+        definitions = parts.custom_resource_definitions(self._lws)
+        if parts.KUEUE in self.components:
+            kueue_ports = self._take_ports(2)
+            authority = plane.certificates.authority.read_bytes()
+            definitions += parts.kueue_definitions(kueue_ports[0], authority)
+        self._install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
         start_controller_manager(programs, plane, self._gates)
@@ -147,7 +153,7 @@ class Cluster(Lifetime, Client):
             )
             waits.append(started)
         if parts.KUEUE in self.components:
-            waits.append(parts.start_kueue(programs, plane, self, self._take_ports(2)))
+            waits.append(parts.start_kueue(programs, plane, self, kueue_ports))
         if parts.KUBE_SCHEDULER in self.components:
             waits.append(parts.start_kube_scheduler(programs, plane))
         if parts.KWOK in self.components:
@@ -157,8 +163,7 @@ class Cluster(Lifetime, Client):
         self._wait_for_account("default")
         programs.check()
 
-    def _install_kinds(self) -> None:
-        definitions = parts.custom_resource_definitions(self._lws)
+    def _install_kinds(self, definitions: Sequence[Object]) -> None:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.create, definitions))
 

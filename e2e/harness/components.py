@@ -168,7 +168,6 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
     path.write_text(json.dumps(config), encoding="utf-8")
     url = f"https://{LOOPBACK}:{webhook_port}"
     authority = plane.certificates.authority
-    api.apply(_kueue_definitions(url, authority.read_bytes()))
     started = programs.start(
         "kueue",
         [
@@ -188,10 +187,10 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
     return ready
 
 
-def _kueue_definitions(url: str, authority: bytes) -> list[Object]:
+def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
     """Kueue's kinds, those of two versions with its conversion, as its kustomization has them."""
     bundle = base64.b64encode(authority).decode()
-    client = {"url": f"{url}/convert", "caBundle": bundle}
+    client = {"url": f"https://{LOOPBACK}:{webhook_port}/convert", "caBundle": bundle}
     webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
     converted = ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
     documents: list[Any] = [
