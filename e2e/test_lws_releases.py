@@ -74,7 +74,7 @@ def with_image(service: Object, image: str) -> Object:
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_what_works_with_older_releases(older: Cluster, nodes: int) -> None:
     namespace = older.new_namespace()
-    policy = {"restartPolicy": "RecreateGroupOnPodRestart"} if nodes > 1 else {}
+    policy: Object = {"restartPolicy": "RecreateGroupOnPodRestart"} if nodes > 1 else {}
     service = inputs.service(
         "svc",
         inputs.role("inference", "worker", 2, nodes, **policy),
