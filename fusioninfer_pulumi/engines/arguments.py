@@ -7,6 +7,7 @@ read when the first command line is looked up.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -172,3 +173,8 @@ def argument_table(engine: str) -> ArgumentTable:
     """The arguments of an engine, by its name."""
     file = FOLDER / f"{engine}_arguments.jsonl"
     return ArgumentTable(file.read_text(encoding="utf-8"))
+
+
+def release_numbers(release: str) -> tuple[int, ...]:
+    """The numbers of a release, to compare it: (0, 5, 10, 1) for `0.5.10.post1`."""
+    return tuple(int(number) for number in re.findall(r"\d+", release))

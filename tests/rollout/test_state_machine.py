@@ -409,6 +409,14 @@ def snapshots(**available: bool) -> dict[str, Snapshot]:
     return {names[key]: Snapshot(OLD, up, "a") for key, up in available.items()}
 
 
+def test_what_an_interrupted_update_left_is_down_until_a_list_says_that_it_is_up() -> None:
+    state, actions = played(started(NEW, NEW), Registered(0), Answered(1, {ONE: NEW}))
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
+    up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(NEW, True, "b")}
+    _, actions = played(state, Listed(2, up))
+    assert Register((ZERO,)) in actions
+
+
 def test_a_list_from_before_the_change_says_nothing() -> None:
     state, actions = played(
         started(OLD, OLD),
