@@ -48,13 +48,13 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
-    yield from _labels(args)
+    of_labels, of_picker = list(_labels(args)), list(_picker(args, built.plan.router))
+    yield from of_labels
     for monitor in monitoring.engines:
         yield from _engine(monitor, roles[monitor.role])
-    yield from _picker(args, built.plan.router)
+    yield from of_picker
     yield from _readers(built, args)
-    nothing = not args.engines and not monitoring.picker
-    if nothing and not [*_labels(args), *_picker(args, built.plan.router)]:
+    if not (args.engines or monitoring.picker or of_labels or of_picker):
         yield warning(
             MONITORING_ENGINE_WITHOUT_METRICS,
             ("monitoring",),
