@@ -133,6 +133,8 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.POD_MONITOR if monitor.port_name is not None else table.POD_MONITOR_NUMBER
     if monitoring.picker:
         yield table.SERVICE_MONITOR
+    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
+        yield table.PROMETHEUS_RULE
 
 
 def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
