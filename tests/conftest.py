@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import profiles
 import pulumi
 import pytest
 import yaml
+import yaml_files
 
 profiles.load()
 
@@ -29,10 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--regenerate would make every golden test pass: not in CI")
 
 
-#: The parser in C where PyYAML has it: a tenth of the time.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 class _NoAliases(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -46,6 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     writers = [item for item in items if "regenerate" in getattr(item, "fixturenames", ())]
     config.hook.pytest_deselected(items=[item for item in items if item not in writers])
     items[:] = writers
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture
@@ -65,8 +70,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
                 objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
             )
             path.write_text(text, encoding="utf-8")
-        wanted = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
-        assert list(objects) == wanted
+        assert list(objects) == yaml_files.read_all(path)
 
     return compare
 
