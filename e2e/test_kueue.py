@@ -234,8 +234,8 @@ def test_a_service_lives_under_kueue(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "Kueue's webhook refuses another queue and other requests of a LeaderWorkerSet that runs, and "
-    "takes another image",
+    "Kueue's webhook refuses another queue, another backend and other requests of a "
+    "LeaderWorkerSet that runs",
     needs=NEEDS,
 )
 def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
