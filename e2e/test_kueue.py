@@ -92,9 +92,14 @@ def put(cluster: Cluster, namespace: str, service: Object) -> ServicePlan:
 
 
 def quota_of(workload: Object) -> str | None:
-    """Status of the condition that says whether it was admitted; None before Kueue has tried."""
-    conditions = workload.get("status", {}).get("conditions") or ()
-    return next((c["status"] for c in conditions if c["type"] == "QuotaReserved"), None)
+    """Whether it got quota, `True` or `False`; None before Kueue has compared it with the quota."""
+    for condition in workload.get("status", {}).get("conditions") or ():
+        # A queue that is not there yet is False, too.
+        if condition["type"] == "QuotaReserved" and (
+            condition["status"] == "True" or "insufficient" in condition["message"]
+        ):
+            return str(condition["status"])
+    return None
 
 
 def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, int]:
@@ -242,6 +247,8 @@ def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 48)
     service = queued(inputs.prefill_decode(decode=1))
+    container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"] = {GPU: "8"}
     put(queues, namespace, service)
 
     def refused(changed: Object) -> str:
@@ -255,7 +262,7 @@ def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
     assert "kueue.x-k8s.io/queue-name" in refused(inputs.prefill_decode(decode=1))
     larger = copy.deepcopy(service)
     container = larger["spec"]["roles"][0]["template"]["spec"]["containers"][0]
-    container["resources"] = {"limits": {GPU: "4"}}
+    container["resources"] = {"limits": {GPU: "4"}, "requests": {GPU: "4"}}
     assert "requests" in refused(larger)
 
 

@@ -41,13 +41,18 @@ def write_stages(path: Path) -> Path:
         "durationMilliseconds": SLOW_MILLISECONDS,
         "durationFrom": {"expressionFrom": _value_of(DELAY)},
     }
+    delete = copy.deepcopy(upstream["pod-delete"])
+    # Of several stages that match, kwok takes any: with a finalizer, `pod-ended` comes first.
+    expressions = delete["spec"]["selector"]["matchExpressions"]
+    expressions.append({"key": ".metadata.finalizers", "operator": "DoesNotExist"})
     own = {_name(stage): stage for stage in _documents(OWN_STAGES)}
     stages = [
         upstream["node-initialize"],
         upstream["pod-complete"],
-        upstream["pod-delete"],
+        delete,
         _when(ready, "NotIn", SLOW, FAILING, CRASHING, UNPULLABLE),
         _when(slow, "In", SLOW),
+        own["pod-ended"],
         _when(own["pod-failing"], "In", FAILING),
         _when(own["pod-crashing"], "In", CRASHING),
         _when(own["pod-unpullable"], "In", UNPULLABLE),
