@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.rollout.order import update_order
 
 Manifest = dict[str, Any]
@@ -66,6 +69,23 @@ def test_a_role_is_scaled_by_its_set() -> None:
         ],
     }
     assert only(manifest, "LeaderWorkerSet")["spec"]["replicas"] == 3
+
+
+def test_the_layout_follows_from_autoscaling_where_none_is_written() -> None:
+    unwritten = scaled()
+    del unwritten["spec"]["layout"]
+    assert problems(unwritten) == []
+    assert rendered(unwritten) == rendered(scaled())
+    text = plan_text(unwritten)
+    assert "PerRole, which the autoscaler of inference needs; updated by" in text
+    assert "PerRole" not in plan_text(service(role()))
+
+
+def plan_text(manifest: Manifest) -> str:
+    (args,) = load(manifest)
+    plan, file = plan_service(args), io.StringIO()
+    print_plan(plan, [], render(plan), file)
+    return " ".join(file.getvalue().split())
 
 
 def test_each_serving_group_is_scaled_by_itself() -> None:
