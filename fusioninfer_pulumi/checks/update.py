@@ -105,9 +105,9 @@ def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
             ("layout",),
             f"{layout.value} cannot take the place of {other.value} while the service runs "
             f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
-            f"end all old ones at once; {keep}create a second service with this layout, move the clients "
-            "and remove this one (docs/rollout.md), or set replicas: 0 for all roles first, which "
-            "interrupts the service",
+            f"end all old ones at once; {keep}create a second service with this layout, move the "
+            "clients and remove this one (docs/rollout.md), or set replicas: 0 for all roles "
+            "first, which interrupts the service",
         )
     ]
 

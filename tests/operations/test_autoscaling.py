@@ -19,7 +19,7 @@ from fusioninfer_pulumi.rollout.order import update_order
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
 PODS_POLICY = {"type": "Pods", "value": 1, "periodSeconds": 60}
-QUERY = {"query": "sum(vllm:num_requests_waiting)", "target": "5"}
+QUERY = {"query": 'sum(queue{fusioninfer_io_service="svc"})', "target": "5"}
 
 
 def scaled(given: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
@@ -114,7 +114,7 @@ def test_keda_scales_by_queries() -> None:
             "metricType": "AverageValue",
             "metadata": {
                 "serverAddress": "http://p:9090",
-                "query": "sum(vllm:num_requests_waiting)",
+                "query": QUERY["query"],
                 "threshold": "5",
             },
         }
@@ -205,7 +205,7 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
             scaled({"metrics": [{**WAITING, "name": "vllm/waiting"}]}),
             'metrics[0].name: must be the name of a metric, without / and %, got "vllm/waiting"',
         ),
-        (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
+        (scaled({"metrics": []}), "roles[0].autoscaling: needs target or metrics"),
         (
             scaled(disruptionBudget={"minAvailable": 1}),
             "roles[0].disruptionBudget.minAvailable: the replicas of inference are scaled: give",
