@@ -19,15 +19,8 @@ from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
-from fusioninfer_pulumi.api.route import (
-    GatewayArgs,
-    HttpRouteArgs,
-)
-from fusioninfer_pulumi.api.router import (
-    EndpointPickerArgs,
-    NetworkPolicyArgs,
-    PoolArgs,
-)
+from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,

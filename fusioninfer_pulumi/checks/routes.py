@@ -23,9 +23,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
-from fusioninfer_pulumi.routing.route import (
-    is_pool,
-)
+from fusioninfer_pulumi.routing.route import is_pool
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import (
-    needs_gang,
-    scheduler_name,
-)
+from fusioninfer_pulumi.api.topology import needs_gang, scheduler_name
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
