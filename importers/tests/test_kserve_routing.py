@@ -168,15 +168,13 @@ def test_what_kserves_controller_makes_is_our_service_without_a_scheduler(given:
 
 
 def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
-    def member(name: str, weight: int, **more: Any) -> Manifest:
-        return llm(name, router={"route": {"group": "g", "weight": weight}, **more})
-
-    documents = (member("llm", 9), member("next", 1, scheduler={}))
-    (first, _) = (dict(each) for each in converted(*documents))
-    rules = first["spec"]["roles"][-1]["httproute"]["rules"]
+    members = [grouped("llm", 9), grouped("next", 1)]
+    del members[0]["spec"]["router"]["scheduler"]
+    made, _ = (dict(each) for each in converted(*members))
+    rules = made["spec"]["roles"][-1]["httproute"]["rules"]
     shared = [rule["backendRefs"] for rule in rules if "backendRefs" in rule]
-    next_pool = {**POOL, "name": "next-pool", "weight": 1}
-    assert shared == [[{**BEHIND, "weight": 9}, next_pool]] * len(shared) != []
+    pool = {**POOL, "name": "next-pool", "weight": 1}
+    assert shared[0] == [{**BEHIND, "weight": 9}, pool]
 
 
 def test_a_stream_through_a_route_of_its_own_has_no_time_limit() -> None:
