@@ -392,6 +392,12 @@ def read_source(uri: str) -> ModelSource | None:
     return None
 
 
+def hub_name(uri: str) -> str | None:
+    """The repository of Hugging Face that a `uri` names; None where it names another source."""
+    source = read_source(uri)
+    return source.place if source is not None and source.scheme == "hf" else None
+
+
 #: Fields of a cache that need `warmUp`, by their names in YAML.
 _WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
 

@@ -256,17 +256,6 @@ def _kv_transfer(written: WrittenRole) -> Iterator[Finding]:
     yield from kv_transfer_findings(at, transfer)
 
 
-def _offloading(written: WrittenRole) -> Iterator[Finding]:
-    at, role = written.at, written.role
-    if role.kv_cache_offloading is not None:
-        yield from offloading_findings((*at, "kvCacheOffloading"), role.kv_cache_offloading)
-
-
-def _claims(written: WrittenRole) -> Iterator[Finding]:
-    at, role = written.at, written.role
-    yield from claim_findings((*at, "resourceClaims"), role.resource_claims or ())
-
-
 def _multinode(written: WrittenRole) -> Iterator[Finding]:
     at, role = written.at, written.role
     if role.counted:
@@ -365,12 +354,6 @@ def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
         )
 
 
-def _route(written: WrittenRole) -> Iterator[Finding]:
-    at, role = written.at, written.role
-    if role.httproute is not None:
-        yield from httproute_findings((*at, "httproute"), role.httproute)
-
-
 def _gateway(written: WrittenRole) -> Iterator[Finding]:
     at, role = written.at, written.role
     if role.gateway is None:
@@ -396,16 +379,15 @@ def _gateway(written: WrittenRole) -> Iterator[Finding]:
         )
 
 
-def _model_rewrites(written: WrittenRole) -> Iterator[Finding]:
-    at, role = written.at, written.role
-    if role.model_rewrites is not None:
-        yield from model_rewrite_findings((*at, "modelRewrites"), role.model_rewrites)
+def _in(field: str, findings: Callable[[Location, Any], Iterable[Finding]]) -> RoleCheck:
+    """Checks what a field holds by itself, where it is set."""
+    alias = RoleArgs.model_fields[field].alias or field
 
+    def check(written: WrittenRole) -> Iterable[Finding]:
+        value = getattr(written.role, field)
+        return () if value is None else findings((*written.at, alias), value)
 
-def _network_policy(written: WrittenRole) -> Iterator[Finding]:
-    at, role = written.at, written.role
-    if role.network_policy is not None:
-        yield from network_policy_findings((*at, "networkPolicy"), role.network_policy)
+    return check
 
 
 CHECKS: tuple[Check, ...] = (
@@ -419,8 +401,8 @@ SERVING_CHECKS: tuple[RoleCheck, ...] = (
     _foreign,
     _templates,
     _kv_transfer,
-    _offloading,
-    _claims,
+    _in("kv_cache_offloading", offloading_findings),
+    _in("resource_claims", claim_findings),
     _multinode,
     _parallelism,
     _sub_groups,
@@ -429,8 +411,8 @@ ROUTER_CHECKS: tuple[RoleCheck, ...] = (
     _foreign,
     _strategy,
     _picker,
-    _route,
+    _in("httproute", httproute_findings),
     _gateway,
-    _model_rewrites,
-    _network_policy,
+    _in("model_rewrites", model_rewrite_findings),
+    _in("network_policy", network_policy_findings),
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.pods.models import TOKEN_FOR_GATED_MODEL
+from fusioninfer_pulumi.engines.arguments import release_numbers
 from fusioninfer_pulumi.engines.command import serving_container
 from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.served_model import is_gated
@@ -54,23 +55,17 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
             message = f"stands beside the template's image {image}; remove one"
             yield error(STATED_TWICE, (*place, "version"), message)
             return
-    source = read_source(args.model.uri) if args.model is not None else None
-    model = catalogue_model(source.place) if source is not None and source.scheme == "hf" else None
+    name = hub_name(args.model.uri) if args.model is not None else None
+    model = catalogue_model(name) if name is not None else None
     if model is None or stated.name.value != CATALOGUE_ENGINE:
         return
-    if _numbers(stated.version) < _numbers(model.minimum):
+    if release_numbers(stated.version) < release_numbers(model.minimum):
         message = f"{model.name} needs {model.minimum} or later, got {stated.version}"
         yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
 
 
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split(".")[:3])
-
-
 def _token(model: ModelArgs) -> Iterator[Finding]:
-    source = read_source(model.uri)
-    if source is None or source.scheme != "hf" or model.token_secret is not None:
-        return
-    if is_gated(source.place):
-        message = f"is not given, and {source.place} is gated: name a Secret with a token"
+    name = hub_name(model.uri)
+    if name is not None and model.token_secret is None and is_gated(name):
+        message = f"is not given, and {name} is gated: name a Secret with a token"
         yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import print_json, print_objects
@@ -115,6 +116,29 @@ def _place_captions(placement: Placed | None, number: int) -> Iterator[str]:
     record = None if placement is None else placement.to_json(number)
     for role in (record or {}).get("roles", ()):
         yield f"{role['name']} on {role['pool']}: {role['replicas']} of {role['wanted']} replicas"
+
+
+def dashboards(options: argparse.Namespace) -> int:
+    """Writes the dashboards of every service of the sources, and prints the names of the files."""
+    from fusioninfer_pulumi.cli.plan_output import plain
+    from fusioninfer_pulumi.operations.dashboards import dashboard_files
+
+    sources = read_sources(options.sources, options)
+    plans = [plan for source in sources for plan in source.plans]
+    if _refused(options, sources):
+        return 2
+    folder = Path(options.directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for plan in plans:
+            named = replace(plan, namespace=plain(plan.namespace))
+            for name, text in dashboard_files(named, plan.router).items():
+                (folder / name).write_text(text, encoding="utf-8")
+                sys.stdout.write(f"{folder / name}\n")
+    except OSError as problem:
+        sys.stderr.write(f"{folder}: cannot be written: {problem.strerror}\n")
+        return 2
+    return 0
 
 
 def convert(options: argparse.Namespace) -> int:

@@ -36,6 +36,7 @@ _EXAMPLES = {
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
     "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
     "  fusioninfer-pulumi check services/ --server --context staging",
+    "dashboards": "  fusioninfer-pulumi dashboards services/ --directory dashboards",
     "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
     "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
     "init": "  fusioninfer-pulumi init Qwen/Qwen3-32B --accelerator H100\n"
@@ -225,6 +226,12 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         "--context", metavar="NAME", help="context of the kubeconfig to ask; implies --server"
     )
     _placing(check)
+
+    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
+    dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    dashboards.add_argument(
+        "--directory", metavar="DIR", default=".", help="where to; default: the current one"
+    )
 
     convert = _command(
         commands, "convert", "write the services of another system's manifests as ours"

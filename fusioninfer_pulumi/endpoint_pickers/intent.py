@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
@@ -117,6 +118,7 @@ def config_list(text: str, key: str) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
+@lru_cache(maxsize=64)  # asked for several objects of a service; to read YAML takes milliseconds
 def event_port(text: str) -> int | None:
     """The port on which a configuration waits for engines' KV events, None where it does not."""
     for plugin in config_list(text, "plugins"):

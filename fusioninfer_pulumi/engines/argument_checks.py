@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
-from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, Options, argument_table
+from fusioninfer_pulumi.engines.arguments import (
+    ArgumentTable,
+    Option,
+    Options,
+    argument_table,
+    release_numbers,
+)
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
 from fusioninfer_pulumi.engines.flags import parsed_json, split_joined_flags
 from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
@@ -334,7 +340,7 @@ def check_arguments(
     if engine is None or command.program_in_args:
         return []
     table, version = argument_table(engine.name), command.image.version
-    if version is not None and version < _numbers(table.releases[0]):
+    if version is not None and version < release_numbers(table.releases[0]):
         return []  # older than all that is known
     words = read_words(command, variables)
     check = _Check(command, engine, words, known_release(command), leave_out)
@@ -374,10 +380,6 @@ def check_value(command: EngineCommand, flag: str) -> list[Finding]:
     words = [Word(flag, (flag,)), Word(value, (flag,))]
     check = _Check(command, command.engine, words, known_release(command))
     return list(check.findings())
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split(".")[:3])
 
 
 def problem(option: Option, value: str) -> tuple[Rule, str] | None:

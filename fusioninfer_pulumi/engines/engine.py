@@ -260,6 +260,11 @@ class EngineCommand:
         return tuple(_adapter_name(value) for value in values)
 
     @property
+    def rank_ports(self) -> int:
+        """Ports that the engine serves on, one for each rank that has its own."""
+        return 1 if self.engine is None else self.engine.rank_ports(self)
+
+    @property
     def asked_names(self) -> tuple[str, ...] | None:
         """The names by which requests may ask for the model or an adapter, None if not known."""
         served, adapters = self.served_names, self.adapter_names
@@ -278,11 +283,11 @@ class EngineCommand:
 
 def _adapter_name(value: str) -> str:
     try:
-        held = parsed_json(value)
+        module = parsed_json(value)
     except ValueError:
-        held = None
-    if isinstance(held, dict):
-        return str(held.get("name") or held.get("lora_name"))
+        module = None
+    if isinstance(module, dict):
+        return str(module.get("name") or module.get("lora_name"))
     return value.partition("=")[0]
 
 
@@ -486,6 +491,10 @@ class Engine(Protocol):
     def metrics_off(self, command: EngineCommand) -> str | None:
         """Why it serves no metrics of its own, None where nothing speaks against them."""
         ...
+
+    def has_panels(self) -> bool:
+        """Whether alerts and dashboards read its metrics of requests."""
+        return False
 
     def old_kv_metric(self, command: EngineCommand) -> str | None:
         """What its release calls vLLM's `vllm:kv_cache_usage_perc`, None where it has that name."""

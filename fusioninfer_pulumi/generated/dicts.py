@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.api import (
         AccessMode,
+        AlertsArgs,
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ClaimReferenceArgs,
         ClaimTierArgs,
         ComponentType,
+        DashboardsArgs,
         DeviceArgs,
         DeviceRequirementArgs,
         DisruptionBudgetArgs,
@@ -107,6 +109,17 @@ if TYPE_CHECKING:
         WarmUpJobArgs,
         WhenUnsatisfiable,
     )
+
+
+class AlertsArgsDict(TypedDict, total=False):
+    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+
+    labels: Mapping[str, str]
+    """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
+
+    runbook: str | None
+    """Page with a section for each alert, linked from its `runbook_url`; by default that of
+    fusioninfer-pulumi's documentation."""
 
 
 class AutoscalingArgsDict(TypedDict, total=False):
@@ -203,6 +216,16 @@ class ClaimTierArgsDict(TypedDict, total=False):
 
     ref: ClaimReferenceArgs | ClaimReferenceArgsDict | None
     """An existing claim, whose content outlives the pods."""
+
+
+class DashboardsArgsDict(TypedDict, total=False):
+    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+
+    labels: Mapping[str, str]
+    """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
+
+    folder: str | None
+    """Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."""
 
 
 class DeviceArgsDict(TypedDict, total=False):
@@ -759,6 +782,12 @@ class MonitoringArgsDict(TypedDict, total=False):
     picker_token: TokenSecretArgs | TokenSecretArgsDict | None
     """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
     shows the token of its own ServiceAccount."""
+
+    alerts: AlertsArgs | AlertsArgsDict | None
+    """A PrometheusRule with alerts; none by default."""
+
+    dashboards: DashboardsArgs | DashboardsArgsDict | None
+    """A ConfigMap with Grafana dashboards; none by default."""
 
 
 class MultinodeArgsDict(TypedDict, total=False):

@@ -248,7 +248,7 @@ def _immovable(pool: int, why: str) -> str:
 def _free_port(
     spec: Mapping[str, Any], pool: int, args: KvTransferArgs, command: EngineCommand
 ) -> int:
-    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
+    ranks = command.rank_ports
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     taken = {
         port.get("containerPort")

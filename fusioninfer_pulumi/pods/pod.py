@@ -191,8 +191,7 @@ class Pods:
     @property
     def rank_ports(self) -> int:
         """Ports that the engine serves on, one for each rank that has its own."""
-        command = self.engine_command
-        return 1 if command.engine is None else command.engine.rank_ports(command)
+        return self.engine_command.rank_ports
 
     def each(self) -> Iterator[Pod]:
         """The leader, then the worker where there is one."""

@@ -99,7 +99,7 @@ def sidecar_plan(
     if not has_flag(words, _SECURE):
         # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
         arguments.append(f"{_SECURE}=false")
-    ranks = 1 if command.engine is None else command.engine.rank_ports(command)
+    ranks = command.rank_ports
     stated = integer(flag_value(words, _RANKS))
     if ranks > 1 and stated is None:
         arguments.append(f"{_RANKS}={ranks}")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
-from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
@@ -151,8 +151,7 @@ class _Writer:
         self.release = stated.version or self.preset.release
         default = stated.version is None
         self.running = RoleEngine(self.given.name, self.engine.title, self.release, default)
-        source = read_source(self.model.uri)
-        self.model_name = source.place if source is not None and source.scheme == "hf" else ""
+        self.model_name = hub_name(self.model.uri) or ""
         self.template: Mapping[str, Any] = self.given.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.own = self._own_container()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
@@ -52,19 +53,19 @@ def layout(
     result = package.layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result
-    sizes: dict[str, int | bool] = {}
+    sizes: dict[str, Any] = {}
     if result.nodes > 1 and ranks:
         if not result.experts:
             return f"{result.reason}, and prefill and decode span nodes by experts only"
         sizes = {"data": result.tensor * result.nodes, "data_local": result.tensor, "expert": True}
-        return Layout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)  # type: ignore[arg-type]  # sizes are numbers, expert is a switch
+        return Layout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor
     if result.nodes > 1:
         sizes["pipeline"] = result.nodes
     if result.spread:
         sizes["expert"] = True
-    split = ParallelismArgs(**sizes) if sizes else None  # type: ignore[arg-type]  # as above
+    split = ParallelismArgs(**sizes) if sizes else None
     return Layout(result.tensor, split, "capacity", result.reason)
 
 
@@ -73,11 +74,7 @@ def catalogued(name: str, accelerator: str) -> Layout | None:
     model = catalogue().get(name)
     if model is None:
         return None
-    wanted = accelerator.upper()
-    known = next(
-        (listed_layout for kind, listed_layout in model.accelerators.items() if kind == wanted),
-        None,
-    )
+    known = model.accelerators.get(accelerator.upper())
     if known is None:
         return None
     split = None

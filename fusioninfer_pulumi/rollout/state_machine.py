@@ -391,7 +391,7 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
     is_wanted = lws.step.required and state.awaits_replicas
     # An interrupted update may have taken it down, and this update continues from there.
     resumed = lws.step.required and not lws.settled and not changed
-    is_down = state.has_list and not lws.is_up
+    is_down = not (state.has_list and lws.is_up)
     in_turn = exists and lws.step.in_turn and (changed or (resumed and is_down))
     if not in_turn and not (is_wanted and (changed or resumed)):
         return lws

@@ -244,6 +244,8 @@ def _monitoring(draw: Draw, *, routed: bool) -> Manifest:
         interval="30s",
         scrapeTimeout="10s",
         labels={"release": "prometheus"},
+        alerts=({}, {"labels": {"team": "search"}, "runbook": "https://example.com/alerts"}),
+        dashboards=({}, {"labels": {"dashboard": "yes"}, "folder": "Models"}),
     )
     if routed and draw.chance(0.5):
         fields["picker"] = True

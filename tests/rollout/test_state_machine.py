@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from rollouts import grouped_plans, plans
 from samples import nodes, plan_of, role, service
 
@@ -347,7 +348,7 @@ def check_end(run: Run, outcome: str) -> None:
 SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
 
 
-@settings(max_examples=300)
+@examples(6)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
 def test_every_update_keeps_the_order_and_ends(
     plan: ServicePlan, random: Random, lists: float, asks: bool
@@ -406,6 +407,14 @@ TWO, ONE, ZERO = (f"svc-inference-{index}" for index in (2, 1, 0))
 def snapshots(**available: bool) -> dict[str, Snapshot]:
     names = {"two": TWO, "one": ONE, "zero": ZERO}
     return {names[key]: Snapshot(OLD, up, "a") for key, up in available.items()}
+
+
+def test_what_an_interrupted_update_left_is_down_until_a_list_says_that_it_is_up() -> None:
+    state, actions = played(started(NEW, NEW), Registered(0), Answered(1, {ONE: NEW}))
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
+    up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(NEW, True, "b")}
+    _, actions = played(state, Listed(2, up))
+    assert Register((ZERO,)) in actions
 
 
 def test_a_list_from_before_the_change_says_nothing() -> None:

@@ -140,25 +140,23 @@ def _behavior(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         if not isinstance(rules, Mapping):
             continue
         where = (*at, "behavior", direction)
-        policy = rules.get("selectPolicy")
-        if isinstance(policy, str) and policy not in _SELECT_POLICIES:
-            message = f"must be one of {', '.join(_SELECT_POLICIES)}, got {shown(policy)}"
-            yield error(UNKNOWN_VALUE, (*where, "selectPolicy"), message)
+        yield from _choice((*where, "selectPolicy"), rules, _SELECT_POLICIES)
         yield from _seconds((*where, "stabilizationWindowSeconds"), rules, 0, 3600)
         policies = rules.get("policies")
         for index, item in enumerate(policies if isinstance(policies, (list, tuple)) else ()):
             if isinstance(item, Mapping):
                 here = (*where, "policies", index)
-                kind = item.get("type")
-                if isinstance(kind, str) and kind not in _POLICY_TYPES:
-                    message = f"must be one of {', '.join(_POLICY_TYPES)}, got {shown(kind)}"
-                    yield error(UNKNOWN_VALUE, (*here, "type"), message)
+                yield from _choice((*here, "type"), item, _POLICY_TYPES)
                 yield from _seconds((*here, "periodSeconds"), item, 1, 1800)
 
 
-def _seconds(
-    at: tuple[str | int, ...], rules: Mapping[str, Any], least: int, most: int
-) -> Iterator[Finding]:
+def _choice(at: Location, rules: Mapping[str, Any], choices: Sequence[str]) -> Iterator[Finding]:
+    value = rules.get(str(at[-1]))
+    if isinstance(value, str) and value not in choices:
+        yield error(UNKNOWN_VALUE, at, f"must be one of {', '.join(choices)}, got {shown(value)}")
+
+
+def _seconds(at: Location, rules: Mapping[str, Any], least: int, most: int) -> Iterator[Finding]:
     value = rules.get(str(at[-1]))
     if isinstance(value, int) and not least <= value <= most:
         message = f"must be an integer from {least} to {most}, got {value}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.rules import INVALID_IMAGE
-from fusioninfer_pulumi.engines.arguments import argument_table
+from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
@@ -58,16 +58,15 @@ def _tag(at: Location, command: EngineCommand) -> Iterator[Finding]:
         yield warning(IMAGE_TAG_UNKNOWN, at, message)
         return
     release, newest = image.release, releases[-1]
-    if release is None or release in releases or _parts(release) < _parts(releases[0]):
+    if release is None or release in releases:
         return
-    patches = [known for known in releases if _parts(known)[:2] == _parts(release)[:2]]
-    if _parts(release) > _parts(newest):
+    numbers = release_numbers(release)
+    if numbers < release_numbers(releases[0]):
+        return
+    patches = [known for known in releases if release_numbers(known)[:2] == numbers[:2]]
+    if numbers > release_numbers(newest):
         message = f"{release} is newer than {newest}, the last release whose arguments are known"
         yield info(IMAGE_TAG_UNKNOWN, at, message)
     elif patches:
         message = f"{engine.title} has no release {release}; the last of these is {patches[-1]}"
         yield warning(IMAGE_TAG_UNKNOWN, at, message)
-
-
-def _parts(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release))

@@ -8,7 +8,12 @@ from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.checks.rules import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
-from fusioninfer_pulumi.endpoint_pickers.sidecar import OWNED_FLAGS, is_unknown, sidecar_release
+from fusioninfer_pulumi.endpoint_pickers.sidecar import (
+    OWNED_FLAGS,
+    SidecarRelease,
+    is_unknown,
+    sidecar_release,
+)
 from fusioninfer_pulumi.engines.command import ENGINES, serving_port
 from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL
 from fusioninfer_pulumi.engines.flags import has_flag
@@ -132,8 +137,10 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
     if plan.sidecar is None:
         return
-    yield from _argument_findings(plan.sidecar, args, ctx)
-    yield from _protection_findings(plan.sidecar, args, ctx)
+    release = sidecar_release(plan.sidecar.family)
+    assert release is not None, "only families with a sidecar are wired"
+    yield from _argument_findings(plan.sidecar, release, args, ctx)
+    yield from _protection_findings(plan.sidecar, release, args, ctx)
     at = pods.leader.command_path
     port = serving_port(pods.leader.own, pods.leader.own_command, None)
     if port == pool and pods.command.engine is not None:
@@ -145,32 +152,29 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _protection_findings(
-    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Checks whether the sidecar's release can refuse prefill addresses."""
-    known, wanted = sidecar_release(sidecar.family), args.sidecar.ssrf_protection
-    assert known is not None, "only families with a sidecar are wired"
-    if known.reads_pool or wanted is False:
+    wanted = args.sidecar.ssrf_protection
+    if release.reads_pool or wanted is False:
         return
     at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
-    release = f"the sidecar of {sidecar.family.name}"
+    name = f"the sidecar of {sidecar.family.name}"
     if wanted:
-        message = f"{release} reads no v1 InferencePool and would refuse every prefill pod"
+        message = f"{name} reads no v1 InferencePool and would refuse every prefill pod"
         yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
     else:
-        message = f"{release} cannot protect itself: a client's header chooses its prefill pod"
+        message = f"{name} cannot protect itself: a client's header chooses its prefill pod"
         yield info(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
 
 
 def _argument_findings(
-    sidecar: SidecarPlan, args: KvTransferArgs, ctx: Context
+    sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
     """Checks the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
     words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
     own_image = image is not None and is_unknown(image)
-    release = sidecar_release(family)
-    assert release is not None, "only families with a sidecar are wired"
     for index, argument in enumerate(words):
         name = argument.partition("=")[0].lstrip("-")
         if not argument.startswith("-"):

@@ -138,6 +138,8 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.POD_MONITOR if monitor.port_name is not None else table.POD_MONITOR_NUMBER
     if monitoring.picker:
         yield table.SERVICE_MONITOR
+    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
+        yield table.PROMETHEUS_RULE
 
 
 def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
@@ -280,7 +282,7 @@ def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[F
     for (kind, name), services in named_objects(plans).items():
         if facts.named.get((kind.kind, name), True):
             continue
-        finding_of = warning if kind.own else error
+        finding_of = warning if kind.beside_services else error
         yield finding_of(
             NAMED_OBJECT_MISSING,
             (),

@@ -64,8 +64,8 @@ class NamedKind:
         versions: Versions of the group that have it, the latest first.
         plural: Its name in paths of the API.
         way_out: What brings an object of it.
-        own: Whether programs commonly create it beside their services, so that one that does not
-            exist yet may be no fault.
+        beside_services: Whether programs commonly create it beside their services, so that one
+            that does not exist yet may be no fault.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class NamedKind:
     plural: str
     product: str
     way_out: str
-    own: bool = True
+    beside_services: bool = True
 
 
 def release_text(release: Release) -> str:
@@ -193,6 +193,7 @@ POD_MONITOR_NUMBER = replace(
     POD_MONITOR, field="spec.podMetricsEndpoints.portNumber", field_since_least=True
 )
 SERVICE_MONITOR = replace(POD_MONITOR, definition="servicemonitors.monitoring.coreos.com")
+PROMETHEUS_RULE = replace(POD_MONITOR, definition="prometheusrules.monitoring.coreos.com")
 
 # The kind is v1alpha1 since KEDA 2.0, whose group it came with.
 SCALED_OBJECT = Minimum(
@@ -287,7 +288,7 @@ DEVICE_CLASS = NamedKind(
     plural="deviceclasses",
     product=CLAIMS.product,
     way_out="install the driver of the devices, which brings it",
-    own=False,
+    beside_services=False,
 )
 # Admission refuses pods whose class is not there (plugin Priority), and so a set stays without.
 PRIORITY_CLASS = NamedKind(

@@ -58,7 +58,7 @@ Groups = Mapping[tuple[Any, str], Sequence[Member]]
 
 def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
     """The routing groups of services, given by namespace, name and merged spec."""
-    found: dict[tuple[Any, str], list[Member]] = {}
+    groups: dict[tuple[Any, str], list[Member]] = {}
     for namespace, name, spec in specs:
         group = spec.get("router", "route", "group")
         if group is None:
@@ -68,16 +68,20 @@ def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
         stated = spec.get("model", "name")
         model = str(name if stated is None else stated.content)
         adapters = spec.get("model", "lora", "adapters")
-        others = [each.text("name") for each in (adapters.items if adapters is not None else ())]
+        names_of_adapters = [
+            adapter.text("name") for adapter in (adapters.items if adapters is not None else ())
+        ]
         member = Member(
             str(name),
             number if isinstance(number, int) else 0,
             model,
-            frozenset([model, *(other for other in others if other)]),
+            frozenset([model, *filter(None, names_of_adapters)]),
             service_backend(name, spec),
         )
-        found.setdefault((namespace, str(group.content)), []).append(member)
-    return {key: sorted(members, key=lambda each: each.service) for key, members in found.items()}
+        groups.setdefault((namespace, str(group.content)), []).append(member)
+    return {
+        key: sorted(members, key=lambda member: member.service) for key, members in groups.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -208,8 +212,8 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
         report.left_out(weight.at, "has no effect without a group")
-    elif group is not None:
-        report.consume(*(field.at for field in (group, weight) if field is not None))
+    shares = [field for field in (group, weight) if field is not None and group is not None]
+    report.consume(*(field.at for field in shares))
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
@@ -227,14 +231,13 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
             made = replace_backends(builder, field, related.backends) if replaced else field
             copy_node(builder, (*target, "httproute", key), made)
     if refs is not None or route_spec is not None:
-        for field in (group, weight) if group is not None else ():
-            if field is not None:
-                report.unsupported(
-                    field.at,
-                    "shares of a group are read for the preset's route alone; remove group and "
-                    "weight, and name the backends of all of its services, with weights, in "
-                    "router.route.http.spec of one",
-                )
+        for field in shares:
+            report.unsupported(
+                field.at,
+                "shares of a group are read for the preset's route alone; remove group and "
+                "weight, and name the backends of all of its services, with weights, in "
+                "router.route.http.spec of one",
+            )
         return
     namespace, name = builder.main.namespace, builder.main.name
     rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]
@@ -251,18 +254,18 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
-    (own,) = [member for member in members if member.service == name]
-    same = [member for member in members if member.models == own.models]
+    (this,) = [member for member in members if member.service == name]
+    same = [member for member in members if member.models == this.models]
     others = [member.service for member in members if member not in same]
     if others:
         builder.report.left_out(
             group.at,
             f"{', '.join(others)} of group {group.content} serves other names than "
-            f"{', '.join(sorted(own.models))}: KServe splits no requests between them",
+            f"{', '.join(sorted(this.models))}: KServe splits no requests between them",
         )
     main = max(same, key=lambda member: member.weight)
-    prefix = f"/publishers/{namespace}/models/{own.model}"
-    if main is not own:
+    prefix = f"/publishers/{namespace}/models/{this.model}"
+    if main is not this:
         builder.report.translated(
             group.at, f"requests to {prefix} are split by the route of {main.service}"
         )
