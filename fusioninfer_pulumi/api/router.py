@@ -14,10 +14,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import (
-    FIELDS_EXCLUDE_EACH_OTHER,
-    THRESHOLD_WITHOUT_DISAGGREGATION,
-)
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,

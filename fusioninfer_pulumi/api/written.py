@@ -80,7 +80,7 @@ _PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "mode
 _SERVING_FIELDS = tuple(
     field
     for field in RoleArgs.model_fields
-    if field not in ("name", "component_type", *ROUTER_FIELDS)
+    if field not in ("name", "component_type", "pod_labels", "pod_annotations", *ROUTER_FIELDS)
 )
 
 
@@ -106,6 +106,32 @@ def _own_labels(metadata: ServiceMetadata, _: ServiceSpec) -> Iterator[Finding]:
                 ("metadata", "labels", key),
                 "is set by fusioninfer-pulumi; remove it",
             )
+
+
+def _pod_metadata(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
+    routers = {
+        index
+        for index, role in enumerate(spec.roles)
+        if role.component_type is ComponentType.ROUTER
+    }
+    yield from _pod_keys((), spec, picker=bool(routers))
+    for index, role in enumerate(spec.roles):
+        yield from _pod_keys(("roles", index), role, picker=index in routers)
+
+
+def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
+    """Checks the keys of pod labels and annotations, which others write on the same pods."""
+    # A picker's Deployment selects its pods by `app`.
+    of_labels = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    taken = (
+        ("podLabels", args.pod_labels, of_labels),
+        ("podAnnotations", args.pod_annotations, labels.GANG_ANNOTATIONS),
+    )
+    for field, values, owned in taken:
+        for key in values:
+            if key.startswith(labels.PREFIX) or key in owned:
+                message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
+                yield error(SET_BY_LIBRARY, (*at, field, key), message)
 
 
 def _role_list(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
@@ -392,6 +418,7 @@ def _in(field: str, findings: Callable[[Location, Any], Iterable[Finding]]) -> R
 
 CHECKS: tuple[Check, ...] = (
     _own_labels,
+    _pod_metadata,
     _role_list,
     _roles,
     _model,

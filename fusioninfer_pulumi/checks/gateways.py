@@ -19,17 +19,9 @@ from fusioninfer_pulumi.findings import (
     similar,
     warning,
 )
-from fusioninfer_pulumi.routing.attachment import (
-    crosses_namespaces,
-    referenced_listeners,
-    refusal,
-)
+from fusioninfer_pulumi.routing.attachment import crosses_namespaces, referenced_listeners, refusal
 from fusioninfer_pulumi.routing.gateway import implementation_of
-from fusioninfer_pulumi.routing.gateways import (
-    IMPLEMENTATIONS,
-    UNKNOWN,
-    EppTls,
-)
+from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 

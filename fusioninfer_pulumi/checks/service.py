@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.topology import (
-    entry_types,
-    is_prefill_decode,
-    serving,
-)
+from fusioninfer_pulumi.api.topology import entry_types, is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gangs import (
     network_topology_findings,
     scheduling_findings,

@@ -179,15 +179,13 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
 
     render = _command(commands, "render", "print all objects, in apply order")
     render.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    render.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+    _output(render, "yaml", "json")
     _placing(render)
 
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
     plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(plan)
-    plan.add_argument(
-        "--output", choices=("text", "json", "mermaid", "svg"), default="text", help="default: text"
-    )
+    _output(plan, "text", "json", "mermaid", "svg")
     plan.add_argument(
         "--explain",
         action="store_true",
@@ -211,12 +209,8 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    check.add_argument(
-        "--output",
-        choices=("text", "json", "github", "sarif"),
-        default="text",
-        help="text on standard error, or findings on standard output; default: text",
-    )
+    meaning = "text on standard error, or findings on standard output; "
+    _output(check, "text", "json", "github", "sarif", meaning=meaning)
     check.add_argument(
         "--server",
         action="store_true",
@@ -239,12 +233,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     convert.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
     )
-    convert.add_argument(
-        "--output",
-        choices=("yaml", "json", "python"),
-        default="yaml",
-        help="manifests, or a Pulumi program; default: yaml",
-    )
+    _output(convert, "yaml", "json", "python", meaning="manifests, or a Pulumi program; ")
     convert.add_argument(
         "--expand",
         action="store_true",
@@ -259,18 +248,13 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         metavar="REF",
         help="compare the only source in this git revision with the working tree",
     )
-    diff.add_argument(
-        "--output",
-        choices=("text", "markdown", "html", "json"),
-        default="text",
-        help="default: text",
-    )
+    _output(diff, "text", "markdown", "html", "json")
     _size(commands, asked="size" in asked)
     _init(commands)
     place = _command(commands, "place", "choose node pools for all services, and show why")
     place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(place, required=True)
-    place.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    _output(place, "text", "json")
     rules = commands.add_parser(
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
@@ -279,7 +263,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     rules.add_argument(
         "--severity", choices=("error", "warning", "info"), help="those with findings so severe"
     )
-    rules.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    _output(rules, "text", "json")
     completion = commands.add_parser(
         "completion",
         help="print a script for completion in a shell",
@@ -366,6 +350,11 @@ def _command(
     )
     command.add_argument("--verbose", action="store_true", help="print what is only worth knowing")
     return command
+
+
+def _output(command: argparse.ArgumentParser, *choices: str, meaning: str = "") -> None:
+    text = f"{meaning}default: {choices[0]}"
+    command.add_argument("--output", choices=choices, default=choices[0], help=text)
 
 
 def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> None:

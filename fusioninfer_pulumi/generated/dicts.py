@@ -551,6 +551,13 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
 
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""
+
 
 class InventoryArgsDict(TypedDict, total=False):
     """The node pools of a cluster."""
@@ -1116,6 +1123,15 @@ class RoleArgsDict(TypedDict, total=False):
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
     """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
 
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
+    service's, and those of a template over both. Values may be Outputs. A change restarts the
+    pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    the pods."""
+
     strategy: (
         Strategy
         | Literal[
@@ -1558,3 +1574,10 @@ class ModelServiceDict(TypedDict, total=False):
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import (
-    needs_gang,
-    scheduler_name,
-)
+from fusioninfer_pulumi.api.topology import needs_gang, scheduler_name
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -18,6 +15,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.health import with_model_size
+from fusioninfer_pulumi.pods.metadata import with_pod_metadata
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_parts, router_plan
@@ -53,7 +51,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         labels=args.labels,
         annotations=args.annotations,
     )
-    args = with_model_size(args)
+    args = with_pod_metadata(with_model_size(args))
     findings: list[Finding] = []
     routers = [
         position
