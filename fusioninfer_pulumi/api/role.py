@@ -301,6 +301,11 @@ class RoleArgs(SpecModel):
     namespaces; by default they are asked for in a warning."""
 
     @property
+    def picks_endpoints(self) -> bool:
+        """Whether a router has an endpoint picker; a Service spreads its requests otherwise."""
+        return self.endpoint_picker is None or self.endpoint_picker.enabled
+
+    @property
     def counted(self) -> bool:
         """Whether `multinode`, if there is one, has its number of nodes, here or elsewhere."""
         if self.multinode is None or self.multinode.node_count is not None:

@@ -91,6 +91,10 @@ class EndpointPickerArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
 
+    enabled: bool = True
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
+
     image: LeafText | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""

@@ -20,7 +20,11 @@ from fusioninfer_pulumi.api.parallelism import parallelism_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy, SubGroupPolicyType
 from fusioninfer_pulumi.api.route import gateway_findings, httproute_findings
-from fusioninfer_pulumi.api.router import network_policy_findings, picker_findings
+from fusioninfer_pulumi.api.router import (
+    EndpointPickerArgs,
+    network_policy_findings,
+    picker_findings,
+)
 from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, NAME_NOT_FOUND
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.types import MAX_COUNT
@@ -30,6 +34,7 @@ from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
     PARALLELISM_NOT_DIVISIBLE,
     SET_BY_LIBRARY,
@@ -69,6 +74,8 @@ ROUTER_FIELDS = (
     "network_policy",
     "reference_grants",
 )
+#: Fields of routers that only an endpoint picker and its pool read.
+_PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
 #: Fields of roles that serve a model.
 _SERVING_FIELDS = tuple(
     field
@@ -339,12 +346,37 @@ def _strategy(written: WrittenRole) -> Iterator[Finding]:
 
 def _picker(written: WrittenRole) -> Iterator[Finding]:
     at, role = written.at, written.role
-    if role.endpoint_picker is not None:
+    if not role.picks_endpoints:
+        yield from _without_picker(at, role)
+    elif role.endpoint_picker is not None:
         chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
         yield from picker_findings(
             (*at, "endpointPicker"),
             role.endpoint_picker,
             disaggregated=chosen and role.endpoint_picker_config is None,
+        )
+
+
+def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
+    """Checks that a router without an endpoint picker asks nothing of one, nor of its pool."""
+    picker, route = role.endpoint_picker, role.httproute
+    asked: list[Location] = [
+        (RoleArgs.model_fields[field].alias or field,)
+        for field in _PICKER_FIELDS
+        if getattr(role, field) is not None
+    ]
+    asked += [
+        ("endpointPicker", EndpointPickerArgs.model_fields[field].alias or field)
+        for field in sorted(picker.model_fields_set if picker is not None else ())
+        if field != "enabled" and getattr(picker, field) is not None
+    ]
+    if route is not None and route.split is not None:
+        asked.append(("httproute", "split"))
+    for field in asked:
+        yield error(
+            FIELD_WITHOUT_EFFECT,
+            (*at, *field),
+            "has no effect with endpointPicker.enabled: false; remove one of them",
         )
 
 

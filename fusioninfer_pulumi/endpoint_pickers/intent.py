@@ -34,7 +34,7 @@ class EppIntent:
     """What the endpoint picker is for.
 
     Attributes:
-        strategy: The strategy, None where the user wrote the configuration.
+        strategy: The strategy, None where the user wrote the configuration, and without a picker.
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
@@ -51,8 +51,10 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     """The strategy of a router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
-    profiles.
+    profiles. Without a picker there is neither.
     """
+    if not args.picks_endpoints:
+        return EppIntent(None, pairs=False)
     rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")

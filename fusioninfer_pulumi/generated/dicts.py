@@ -285,6 +285,10 @@ class EmptyDirTierArgsDict(TypedDict, total=False):
 class EndpointPickerArgsDict(TypedDict, total=False):
     """The endpoint picker: the program that chooses a pod for each request."""
 
+    enabled: bool
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
+
     image: Input[str] | None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""

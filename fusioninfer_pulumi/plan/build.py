@@ -83,8 +83,9 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
             args.groups,
             monitored=args.monitoring is not None,
         )
-        router, problems = router_plan(parts, args.tracing)
-        findings += problems
+        if parts.picks_endpoints:
+            router, problems = router_plan(parts, args.tracing)
+            findings += problems
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
@@ -93,6 +94,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         roles=roles,
         routers=tuple(args.roles[position] for position in routers),
         router=router,
+        service_route=None if parts is None or parts.picks_endpoints else parts,
         groups=args.groups,
         gangs=gangs,
         scheduler_name=scheduler_name(args.roles, strategy),
