@@ -373,11 +373,10 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         target = draw.of("target")
         # Zero replicas and held requests need a picker of certain releases.
         asleep = "idleReplicaCount" in scaling.get("keda", {})
-        if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.4):
-            scaling |= target.fields(target=("latency", "throughput"))
-            if "target" in scaling:
-                scaling |= target.fields(targetValue=(32, 7.5))
-                scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
+        if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
+            scaling["target"] = target.one("latency", "throughput")
+            scaling |= target.fields(targetValue=(32, 7.5))
+            scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
     else:
         scaling |= draw.fields(0.2, engine="HPA")
         metric = {"name": "vllm_queue", "target": draw.one(5, "500m")}
