@@ -178,7 +178,7 @@ def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
         out
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40960 tokens
-Estimate for vLLM 0.32.0, reckoned as 0.24.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
+Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
 in a step. GiB of each GPU; tokens and requests of each replica.
 
 LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
@@ -193,10 +193,15 @@ not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and
     )
 
 
-def test_what_is_not_known_has_no_column(capsys: pytest.CaptureFixture[str]) -> None:
-    model = "Qwen/Qwen3-Next-80B-A3B-Instruct"
-    _, out, _ = ran(capsys, model, "--accelerator", "H200")
-    assert out.splitlines()[0] == f"{model} on H200 (139.8 GiB)"
+def test_what_is_not_known_has_no_column(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = dict(models()["Qwen/Qwen3-8B"]["config"], _name_or_path="own")
+    del config["max_position_embeddings"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    _, out, _ = ran(capsys, str(path), "--accelerator", "H200")
+    assert out.splitlines()[0] == "own on H200 (139.8 GiB)"
     assert out.splitlines()[3].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
 
 
