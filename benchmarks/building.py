@@ -56,9 +56,9 @@ def costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
 def _seconds(call: Callable[[], object]) -> float:
     gc.collect()
     began = time.process_time()
-    held = call()
+    result = call()
     taken = time.process_time() - began
-    del held
+    del result
     return taken
 
 
@@ -66,8 +66,8 @@ def _peak(call: Callable[[], object]) -> int:
     gc.collect()
     tracemalloc.start()
     try:
-        held = call()
-        del held
+        result = call()
+        del result
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

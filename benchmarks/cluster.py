@@ -84,7 +84,7 @@ def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
     first, *others = objects  # the PodGroup precedes what names it
     cluster.apply([first])
     with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(lambda each: cluster.apply([each]), others))
+        list(pool.map(lambda manifest: cluster.apply([manifest]), others))
     measured = Measured(
         form,
         replicas,
@@ -135,19 +135,19 @@ def table(results: list[Measured]) -> Iterator[str]:
         "| per replica | API server | Volcano | LWS | Controllers |"
     )
     yield "|---|" + "---:|" * 12
-    for each in results:
-        seconds = (each.stored, each.created, each.scheduled, each.available)
-        cells = [each.form, f"{each.replicas}", f"{each.replicas * PODS}"]
+    for result in results:
+        seconds = (result.stored, result.created, result.scheduled, result.available)
+        cells = [result.form, f"{result.replicas}", f"{result.replicas * PODS}"]
         cells += [f"{value:.1f} s" for value in seconds]
-        cells += [f"{each.requests}", f"{each.requests / each.replicas:.0f}"]
-        cells += [f"{each.cpu[name]:.1f} s" for name in BUSY]
+        cells += [f"{result.requests}", f"{result.requests / result.replicas:.0f}"]
+        cells += [f"{result.cpu[name]:.1f} s" for name in BUSY]
         yield f"| {' | '.join(cells)} |"
 
 
 def growth(results: list[Measured]) -> Iterator[str]:
     """How cost per replica grows with the size; 1.0 is linear."""
     for form in FORMS:
-        rows = [each for each in results if each.form == form and each.replicas > 1]
+        rows = [row for row in results if row.form == form and row.replicas > 1]
         for small, large in itertools.pairwise(rows):
             factor = large.replicas / small.replicas
             ratios = {

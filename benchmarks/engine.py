@@ -92,7 +92,9 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     times.again.append(_seconds(lambda: stack.up().assert_fine()))
     preview = ("preview", "--expect-no-changes")
     times.preview.append(_seconds(lambda: stack.run(*preview).assert_fine()))
-    kubernetes = [each for each in stack.resources() if each["type"].startswith("kubernetes:")]
+    kubernetes = [
+        resource for resource in stack.resources() if resource["type"].startswith("kubernetes:")
+    ]
     times.resources = len(kubernetes)
     cluster.delete_namespace(namespace, timeout=600)
 

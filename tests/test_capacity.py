@@ -48,28 +48,49 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", *arguments],
+SCRIPT = """
+import contextlib, io, json, sys
+from fusioninfer_pulumi.cli.main import main
+texts = []
+for line in sys.argv[1:]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(line.split())
+    texts.append(err.getvalue() if status == 2 else out.getvalue())
+print(json.dumps(texts))
+"""
+
+
+def printed(package: Path, *commands: str) -> list[str]:
+    """What commands print, or why they fail, in one process that finds the package."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *commands],
         cwd=package,
         env={**os.environ, "PYTHONPATH": str(package)},
         text=True,
         capture_output=True,
         check=False,
     )
+    assert done.stderr == ""
+    return list(json.loads(done.stdout))
 
 
 def test_the_package_of_the_page_works(package: Path) -> None:
-    (package / "two.yaml").write_text(service(2))
-    (package / "many.yaml").write_text(service(32))
-    assert "gpu-budget-exceeded" in ran(package, "check", "many.yaml").stderr
-    plan = ran(package, "plan", "two.yaml")
-    assert "GPUS OF A REPLICA" in plan.stdout, plan.stderr
-    (read,) = json.loads(ran(package, "plan", "two.yaml", "--output=json").stdout)
-    assert read["roles"][0]["memory"] == {"gpus": 2}
-    (package / "three.yaml").write_text(service(3))
-    assert "2 -> 3 GPUs of a replica" in ran(package, "diff", "two.yaml", "three.yaml").stdout
-    assert ran(package, "size", "m").stdout == "m: at most 16 GPUs\n"
+    for name, gpus in {"two": 2, "three": 3, "many": 32}.items():
+        (package / f"{name}.yaml").write_text(service(gpus))
+    check, table, plan, diff, size = printed(
+        package,
+        "check many.yaml",
+        "plan two.yaml",
+        "plan two.yaml --output=json",
+        "diff two.yaml three.yaml",
+        "size m",
+    )
+    assert "at most 16 GPUs, got 32 [gpu-budget-exceeded]" in check
+    assert "GPUS OF A REPLICA" in table
+    assert json.loads(plan)[0]["roles"][0]["memory"] == {"gpus": 2}
+    assert "2 -> 3 GPUs of a replica" in diff
+    assert size == "m: at most 16 GPUs\n"
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_rules_are_declared_at_the_top_of_modules() -> None:
 def test_all_rules_are_listed_without_importing_pulumi() -> None:
     program = (
         "import sys; from fusioninfer_pulumi.rules.catalog import all_rules; print(*all_rules()); "
-        "sys.exit('pulumi' in sys.modules)"
+        "sys.exit('pulumi' in sys.modules or 'fusioninfer_pulumi.cli.program' not in sys.modules)"
     )
     listed = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

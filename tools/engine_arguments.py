@@ -286,11 +286,11 @@ def vllm_options(cls: Class) -> dict[str, dict[str, Any]]:
 
 def _by_kind(hints: list[Hint]) -> dict[str, tuple[Any, ...]]:
     """Hints by their kinds; several literals are one of all their values."""
-    found: dict[str, tuple[Any, ...]] = {}
+    by_kind: dict[str, tuple[Any, ...]] = {}
     for kind, values in hints:
-        known = found.get(kind, ()) if kind == "literal" else ()
-        found[kind] = (*known, *(each for each in values if each not in known))
-    return found
+        known = by_kind.get(kind, ()) if kind == "literal" else ()
+        by_kind[kind] = (*known, *(value for value in values if value not in known))
+    return by_kind
 
 
 def _vllm_type(name: str, hints: dict[str, tuple[Any, ...]], text: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from e2e.disaggregated import disaggregated
 from e2e.harness import Cluster, Object
 from e2e.strategies.fleet import Fleet
 
+REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
+
 
 @pytest.fixture(scope="package")
 def shared(cluster: Cluster) -> Iterator[Fleet]:
@@ -36,10 +38,12 @@ def pairing(cluster: Cluster) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def fleet(shared: Fleet) -> Fleet:
-    """The same three pods, with nothing to do."""
+def fleet(shared: Fleet) -> Iterator[Fleet]:
+    """The same three pods, with nothing to do and under the names that they serve."""
     shared.load()
-    return shared
+    yield shared
+    for rewrite in shared.cluster.list(REWRITES, shared.namespace):
+        shared.cluster.delete(REWRITES, rewrite["metadata"]["name"], shared.namespace)
 
 
 def _three(manifest: Object) -> Object:

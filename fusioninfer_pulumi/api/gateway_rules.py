@@ -13,7 +13,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rules import LISTENER_WITHOUT_CERTIFICATE
 from fusioninfer_pulumi.api.types import label_key_finding
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import (
@@ -23,47 +23,8 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
 )
 
-REDIRECT_WITH_BACKENDS = Rule(
-    "redirect-with-backends",
-    "error",
-    "A rule that redirects has no `backendRefs`.",
-    remedy="Remove one of the two.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-FILTER_TYPE_MISMATCH = Rule(
-    "filter-type-mismatch",
-    "error",
-    "A filter has the field of its `type`.",
-    remedy="Correct `type` or the field.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-PREFIX_REPLACED_WITHOUT_PREFIX = Rule(
-    "prefix-replaced-without-prefix",
-    "error",
-    "A rule that replaces a prefix has one match, of a PathPrefix.",
-    remedy="Match by one PathPrefix.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-LISTENER_TLS_MISMATCH = Rule(
-    "listener-tls-mismatch",
-    "error",
-    "The TLS mode of a listener fits its protocol.",
-    remedy="Correct `tls.mode`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-
 Manifest = Mapping[str, Any]
 
-_FILTERS = {
-    "RequestHeaderModifier": "requestHeaderModifier",
-    "ResponseHeaderModifier": "responseHeaderModifier",
-    "RequestMirror": "requestMirror",
-    "RequestRedirect": "requestRedirect",
-    "URLRewrite": "urlRewrite",
-    "ExtensionRef": "extensionRef",
-    "CORS": "cors",
-    "ExternalAuth": "externalAuth",
-}
 _PATH = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+")
 _NOT_IN_PATHS = re.compile(r"//|/\./|/\.\./|%2f|%2F|#|/\.\.?$")
 
@@ -75,18 +36,12 @@ def route_rule_findings(at: Location, route: Manifest) -> Iterator[Finding]:
 
 
 def _rule(at: Location, rule: Manifest) -> Iterator[Finding]:
-    matches = rule.get("matches") or ()
-    for index, match in enumerate(matches):
+    for index, match in enumerate(rule.get("matches") or ()):
         if match.get("path"):
             yield from _path((*at, "matches", index, "path"), match["path"])
-    filters, backends = rule.get("filters") or (), rule.get("backendRefs") or ()
-    yield from _filters((*at, "filters"), filters, matches)
-    if backends and any(filter_.get("requestRedirect") is not None for filter_ in filters):
-        message = "cannot be beside a requestRedirect, which answers by itself; remove one of them"
-        yield error(REDIRECT_WITH_BACKENDS, (*at, "backendRefs"), message)
-    for index, backend in enumerate(backends):
-        here = (*at, "backendRefs", index)
-        yield from _filters((*here, "filters"), backend.get("filters") or (), matches)
+    yield from _mirrors((*at, "filters"), rule.get("filters"))
+    for index, backend in enumerate(rule.get("backendRefs") or ()):
+        yield from _mirrors((*at, "backendRefs", index, "filters"), backend.get("filters"))
     timeouts = rule.get("timeouts") or {}
     whole = durations.seconds(timeouts.get("request") or "")
     part = durations.seconds(timeouts.get("backendRequest") or "")
@@ -119,41 +74,12 @@ def backend_findings(at: Location, backend: Manifest) -> Iterator[Finding]:
         yield error(FIELD_REQUIRED, (*at, "port"), "is required for a Service")
 
 
-def _filters(
-    at: Location, filters: Sequence[Manifest], matches: Sequence[Manifest]
-) -> Iterator[Finding]:
-    for index, written in enumerate(filters):
-        here = (*at, index)
-        wanted = _FILTERS.get(written["type"])
-        for field in _FILTERS.values():
-            if (field == wanted) != (written.get(field) is not None):
-                word = "is required for" if field == wanted else "does not belong to"
-                message = f"{word} a filter of {written['type']}"
-                yield error(FILTER_TYPE_MISMATCH, (*here, field), message)
+def _mirrors(at: Location, filters: Sequence[Manifest] | None) -> Iterator[Finding]:
+    for index, written in enumerate(filters or ()):
         mirror = written.get("requestMirror")
         if mirror is not None:
             backend = mirror.get("backendRef") or {}
-            yield from backend_findings((*here, "requestMirror", "backendRef"), backend)
-        for name in ("requestRedirect", "urlRewrite"):
-            path = (written.get(name) or {}).get("path")
-            if path is not None:
-                yield from _prefix((*here, name, "path"), path, matches)
-
-
-def _prefix(at: Location, path: Manifest, matches: Sequence[Manifest]) -> Iterator[Finding]:
-    if path.get("replacePrefixMatch") is None:
-        return
-    # By default a rule matches the prefix /, and so does a match without a path.
-    prefixes = [
-        ((match.get("path") or {}).get("type") or "PathPrefix") == "PathPrefix"
-        for match in matches or ({},)
-    ]
-    if prefixes != [True]:
-        yield error(
-            PREFIX_REPLACED_WITHOUT_PREFIX,
-            at,
-            "replaces a prefix: the rule needs exactly one match, of a PathPrefix",
-        )
+            yield from backend_findings((*at, index, "requestMirror", "backendRef"), backend)
 
 
 def gateway_rule_findings(at: Location, gateway: Manifest) -> Iterator[Finding]:
@@ -171,27 +97,21 @@ def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Itera
     """Checks the listeners of a Gateway."""
     seen: set[tuple[Any, ...]] = set()
     for index, listener in enumerate(listeners):
-        here, protocol, tls = (*at, index), listener["protocol"], listener.get("tls")
-        if protocol in ("HTTP", "TCP", "UDP") and tls is not None:
-            message = f"does not belong to a listener of {protocol}; remove it, or say HTTPS"
-            yield error(LISTENER_TLS_MISMATCH, (*here, "tls"), message)
-        elif tls is not None:
-            yield from _tls((*here, "tls"), tls, protocol)
+        here, tls = (*at, index), listener.get("tls")
+        if tls is not None and listener["protocol"] in ("HTTPS", "TLS"):
+            yield from _certificate((*here, "tls"), tls)
         host = listener.get("hostname")
         if is_output(host):
             continue
-        key = (listener["port"], protocol, host)
+        key = port, protocol, _ = (listener["port"], listener["protocol"], host)
         if key in seen:
-            message = f"port {listener['port']}, {protocol} and host name are those of another"
+            message = f"port {port}, {protocol} and host name are those of another"
             yield error(DUPLICATE_NAME, here, message)
         seen.add(key)
 
 
-def _tls(at: Location, tls: Manifest, protocol: str) -> Iterator[Finding]:
-    mode = tls.get("mode") or "Terminate"
-    if protocol == "HTTPS" and mode != "Terminate":
-        message = f"must be Terminate for HTTPS, got {mode}"
-        yield error(LISTENER_TLS_MISMATCH, (*at, "mode"), message)
-    if mode == "Terminate" and not tls.get("certificateRefs") and not tls.get("options"):
+def _certificate(at: Location, tls: Manifest) -> Iterator[Finding]:
+    terminates = (tls.get("mode") or "Terminate") == "Terminate"
+    if terminates and not tls.get("certificateRefs") and not tls.get("options"):
         message = "must name a Secret with the certificate that TLS is terminated with"
         yield error(LISTENER_WITHOUT_CERTIFICATE, (*at, "certificateRefs"), message)

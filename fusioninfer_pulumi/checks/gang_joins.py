@@ -92,7 +92,7 @@ class _Member:
         return not ours
 
     @cached_property
-    def held(self) -> int:
+    def held_back(self) -> int:
         """Replicas that a partition keeps out of the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
@@ -116,7 +116,7 @@ class _Member:
         # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
         # A surge by all replicas leaves one out.
         beside = min(self.step.rollout.max_surge, count - 1)
-        return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held)
+        return min(max(1, beside + max(0, count - self.running.replicas)), count - self.held_back)
 
 
 def gang_findings(plan: Topology, running: Running) -> list[Finding]:
@@ -144,11 +144,11 @@ def gang_findings(plan: Topology, running: Running) -> list[Finding]:
 
 def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
-        member.step.name: len(member.planned.replicas) - member.held for member in members
+        member.step.name: len(member.planned.replicas) - member.held_back for member in members
     }
     roles: dict[str, list[_Member]] = {}
     for member in _missing(members, all_joined):
-        if member.held:
+        if member.held_back:
             roles.setdefault(member.role.name, []).append(member)
     for late in roles.values():
         yield error(

@@ -53,37 +53,37 @@ class _Meaning:
 
     Attributes:
         name: Its first spelling.
-        held: What the table has of it.
+        entry: What the table has of it.
         since: Index of the first release.
         until: Index of the release that changed or removed it; None where it is in the newest.
     """
 
-    def __init__(self, name: str, details: Mapping[str, Any], since: int) -> None:
-        self.name, self.held, self.since = name, details, since
+    def __init__(self, name: str, entry: Mapping[str, Any], since: int) -> None:
+        self.name, self.entry, self.since = name, entry, since
         self.until: int | None = None
 
     @cached_property
     def option(self) -> Option:
         """The argument."""
-        details = self.held
+        entry = self.entry
         return Option(
             name=self.name,
-            names=(self.name, *details.get("names", ())),
-            kind=details["type"],
-            nargs=details.get("nargs"),
-            negated=details.get("negated", False),
-            choices=tuple(details.get("choices", ())),
-            default=details.get("default", UNKNOWN_DEFAULT),
-            limits=details.get("limits", {}),
-            deprecated=details.get("deprecated"),
-            serve=details.get("serve", False),
+            names=(self.name, *entry.get("names", ())),
+            kind=entry["type"],
+            nargs=entry.get("nargs"),
+            negated=entry.get("negated", False),
+            choices=tuple(entry.get("choices", ())),
+            default=entry.get("default", UNKNOWN_DEFAULT),
+            limits=entry.get("limits", {}),
+            deprecated=entry.get("deprecated"),
+            serve=entry.get("serve", False),
         )
 
     def words(self) -> Iterator[str]:
         """All words that stand for it."""
-        names = (self.name, *self.held.get("names", ()))
+        names = (self.name, *self.entry.get("names", ()))
         yield from names
-        if self.held.get("negated"):
+        if self.entry.get("negated"):
             yield from (f"--no-{name[2:]}" for name in names if name.startswith("--"))
 
 

@@ -42,13 +42,18 @@ def objects(properties: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("words", [ONE, PAIR], ids=["one", "pair"])
-def test_a_python_project_passes_its_own_test(
+def test_a_python_project_deploys_the_same(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = made(tmp_path, "python", words)
     capsys.readouterr()
     assert main(["render", str(project), "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["items"] == expected(words)
+
+
+# That of a project with one role is the template's: tests/test_templates.py.
+def test_a_python_project_of_two_roles_passes_its_own_test(tmp_path: Path) -> None:
+    project = made(tmp_path, "python", PAIR)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -101,14 +101,6 @@ def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
     assert {"printed", "written", "child", "applied"} <= set(done.stderr.split())
 
 
-def test_importing_the_package_does_not_import_pulumi() -> None:
-    script = (
-        "import sys, fusioninfer_pulumi.cli.program\n"
-        "assert 'pulumi' not in sys.modules and 'grpc' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
 @pytest.mark.parametrize(
     ("program", "rule", "text"),
     [

@@ -50,19 +50,25 @@ def test_no_structure_ends_in_a_traceback(spec: Any, metadata: Any, given_role: 
 DEEP = 40_000
 
 
-@pytest.mark.parametrize(
-    "nested",
-    ["[" * DEEP + "]" * DEEP, "{a: " * DEEP + "}" * DEEP, "- " * DEEP + "a", "!!seq [ " * DEEP],
-)
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_text_that_is_nested_too_deep_is_refused(nested: str, form: str, tmp_path: Path) -> None:
-    path = tmp_path / "deep.yaml"
-    path.write_text(f"{yaml.safe_dump(service())}more:\n  {nested}\n")
-    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", "--output", form]
+NESTED = {
+    "brackets": "[" * DEEP + "]" * DEEP,
+    "braces": "{a: " * DEEP + "}" * DEEP,
+    "dashes": "- " * DEEP + "a",
+    "tags": "!!seq [ " * DEEP,
+}
+
+
+def test_texts_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.yaml" for name in NESTED]
+    for path in paths:
+        path.write_text(f"{yaml.safe_dump(service())}more:\n  {NESTED[path.stem]}\n")
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", "--output", "json"]
     # A process of its own: the C parser ends it without an exception.
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "nested deeper than 100 levels" in done.stdout + done.stderr
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    findings = json.loads(done.stdout)
+    assert {finding["file"] for finding in findings} == {str(path) for path in paths}
+    assert all("nested deeper than 100 levels" in finding["message"] for finding in findings)
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from rollouts import grouped_plans, plans
 from samples import nodes, plan_of, role, service
 
@@ -347,7 +348,7 @@ def check_end(run: Run, outcome: str) -> None:
 SHARES = st.sampled_from((1.0, 1.0, 1.0, 0.7, 0.0))
 
 
-@settings(max_examples=300)
+@examples(6)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random), SHARES, st.booleans())
 def test_every_update_keeps_the_order_and_ends(
     plan: ServicePlan, random: Random, lists: float, asks: bool

@@ -191,7 +191,7 @@ class _Accelerators:
     """Accelerators of each node of a pool, and those that others hold."""
 
     offered: Mapping[str, int]
-    held: Mapping[str, int]
+    in_use: Mapping[str, int]
     resource: str | None
     classes: Sequence[str] = ()
     device: Mapping[str, str] = field(default_factory=dict)
@@ -219,7 +219,7 @@ def _by_claims(
     devices = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
     return _Accelerators(
         offered={node: len(listed) for node, listed in devices.items()},
-        held={
+        in_use={
             node: sum(device.key in allocated for device in listed)
             for node, listed in devices.items()
         },
@@ -237,7 +237,7 @@ def _by_claims(
 def _pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
     most = max(accelerators.offered.values())
     taken = [
-        min(most, most - offered + accelerators.held[node])
+        min(most, most - offered + accelerators.in_use[node])
         for node, offered in sorted(accelerators.offered.items())
     ]
     common = dict(_labels(nodes[0]))

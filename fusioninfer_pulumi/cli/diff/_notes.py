@@ -130,7 +130,7 @@ def _service_notes(
             restarted.setdefault(effect.restart_reason, []).extend(effect.restarts)
     for why, names in restarted.items():
         yield f"{why}: restarts {compressed(names)}"
-    held_back = [name for effect in roles for name in effect.held]
+    held_back = [name for effect in roles for name in effect.held_back]
     if held_back:
         yield f"below the partition, keeps the old pod template: {compressed(held_back)}"
     for edit in edits:

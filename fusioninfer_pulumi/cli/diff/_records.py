@@ -89,7 +89,7 @@ class RoleEffect:
         exists: Whether anything runs it after.
         order: The restarts in their order; empty where it is unknown.
         after: Roles of the service whose replicas restart before those of this one.
-        held: Replicas among those kept that a partition holds back from the change.
+        held_back: Replicas among those kept that a partition holds back from the change.
     """
 
     service: str
@@ -107,7 +107,7 @@ class RoleEffect:
     exists: bool = True
     order: tuple[RestartStage, ...] = ()
     after: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
+    held_back: tuple[str, ...] = ()
 
     @property
     def role_change(self) -> str:

@@ -231,5 +231,5 @@ def _effect(effect: RoleEffect) -> dict[str, Any]:
             for stage in effect.order
         ],
         "after": list(effect.after),
-        "held": list(effect.held),
+        "held": list(effect.held_back),
     }

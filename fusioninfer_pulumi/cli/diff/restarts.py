@@ -252,7 +252,7 @@ def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: l
     # that of sets of one replica. A recreated LeaderWorkerSet has none.
     frozen = len(names) if turn is not None and turn.step.frozen else partition_of(new)
     frozen = 0 if edit.refused else frozen
-    role.names["held"] += names[:frozen]
+    role.names["held_back"] += names[:frozen]
     role.names["kept"] += names[:frozen]
     restarting = names[frozen:]
     role.names["restarts"] += restarting
@@ -316,7 +316,7 @@ def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
         added=tuple(role.names["added"]),
         removed=tuple(role.names["removed"]),
         kept=tuple(role.names["kept"]),
-        held=tuple(role.names["held"]),
+        held_back=tuple(role.names["held_back"]),
     )
 
 

@@ -275,7 +275,7 @@ def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[F
     for (kind, name), services in named_objects(plans).items():
         if facts.named.get((kind.kind, name), True):
             continue
-        finding_of = warning if kind.own else error
+        finding_of = warning if kind.beside_services else error
         yield finding_of(
             NAMED_OBJECT_MISSING,
             (),

@@ -64,8 +64,8 @@ class NamedKind:
         versions: Versions of the group that have it, the latest first.
         plural: Its name in paths of the API.
         way_out: What brings an object of it.
-        own: Whether programs commonly create it beside their services, so that one that does not
-            exist yet may be no fault.
+        beside_services: Whether programs commonly create it beside their services, so that one
+            that does not exist yet may be no fault.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class NamedKind:
     plural: str
     product: str
     way_out: str
-    own: bool = True
+    beside_services: bool = True
 
 
 def release_text(release: Release) -> str:
@@ -287,7 +287,7 @@ DEVICE_CLASS = NamedKind(
     plural="deviceclasses",
     product=CLAIMS.product,
     way_out="install the driver of the devices, which brings it",
-    own=False,
+    beside_services=False,
 )
 # Admission refuses pods whose class is not there (plugin Priority), and so a set stays without.
 PRIORITY_CLASS = NamedKind(
