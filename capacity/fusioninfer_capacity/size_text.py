@@ -33,7 +33,7 @@ def parts(
     yield from _header(wish, candidates)
     yield ""
     if proposals:
-        yield _table([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
+        yield _table([_row(proposal, load) for proposal in proposals[:_SHOWN]])
         if len(proposals) > _SHOWN:
             yield f"and {len(proposals) - _SHOWN} with more accelerators"
     else:
@@ -61,7 +61,7 @@ def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
     yield f"Estimate{basis}. GiB of each GPU; tokens and requests of each replica."
 
 
-def _row(wish: Wish, proposal: Proposal, load: Load | None) -> dict[str, str]:
+def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
     """The cells of a proposal by the heads of their columns."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"

@@ -182,13 +182,13 @@ Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
 in a step. GiB of each GPU; tokens and requests of each replica.
 
 LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
-TP2        2     30.5      38.4   314640   7.7 x 40960
-TP4        4     15.3      53.7   879231  21.5 x 40960
-TP8        8      7.6      61.3  2008413  49.0 x 40960
+TP2        2     30.5      39.6   324685   7.9 x 40960
+TP4        4     15.3      54.9   899425  22.0 x 40960
+TP8        8      7.6      62.5  2048800  50.0 x 40960
 
 Qwen/Qwen3-32B-FP8 fits with TP1
-not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 8.6 GiB are left; \
---max-model-len 35328 or --kv-cache-dtype fp8 fits
+not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 9.3 GiB are left; \
+--max-model-len 37888 or --kv-cache-dtype fp8 fits
 """
     )
 
