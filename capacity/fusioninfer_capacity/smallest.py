@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusioninfer_capacity.fit.architecture import Architecture, UnknownArchitectureError
@@ -26,16 +27,31 @@ class SmallestLayout:
 
 
 def smallest_layout(
-    model: ModelArgs, accelerator: str, engine: str, length: int | None
+    model: ModelArgs,
+    accelerator: str,
+    engine: str,
+    length: int | None,
+    arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """The layout with the fewest accelerators, on nodes of 8; or why none is known."""
+    """The layout with the fewest accelerators, on nodes of 8; or why none is known.
+
+    `arguments` are what the engine gets beside its sizes.
+    """
     kind = named_accelerator(accelerator)
     if kind is None:
         return f"{shown(accelerator)} is not known: name one such as H100, or its memory: 80Gi"
     architecture = _architecture(model)
     if architecture is None:
         return f"{model.uri} is not in the table of models; model.config would say it, too"
-    wish = Wish(hub_name(model.uri) or model.uri, architecture, kind, _PER_NODE, engine, length)
+    wish = Wish(
+        hub_name(model.uri) or model.uri,
+        architecture,
+        kind,
+        _PER_NODE,
+        engine,
+        length,
+        arguments=tuple(arguments),
+    )
     listed = layouts(wish)
     fitting = sensible([layout for layout in listed if layout.reason is None])
     if not fitting:

@@ -315,7 +315,8 @@ def _activations(
         # Both projections of each expert; experts that are spread are not split.
         spread = command.engine is not None and command.engine.spreads_experts(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
-        rows = _through_experts(command, batched) * shape.experts_per_token
+        # What copies send each other is not in it: it depends on their backend.
+        rows = batched * shape.experts_per_token
         hidden = shape.expert_hidden
         workspace = int(2 * rows * (max(2 * expert, hidden) + max(expert, hidden)))
     layer = batched * 6 * width / ways
