@@ -158,6 +158,7 @@ TOOLS: tuple[Tool, ...] = (
         manifests={
             "crds": (
                 "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+                "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
                 "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
             )
         },

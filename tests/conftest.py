@@ -13,6 +13,7 @@ import profiles
 import pulumi
 import pytest
 import yaml
+import yaml_files
 
 profiles.load()
 
@@ -28,10 +29,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--regenerate") and os.environ.get("CI"):
         raise pytest.UsageError("--regenerate would make every golden test pass: not in CI")
-
-
-#: The parser in C where PyYAML has it: a tenth of the time.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _NoAliases(yaml.SafeDumper):
@@ -73,8 +70,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
                 objects, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100
             )
             path.write_text(text, encoding="utf-8")
-        wanted = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
-        assert list(objects) == wanted
+        assert list(objects) == yaml_files.read_all(path)
 
     return compare
 

@@ -24,10 +24,12 @@ from fusioninfer_pulumi.generated import FOLDER
 
 #: Those of version 0.1.0; programs depend on them.
 RELEASED = [
+    "AlertsArgs",
     "AutoscalingArgs",
     "AutoscalingEngine",
     "AutoscalingMetricArgs",
     "ComponentType",
+    "DashboardsArgs",
     "DeviceArgs",
     "DeviceRequirementArgs",
     "DisruptionBudgetArgs",

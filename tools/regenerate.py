@@ -11,6 +11,7 @@ from pathlib import Path
 
 import args_dicts
 import capacity_accuracy
+import dashboards
 import model_catalogue
 import pictures
 import reference
@@ -49,6 +50,7 @@ def main() -> int:
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     capacity_accuracy.main()
+    dashboards.write()
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for language in ("python", "yaml"):

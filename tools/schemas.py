@@ -49,6 +49,8 @@ DEFINITIONS = (
      "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml", "v1"),
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
      "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "v1"),
+    ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
+     "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml", "v1"),
 )  # fmt: skip
 
 #: Groups that have a kind of another one unchanged: llm-d v0.10.0 `config/crd/bases` has the
@@ -272,7 +274,8 @@ def _converted(schema: Schema) -> Schema:
         return {"type": ["integer", "string"], **pattern}
     made: Schema = {}
     for key in _KEPT:
-        if key not in schema:
+        # JSON Schema has no flags in patterns.
+        if key not in schema or (key == "pattern" and "(?i)" in schema[key]):
             continue
         value = schema[key]
         if key == "properties":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml_files
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.engines import Accelerator
@@ -16,9 +16,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 GIB = 2**30
 Log = Mapping[str, Any]
 
-LOGS: list[Log] = yaml.safe_load(
-    (Path(__file__).parent / "fit" / "startup_logs.yaml").read_text(encoding="utf-8")
-)
+LOGS: list[Log] = yaml_files.read(Path(__file__).parent / "fit" / "startup_logs.yaml")
 _IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 _PROGRAMS = {
     "vllm": ["vllm", "serve"],

@@ -50,6 +50,8 @@ from fusioninfer_pulumi.api.model import StorageArgs as StorageArgs
 from fusioninfer_pulumi.api.model import WarmUpJobArgs as WarmUpJobArgs
 from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs as ModelRewriteArgs
 from fusioninfer_pulumi.api.model_rewrite import ModelTargetArgs as ModelTargetArgs
+from fusioninfer_pulumi.api.monitoring import AlertsArgs as AlertsArgs
+from fusioninfer_pulumi.api.monitoring import DashboardsArgs as DashboardsArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs as MonitoringArgs
 from fusioninfer_pulumi.api.monitoring import TokenSecretArgs as TokenSecretArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs as ParallelismArgs

@@ -1,4 +1,4 @@
-"""Metrics of a service: PodMonitor and ServiceMonitor."""
+"""Metrics of a service: monitors, alerts and dashboards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.types import LabelMap, PassedText
+from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
@@ -52,6 +52,35 @@ class TokenSecretArgs(SpecModel):
     """Key that holds the token; `token` by default."""
 
 
+class AlertsArgs(SpecModel):
+    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
+
+    runbook: WebAddress | None = None
+    """Page with a section for each alert, linked from its `runbook_url`; by default that of
+    fusioninfer-pulumi's documentation."""
+
+
+class DashboardsArgs(SpecModel):
+    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[dicts.DashboardsArgsDict]) -> None: ...
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
+
+    folder: Text | None = None
+    """Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."""
+
+
 _Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 
@@ -85,3 +114,9 @@ class MonitoringArgs(SpecModel):
     picker_token: TokenSecretArgs | None = None
     """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
     shows the token of its own ServiceAccount."""
+
+    alerts: AlertsArgs | None = None
+    """A PrometheusRule with alerts; none by default."""
+
+    dashboards: DashboardsArgs | None = None
+    """A ConfigMap with Grafana dashboards; none by default."""

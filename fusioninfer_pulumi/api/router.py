@@ -14,10 +14,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import (
-    FIELDS_EXCLUDE_EACH_OTHER,
-    THRESHOLD_WITHOUT_DISAGGREGATION,
-)
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -93,6 +90,10 @@ class EndpointPickerArgs(SpecModel):
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
+
+    enabled: bool = True
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
 
     image: LeafText | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an

@@ -57,7 +57,13 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            docstrings |= _module_docstrings(base.__module__).get(base.__name__, {})
+            docstrings |= attribute_docstrings(base)
+    return docstrings
+
+
+def attribute_docstrings(kind: type) -> dict[str, str]:
+    """The string below each attribute of a class."""
+    docstrings = dict(_module_docstrings(kind.__module__).get(kind.__name__, {}))
     docstrings.pop(_CLASS, None)
     return docstrings
 

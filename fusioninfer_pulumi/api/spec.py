@@ -88,3 +88,10 @@ class ServiceSpec(SpecModel):
 
     tracing: TracingArgs | None = None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: PassedLabelMap = Field(default_factory=dict)
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""

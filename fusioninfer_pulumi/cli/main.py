@@ -36,6 +36,7 @@ _EXAMPLES = {
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
     "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
     "  fusioninfer-pulumi check services/ --server --context staging",
+    "dashboards": "  fusioninfer-pulumi dashboards services/ --directory dashboards",
     "place": "  fusioninfer-pulumi place services/ --inventory pools.yaml\n"
     "  fusioninfer-pulumi place services/ --inventory pools.yaml --output json > placed.json",
     "init": "  fusioninfer-pulumi init Qwen/Qwen3-32B --accelerator H100\n"
@@ -178,20 +179,19 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
 
     render = _command(commands, "render", "print all objects, in apply order")
     render.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    render.add_argument("--output", choices=("yaml", "json"), default="yaml", help="default: yaml")
+    _output(render, "yaml", "json")
     _placing(render)
 
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
     plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(plan)
-    plan.add_argument(
-        "--output", choices=("text", "json", "mermaid", "svg"), default="text", help="default: text"
-    )
+    _output(plan, "text", "json", "mermaid", "svg")
     plan.add_argument(
         "--explain",
         action="store_true",
         help="say where each value of containers that the library writes comes from",
     )
+    _prices(plan)
     free = plan.add_mutually_exclusive_group()
     free.add_argument(
         "--gpus",
@@ -210,12 +210,8 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    check.add_argument(
-        "--output",
-        choices=("text", "json", "github", "sarif"),
-        default="text",
-        help="text on standard error, or findings on standard output; default: text",
-    )
+    meaning = "text on standard error, or findings on standard output; "
+    _output(check, "text", "json", "github", "sarif", meaning=meaning)
     check.add_argument(
         "--server",
         action="store_true",
@@ -226,18 +222,15 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     _placing(check)
 
+    _dashboards(commands)
+
     convert = _command(
         commands, "convert", "write the services of another system's manifests as ours"
     )
     convert.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="a manifest file, a folder of them, or `-`"
     )
-    convert.add_argument(
-        "--output",
-        choices=("yaml", "json", "python"),
-        default="yaml",
-        help="manifests, or a Pulumi program; default: yaml",
-    )
+    _output(convert, "yaml", "json", "python", meaning="manifests, or a Pulumi program; ")
     convert.add_argument(
         "--expand",
         action="store_true",
@@ -252,18 +245,14 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         metavar="REF",
         help="compare the only source in this git revision with the working tree",
     )
-    diff.add_argument(
-        "--output",
-        choices=("text", "markdown", "html", "json"),
-        default="text",
-        help="default: text",
-    )
+    _output(diff, "text", "markdown", "html", "json")
+    _prices(diff)
     _size(commands, asked="size" in asked)
     _init(commands)
     place = _command(commands, "place", "choose node pools for all services, and show why")
     place.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(place, required=True)
-    place.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    _output(place, "text", "json")
     rules = commands.add_parser(
         "rules", help="list the rules of findings", description="rules: list them, or explain one."
     )
@@ -272,7 +261,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     rules.add_argument(
         "--severity", choices=("error", "warning", "info"), help="those with findings so severe"
     )
-    rules.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    _output(rules, "text", "json")
     completion = commands.add_parser(
         "completion",
         help="print a script for completion in a shell",
@@ -283,6 +272,16 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
     return top
+
+
+def _dashboards(
+    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
+) -> None:
+    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
+    dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    dashboards.add_argument(
+        "--directory", metavar="DIR", default=".", help="where to; default: the current one"
+    )
 
 
 def _init(
@@ -361,6 +360,11 @@ def _command(
     return command
 
 
+def _output(command: argparse.ArgumentParser, *choices: str, meaning: str = "") -> None:
+    text = f"{meaning}default: {choices[0]}"
+    command.add_argument("--output", choices=choices, default=choices[0], help=text)
+
+
 def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     command.add_argument(
         "--inventory",
@@ -372,6 +376,14 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--previous",
         metavar="PLACED",
         help="where services run already: the JSON of an earlier plan --inventory",
+    )
+
+
+def _prices(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="say what a day costs: a YAML file such as {currency: EUR, gpuHour: {H100: 2.90}}",
     )
 
 

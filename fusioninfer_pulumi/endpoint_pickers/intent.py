@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
@@ -31,7 +32,7 @@ class EppIntent:
     """What the endpoint picker is for.
 
     Attributes:
-        strategy: The strategy, None where the user wrote the configuration.
+        strategy: The strategy, None where the user wrote the configuration, and without a picker.
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
@@ -46,8 +47,10 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     """The strategy of a router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
-    profiles.
+    profiles. Without a picker there is neither.
     """
+    if not args.picks_endpoints:
+        return EppIntent(None, pairs=False)
     rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
@@ -115,6 +118,7 @@ def config_list(text: str, key: str) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
+@lru_cache(maxsize=64)  # asked for several objects of a service; to read YAML takes milliseconds
 def event_port(text: str) -> int | None:
     """The port on which a configuration waits for engines' KV events, None where it does not."""
     for plugin in config_list(text, "plugins"):

@@ -492,6 +492,10 @@ class Engine(Protocol):
         """Why it serves no metrics of its own, None where nothing speaks against them."""
         ...
 
+    def has_panels(self) -> bool:
+        """Whether alerts and dashboards read its metrics of requests."""
+        return False
+
     def old_kv_metric(self, command: EngineCommand) -> str | None:
         """What its release calls vLLM's `vllm:kv_cache_usage_perc`, None where it has that name."""
         return None

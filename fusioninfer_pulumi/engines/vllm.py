@@ -675,6 +675,9 @@ class Vllm(Engine):
             return "vLLM counts nothing with --disable-log-stats; remove it"
         return None
 
+    def has_panels(self) -> bool:
+        return True
+
     def old_kv_metric(self, command: EngineCommand) -> str | None:
         version = command.image.version
         old = version is not None and version < KV_CACHE_METRIC

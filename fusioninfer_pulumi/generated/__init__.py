@@ -7,6 +7,7 @@
 | `inference-service.schema.json` | `make regenerate` | the models in `api` |
 | `pulumi-package.json` | `make regenerate` | the models in `api`, the components |
 | `vllm_arguments.jsonl`, `sglang_arguments.jsonl` | `tools/engine_arguments.py` | the engines |
+| `dashboards/` | `tools/dashboards.py` | Grafana's typed builders |
 | `kubernetes/` | `make schemas` | the Go modules that `e2e/tools` pins |
 """
 

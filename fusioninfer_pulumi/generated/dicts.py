@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.api import (
         AccessMode,
+        AlertsArgs,
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ClaimReferenceArgs,
         ClaimTierArgs,
         ComponentType,
+        DashboardsArgs,
         DeviceArgs,
         DeviceRequirementArgs,
         DisruptionBudgetArgs,
@@ -107,6 +109,17 @@ if TYPE_CHECKING:
         WarmUpJobArgs,
         WhenUnsatisfiable,
     )
+
+
+class AlertsArgsDict(TypedDict, total=False):
+    """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
+
+    labels: Mapping[str, str]
+    """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
+
+    runbook: str | None
+    """Page with a section for each alert, linked from its `runbook_url`; by default that of
+    fusioninfer-pulumi's documentation."""
 
 
 class AutoscalingArgsDict(TypedDict, total=False):
@@ -205,6 +218,16 @@ class ClaimTierArgsDict(TypedDict, total=False):
     """An existing claim, whose content outlives the pods."""
 
 
+class DashboardsArgsDict(TypedDict, total=False):
+    """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
+
+    labels: Mapping[str, str]
+    """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
+
+    folder: str | None
+    """Folder in Grafana, as the annotation `grafana_folder`; by default that of the sidecar."""
+
+
 class DeviceArgsDict(TypedDict, total=False):
     """What the accelerators of a pool are."""
 
@@ -251,6 +274,10 @@ class EmptyDirTierArgsDict(TypedDict, total=False):
 
 class EndpointPickerArgsDict(TypedDict, total=False):
     """The endpoint picker: the program that chooses a pod for each request."""
+
+    enabled: bool
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
 
     image: Input[str] | None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
@@ -524,6 +551,13 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
 
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""
+
 
 class InventoryArgsDict(TypedDict, total=False):
     """The node pools of a cluster."""
@@ -755,6 +789,12 @@ class MonitoringArgsDict(TypedDict, total=False):
     picker_token: TokenSecretArgs | TokenSecretArgsDict | None
     """Secret with the token for a picker whose metrics are `Authenticated`; by default Prometheus
     shows the token of its own ServiceAccount."""
+
+    alerts: AlertsArgs | AlertsArgsDict | None
+    """A PrometheusRule with alerts; none by default."""
+
+    dashboards: DashboardsArgs | DashboardsArgsDict | None
+    """A ConfigMap with Grafana dashboards; none by default."""
 
 
 class MultinodeArgsDict(TypedDict, total=False):
@@ -1082,6 +1122,15 @@ class RoleArgsDict(TypedDict, total=False):
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
     """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
+    service's, and those of a template over both. Values may be Outputs. A change restarts the
+    pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    the pods."""
 
     strategy: (
         Strategy
@@ -1525,3 +1574,10 @@ class ModelServiceDict(TypedDict, total=False):
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""

@@ -119,6 +119,16 @@ def epp_monitor(service: str) -> str:
     return endpoint_picker(service)
 
 
+def alerts(service: str) -> str:
+    """Name of the PrometheusRule with the alerts of a service."""
+    return f"{service}-alerts"
+
+
+def dashboards(service: str) -> str:
+    """Name of the ConfigMap with the Grafana dashboards of a service."""
+    return f"{service}-dashboards"
+
+
 def metrics_reviewer(namespace: str, service: str) -> str:
     """Name of the ClusterRoleBinding that lets the endpoint picker check who reads its metrics.
 

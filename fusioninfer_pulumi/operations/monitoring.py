@@ -54,6 +54,12 @@ class MonitoringPlan:
     engines: tuple[EngineMonitor, ...]
     picker: bool
 
+    @property
+    def more_labels(self) -> list[str]:
+        """Pod labels that only alerts and dashboards need."""
+        args = self.args
+        return [labels.REVISION] if args.alerts is not None or args.dashboards is not None else []
+
 
 def monitoring_plan(
     service: str,
@@ -130,7 +136,12 @@ def _pod_monitor(
         "metadata": _chosen(metadata(plan, monitor.name, own_labels), monitoring),
         "spec": {
             "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [*_TARGET_LABELS, plan.layout.replica_label, *grouped],
+            "podTargetLabels": [
+                *_TARGET_LABELS,
+                plan.layout.replica_label,
+                *grouped,
+                *monitoring.more_labels,
+            ],
             "podMetricsEndpoints": [
                 {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
                 for port in ports

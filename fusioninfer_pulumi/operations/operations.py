@@ -1,4 +1,4 @@
-"""Plans and objects of disruption budgets, autoscalers and monitors."""
+"""Plans and objects of disruption budgets, autoscalers, monitors, alerts and dashboards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.operations.alerts import alerts, prometheus_rule
 from fusioninfer_pulumi.operations.autoscaling import (
     AutoscalerPlan,
     autoscaler,
     autoscalers,
 )
+from fusioninfer_pulumi.operations.dashboards import dashboards_config_map
 from fusioninfer_pulumi.operations.disruption_budget import (
     BudgetPlan,
     disruption_budget,
@@ -57,3 +59,13 @@ def operations(
         yield autoscaler(plan, scaled)
     if planned.monitoring is not None:
         yield from monitors(plan, router, planned.monitoring)
+        yield from _seen(plan, planned.monitoring)
+
+
+def _seen(plan: Topology, monitoring: MonitoringPlan) -> Iterator[dict[str, Any]]:
+    """Yields the PrometheusRule and the ConfigMap of dashboards, as far as they are asked for."""
+    found = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
+    if found:
+        yield prometheus_rule(plan, monitoring, found)
+    if monitoring.args.dashboards is not None and (monitoring.engines or monitoring.picker):
+        yield dashboards_config_map(plan, monitoring)

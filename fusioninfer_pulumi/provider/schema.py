@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import enum
 import inspect
-import itertools
 import json
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fusioninfer_pulumi import __version__, api
-from fusioninfer_pulumi.api.schema import fields_schema
+from fusioninfer_pulumi.api.schema import attribute_docstrings, fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
@@ -106,7 +104,7 @@ def _component(
     required: list[str],
     outputs: dict[str, Any],
 ) -> dict[str, Any]:
-    described = _attribute_docstrings(component)
+    described = attribute_docstrings(component)
     return {
         "isComponent": True,
         "description": inspect.cleandoc(component.__doc__ or ""),
@@ -246,7 +244,7 @@ def _plain_like(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _status_type(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    described = _attribute_docstrings(kind)
+    described = attribute_docstrings(kind)
     properties = {
         name: {
             **_hint(hint),
@@ -278,18 +276,3 @@ def _hint(hint: Any) -> dict[str, Any]:
         names = {str: "string", int: "integer", float: "number", bool: "boolean"}
         return {"type": names[hint]}
     return _reference(hint.__name__)
-
-
-def _attribute_docstrings(kind: type) -> dict[str, str]:
-    """The string below each attribute of a class."""
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    docstrings = {}
-    for attribute, text in itertools.pairwise(definition.body):
-        match attribute, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(words))),
-            ):
-                docstrings[name] = inspect.cleandoc(words)
-    return docstrings

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+import yaml_files
 
 from importers.tests.reads import source
 
 CASES = [
     pytest.param(case, id=f"{path.stem}: {case['case']}")
     for path in sorted((Path(__file__).parent / "originals").glob("*.yaml"))
-    for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+    for case in yaml_files.read(path)
 ]
 
 
@@ -69,9 +70,7 @@ def test_values_stand_where_the_original_puts_them(case: dict[str, Any]) -> None
 
 def test_a_worker_beside_prefill_and_decode_is_in_the_gang_unless_it_is_optional() -> None:
     """Where FusionInfer's controller differs: docs/deviations.md."""
-    (pair, *_) = yaml.safe_load(
-        (Path(__file__).parent / "originals" / "fusioninfer.yaml").read_text(encoding="utf-8")
-    )
+    (pair, *_) = yaml_files.read(Path(__file__).parent / "originals" / "fusioninfer.yaml")
     (document,) = pair["documents"]
     worker = {**document["spec"]["roles"][1], "name": "w", "componentType": "worker"}
     del worker["kvTransfer"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml_files
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.component.status import service_status
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent.parent / "fixtures" / "status"
 STAGES: dict[str, dict[str, Any]] = {
     f"{path.stem}: {stage['stage']}": stage
     for path in sorted(FOLDER.glob("*.yaml"))
-    for stage in yaml.safe_load(path.read_text(encoding="utf-8"))
+    for stage in yaml_files.read(path)
 }
 
 

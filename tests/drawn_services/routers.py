@@ -95,7 +95,20 @@ def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -
     role |= _rewrites(draw.of("modelRewrites"))
     role |= _network_policy(draw.of("networkPolicy"))
     role |= draw.of("grants").fields(0.25, referenceGrants=(True, True, False))
+    monitored = spec.get("monitoring", {}).get("picker")
+    if not monitored and draw.of("without picker").chance(0.06):
+        return _without_picker(role)
     return role
+
+
+def _without_picker(role: Manifest) -> Manifest:
+    """The role with a Service in place of the picker and its pool."""
+    of_picker = ("strategy", "scorers", "endpointPickerConfig", "pool", "modelRewrites")
+    kept = {key: value for key, value in role.items() if key not in of_picker}
+    if "httproute" in kept:
+        route = {key: value for key, value in kept["httproute"].items() if key != "split"}
+        kept["httproute"] = route
+    return {**kept, "endpointPicker": {"enabled": False}}
 
 
 def _family(draw: Draw, *, grouped: bool, pairs: bool) -> str | None:

@@ -94,6 +94,14 @@ def _service(draw: Draw) -> Manifest:
     spec |= _wait(draw.of("wait"))
     spec |= _ratio(draw.of("ratio"), pair=pair)
     spec |= draw.of("placement").fields(0.03, placement={"colocate": "example.com/block"})
+    spec |= draw.of("pod metadata").fields(
+        0.1, podLabels={"team": "search"}, podAnnotations={"example.com/owner": "ml"}
+    )
+    for role in roles:
+        more = draw.of(f"pod metadata {role['name']}").fields(
+            0.1, podLabels={"cost-centre": "7"}, podAnnotations={"example.com/owner": "search"}
+        )
+        role.update(more)
     if routed:
         role = router(draw.of("router role"), service, strategy, pair=pair)
         roles.insert(draw.of("router").whole(0, len(roles)), role)
@@ -244,6 +252,8 @@ def _monitoring(draw: Draw, *, routed: bool) -> Manifest:
         interval="30s",
         scrapeTimeout="10s",
         labels={"release": "prometheus"},
+        alerts=({}, {"labels": {"team": "search"}, "runbook": "https://example.com/alerts"}),
+        dashboards=({}, {"labels": {"dashboard": "yes"}, "folder": "Models"}),
     )
     if routed and draw.chance(0.5):
         fields["picker"] = True

@@ -46,7 +46,7 @@ def outputs(value: Any) -> Any:
 PRESENCE = {
     "field-required", "requests-and-limits", "sources-not-one",
     "probe-of-init-container",
-    "invalid-toleration", "unknown-resource", "requirement-values",
+    "invalid-toleration", "unknown-resource",
 }  # fmt: skip
 
 

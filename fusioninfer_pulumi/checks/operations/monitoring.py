@@ -1,4 +1,4 @@
-"""Checks of monitors: what is scraped exists and serves metrics."""
+"""Checks of monitors, alerts and dashboards: what they read exists."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, SET_BY_LIBRARY
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, OUTPUT_NOT_ALLOWED, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import RolePlan
 
 MONITORED_TARGET_MISSING = Rule(
@@ -52,12 +53,48 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     for monitor in monitoring.engines:
         yield from _engine(monitor, roles[monitor.role])
     yield from of_picker
+    yield from _readers(built, args)
     if not (args.engines or monitoring.picker or of_labels or of_picker):
         yield warning(
             MONITORING_ENGINE_WITHOUT_METRICS,
             ("monitoring",),
             "scrapes nothing: neither engines nor a picker",
         )
+
+
+def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
+    """Checks what alerts and dashboards are made of."""
+    monitoring = built.plan.operations.monitoring
+    scraped = {monitor.role for monitor in monitoring.engines} if monitoring is not None else set()
+    strange = [
+        role.name
+        for role in built.plan.roles
+        if role.name in scraped
+        and (engine := role.serving.command.engine) is not None
+        and not engine.has_panels()
+    ]
+    for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
+        if wanted is None:
+            continue
+        at = ("monitoring", field)
+        if is_output(built.plan.namespace):
+            yield error(
+                OUTPUT_NOT_ALLOWED,
+                at,
+                "its queries name the service's namespace, which must be a plain value for that, "
+                "got a pulumi Output",
+            )
+        if strange:
+            yield info(
+                MONITORING_ENGINE_WITHOUT_METRICS,
+                at,
+                f"shows of {', '.join(strange)} which replicas serve: its queries of requests read "
+                "vLLM's metrics",
+            )
+        for key in wanted.labels:
+            if key.startswith(labels.PREFIX):
+                message = "is set by fusioninfer-pulumi; remove it"
+                yield error(SET_BY_LIBRARY, (*at, "labels", key), message)
 
 
 def _labels(args: MonitoringArgs) -> Iterator[Finding]:
@@ -118,7 +155,7 @@ def _picker(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding
         yield error(
             MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
-            "the service has no router; remove it",
+            "the service has no endpoint picker; remove it",
         )
     elif args.picker and metrics is MetricsMode.OFF:
         yield error(

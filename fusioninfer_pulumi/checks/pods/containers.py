@@ -52,13 +52,6 @@ PROBE_OF_INIT_CONTAINER = Rule(
     remedy="Remove the probe.",
     source="Kubernetes API validation",
 )
-HOST_PORT_DIFFERS = Rule(
-    "host-port-differs",
-    ("error", "warning"),
-    "Pods on their node's network declare their port, and `hostPort` is the same.",
-    remedy="Declare it in `ports`, without `hostPort`.",
-    source="Kubernetes API validation",
-)
 
 
 @dataclass(frozen=True)
@@ -248,16 +241,3 @@ def container_names(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
         if name in names:
             message = f"{shown(name)} names two containers of the pod"
             yield error(DUPLICATE_NAME, (*at, "initContainers", index, "name"), message)
-
-
-def host_ports(at: Location, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    """Checks the ports that containers take of the node, where the pod is on its network."""
-    if spec.get("hostNetwork") is not True:
-        return
-    for position, container in mappings(spec.get("containers")):
-        for index, port in mappings(container.get("ports")):
-            declared, host = number(port.get("containerPort")), number(port.get("hostPort"))
-            if host and declared and host != declared:
-                message = f"must be the containerPort ({declared}) with hostNetwork, got {host}"
-                where = (*at, "containers", position, "ports", index, "hostPort")
-                yield error(HOST_PORT_DIFFERS, where, message)

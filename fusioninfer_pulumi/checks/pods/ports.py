@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher, RoleArgs
-from fusioninfer_pulumi.checks.pods.containers import HOST_PORT_DIFFERS
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -51,6 +50,12 @@ ENGINE_ON_LOOPBACK = Rule(
     "The engine serves on a port, at an address that other pods reach.",
     remedy="Write `--host 0.0.0.0`, and no `--uds`.",
     source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
+)
+HOST_PORT_DIFFERS = Rule(
+    "host-port-differs",
+    "warning",
+    "Pods on their node's network declare their port.",
+    remedy="Declare it in `ports`, without `hostPort`.",
 )
 HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "host-network-without-cluster-dns",

@@ -14,24 +14,17 @@ from fusioninfer_pulumi.checks.pods._values import (
     given,
     items,
     known,
-    listed,
     one_of,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT, UNKNOWN_VALUE
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT
 
 INVALID_TOLERATION = Rule(
     "invalid-toleration",
     "error",
     "A toleration without a key has `operator: Exists`, and one with that operator no value.",
     remedy="Name a key, or remove the value.",
-)
-REQUIREMENT_VALUES = Rule(
-    "requirement-values",
-    "error",
-    "Operators that compare have values, the others none.",
-    remedy="Add the values, or remove them.",
 )
 
 
@@ -57,49 +50,12 @@ def label_map(at: Location, value: Any) -> Iterator[Finding]:
         yield from label_value(here, part)
 
 
-def operator_findings(
-    at: Location,
-    requirement: Mapping[str, Any],
-    comparing: tuple[str, ...],
-    existing: tuple[str, ...],
-    single: tuple[str, ...] = (),
-) -> Iterator[Finding]:
-    """Checks the operator of a requirement, and how many values it has."""
-    operator, values = requirement.get("operator"), requirement.get("values")
-    if is_output(operator):
-        return
-    count = None if is_output(values) else len(listed(values))
-    if operator in comparing:
-        if count == 0:
-            yield error(REQUIREMENT_VALUES, (*at, "values"), f"{operator} needs a value")
-    elif operator in existing:
-        if count:
-            message = f"{operator} takes no values; remove them"
-            yield error(REQUIREMENT_VALUES, (*at, "values"), message)
-    elif operator in single:
-        if count is not None and count != 1:
-            yield error(REQUIREMENT_VALUES, (*at, "values"), f"{operator} needs exactly one value")
-    else:
-        words = ", ".join((*comparing, *existing, *single))
-        message = f"must be one of {words}, got {shown(operator)}"
-        yield error(UNKNOWN_VALUE, (*at, "operator"), message)
+def _expressions(*operators: str) -> Check:
+    operator = one_of("In", "NotIn", "Exists", "DoesNotExist", *operators)
+    return items(fields({"key": label_key, "operator": operator, "values": items(label_value)}))
 
 
-def _requirement(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from operator_findings(at, value, ("In", "NotIn"), ("Exists", "DoesNotExist"))
-
-
-def _node_requirement(at: Location, value: Mapping[str, Any]) -> Iterator[Finding]:
-    yield from operator_findings(
-        at, value, ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
-    )
-
-
-def _label_expressions(*rules: Any) -> Check:
-    return items(fields({"key": label_key, "values": items(label_value)}, *rules))
-
-
-_SELECTOR = fields({"matchLabels": label_map, "matchExpressions": _label_expressions(_requirement)})
+_SELECTOR = fields({"matchLabels": label_map, "matchExpressions": _expressions()})
 
 
 def _toleration(at: Location, toleration: Mapping[str, Any]) -> Iterator[Finding]:
@@ -140,7 +96,7 @@ def _topology_key(at: Location, term: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 _POD_TERM = fields({"labelSelector": _SELECTOR}, _topology_key)
-_NODE_TERM = fields({"matchExpressions": _label_expressions(_node_requirement)})
+_NODE_TERM = fields({"matchExpressions": _expressions("Gt", "Lt")})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT = between(1, 100)

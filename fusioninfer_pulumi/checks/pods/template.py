@@ -25,12 +25,7 @@ from fusioninfer_pulumi.checks.pods._values import (
     one_of,
     text,
 )
-from fusioninfer_pulumi.checks.pods.containers import (
-    PodFacts,
-    container_findings,
-    container_names,
-    host_ports,
-)
+from fusioninfer_pulumi.checks.pods.containers import PodFacts, container_findings, container_names
 from fusioninfer_pulumi.checks.pods.scheduling import affinity, label_map, spread, tolerations
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -98,7 +93,6 @@ def template_findings(
             here = (*at, key, index)
             yield from container_findings(here, container, pod, starting=key != "containers")
     yield from container_names(at, spec)
-    yield from host_ports(at, spec)
     yield from _SPEC(at, spec)
     priority = number(spec.get("priority"))
     if priority and not given(spec.get("priorityClassName")):

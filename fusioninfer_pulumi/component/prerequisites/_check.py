@@ -20,7 +20,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
-from fusioninfer_pulumi.routing.router import gateway_extras
+from fusioninfer_pulumi.routing.router import RouterPlan, gateway_extras
 from fusioninfer_pulumi.rules.cluster import (
     CLUSTER_NOT_CHECKED,
     CRD_NOT_INSTALLED,
@@ -102,15 +102,11 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         for autoscaler in plan.operations.autoscalers
     ):
         yield table.SCALED_OBJECT
-    router = plan.router
+    if plan.router is not None:
+        yield from _picker(plan.router)
+    router = plan.routing
     if router is None:
         return
-    yield table.INFERENCE_POOL
-    if router.epp.family.needs_inference_objective_crd:
-        yield table.INFERENCE_OBJECTIVE
-    if router.rewrites is not None:
-        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
-        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
     if router.gateway is not None:
         yield table.GATEWAY
     if router.created_grants:
@@ -125,6 +121,15 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.GATEWAY_EXTRAS[extra["kind"]]
 
 
+def _picker(router: RouterPlan) -> Iterator[Minimum]:
+    yield table.INFERENCE_POOL
+    if router.epp.family.needs_inference_objective_crd:
+        yield table.INFERENCE_OBJECTIVE
+    if router.rewrites is not None:
+        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
+        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
+
+
 def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
     monitoring = plan.operations.monitoring
     if monitoring is None:
@@ -133,6 +138,8 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.POD_MONITOR if monitor.port_name is not None else table.POD_MONITOR_NUMBER
     if monitoring.picker:
         yield table.SERVICE_MONITOR
+    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
+        yield table.PROMETHEUS_RULE
 
 
 def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:

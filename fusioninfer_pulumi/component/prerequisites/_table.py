@@ -193,6 +193,7 @@ POD_MONITOR_NUMBER = replace(
     POD_MONITOR, field="spec.podMetricsEndpoints.portNumber", field_since_least=True
 )
 SERVICE_MONITOR = replace(POD_MONITOR, definition="servicemonitors.monitoring.coreos.com")
+PROMETHEUS_RULE = replace(POD_MONITOR, definition="prometheusrules.monitoring.coreos.com")
 
 # The kind is v1alpha1 since KEDA 2.0, whose group it came with.
 SCALED_OBJECT = Minimum(
@@ -247,6 +248,7 @@ ROWS = (
     POD_MONITOR,
     POD_MONITOR_NUMBER,
     SERVICE_MONITOR,
+    PROMETHEUS_RULE,
     SCALED_OBJECT,
     *GATEWAY_EXTRAS.values(),
 )

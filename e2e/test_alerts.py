@@ -1,0 +1,253 @@
+"""Alerts under Prometheus's own program for tests of rules: each is silent before its cause."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.harness import Object
+from fusioninfer_pulumi import load, plan_service, render
+
+PROMTOOL = "promtool"
+NEED = "promtool is on PATH (Debian: prometheus)"
+
+pytestmark = pytest.mark.skipif(shutil.which(PROMTOOL) is None, reason=f"needs that {NEED}")
+
+BEFORE = 180
+"""Minutes before the cause."""
+
+AFTER = 150
+"""Minutes after it."""
+
+REPLICAS = ("svc-inference-0-0", "svc-inference-1-0", "svc-inference-2-0")
+OF_ENGINES = 'namespace="prod", fusioninfer_io_service="svc", fusioninfer_io_role_name="inference"'
+
+SERVICE: Object = {
+    "apiVersion": "fusioninfer.io/v1alpha1",
+    "kind": "InferenceService",
+    "metadata": {"name": "svc", "namespace": "prod"},
+    "spec": {
+        "monitoring": {"alerts": {"labels": {"team": "search"}}},
+        "rollout": {"timeout": "20m"},
+        "roles": [
+            {"name": "router", "componentType": "router",
+             "httproute": {"parentRefs": [{"name": "gateway"}]},
+             "endpointPicker": {"metrics": "Unauthenticated"}},
+            {"name": "inference", "componentType": "worker", "replicas": 3,
+             "template": {"spec": {"containers": [
+                 {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0",
+                  "args": ["--model", "m"], "ports": [{"name": "http", "containerPort": 8000}],
+                  "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}},
+        ],
+    },
+}  # fmt: skip
+
+Series = dict[str, str]
+"""Values in promtool's notation, by series."""
+
+
+def engine(metric: str, pod: str, *, revision: str = "a", address: str = "") -> str:
+    """A series of one replica."""
+    return (
+        f'{metric}{{{OF_ENGINES}, pod="{pod}", fusioninfer_io_revision="{revision}", '
+        f'endpoint="http", instance="{address or pod}"}}'
+    )
+
+
+def constant(value: float) -> str:
+    """The same value to the end."""
+    return f"{value}x{BEFORE + AFTER}"
+
+
+def then(before: str, after: str) -> str:
+    """Values until the cause, and from then on; either may grow: `0+1`."""
+    return f"{before}x{BEFORE - 1} {after}x{AFTER}"
+
+
+PICKER = 'up{namespace="prod", job="svc-epp", pod="svc-epp-0"}'
+
+
+def healthy() -> Series:
+    """Three replicas that serve, half of whose prompt tokens hit the cache."""
+    series = {PICKER: constant(1)}
+    for pod in REPLICAS:
+        series |= {
+            engine("up", pod): constant(1),
+            engine("process_start_time_seconds", pod): constant(0),
+            engine("vllm:prompt_tokens_total", pod): f"0+1000x{BEFORE + AFTER}",
+            engine("vllm:num_requests_waiting", pod): constant(2),
+            engine("vllm:num_preemptions_total", pod): constant(7),
+            engine("vllm:prefix_cache_queries_total", pod): f"0+1000x{BEFORE + AFTER}",
+            engine("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE + AFTER}",
+        }
+    return series
+
+
+@dataclass(frozen=True)
+class Case:
+    """What brings an alert about.
+
+    Attributes:
+        series: What is other than in a healthy service.
+        silent: Minutes after the cause at which the alert does not fire yet.
+        fires: Minutes after it at which it does; None where it must not.
+        labels: Those that the alert has beside the service's.
+    """
+
+    alert: str
+    series: Series
+    silent: tuple[int, ...]
+    fires: int | None
+    labels: Mapping[str, str]
+
+
+ROLE = {"role": "inference"}
+OF_ROLE = {**ROLE, "fusioninfer_io_role_name": "inference"}
+
+
+def moved(pod: str, minute: int, revision: str = "b") -> Series:
+    """A replica that an update moves to another revision so long after the cause."""
+    at = BEFORE + minute
+    gone = f"1x{at - 1} stale"
+    return {
+        engine("up", pod): gone,
+        engine("process_start_time_seconds", pod): f"0x{at - 1} stale",
+        engine("up", pod, revision=revision, address=f"{pod}-b"): f"_x{at} 1x{AFTER}",
+        engine("process_start_time_seconds", pod, revision=revision, address=f"{pod}-b"):
+            f"_x{at} {at * 60}x{AFTER}",
+    }  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    """At least one for every alert."""
+    yield Case("FusionInferNoReplica", {engine("up", pod): then("1", "0") for pod in REPLICAS},
+               (0, 4), 6, ROLE)  # fmt: skip
+    without = {engine("up", pod): then("1", "0") for pod in REPLICAS[:2]}
+    yield Case("FusionInferNoReplica", without, (0, 60), None, ROLE)
+    # Pods that wait for room have no address, so that Prometheus does not know them.
+    pending = {engine("up", REPLICAS[2]): f"1x{BEFORE - 1} stale"}
+    yield Case("FusionInferReplicasMissing", pending, (0, 19), 21, ROLE)
+    yield Case("FusionInferUpdateStalls", moved(REPLICAS[2], 0), (0, 24), 27, ROLE)
+    update: Series = {}
+    for number, pod in enumerate(reversed(REPLICAS)):
+        update |= moved(pod, number * 18)
+    for name in ("FusionInferUpdateStalls", "FusionInferReplicasMissing",
+                 "FusionInferEngineRestarts"):  # fmt: skip
+        yield Case(name, update, tuple(range(0, 120, 10)), None, ROLE)
+    waiting = {engine("vllm:num_requests_waiting", pod): then("2", "8") for pod in REPLICAS}
+    yield Case("FusionInferQueueGrows", waiting, (0, 9), 11, OF_ROLE)
+    preempted = {engine("vllm:num_preemptions_total", REPLICAS[0]): then("7", "7+1")}
+    yield Case("FusionInferKvCacheFull", preempted, (0, 9), 13, OF_ROLE)
+    hits = {
+        engine("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE} {500 * BEFORE}x{AFTER}"
+        for pod in REPLICAS
+    }
+    yield Case("FusionInferPrefixHitsFall", hits, (0, 30), 70, OF_ROLE)
+    replica = {**OF_ROLE, "pod": REPLICAS[0], "fusioninfer_io_revision": "a"}
+    started = engine("process_start_time_seconds", REPLICAS[0])
+    crashes = {started: f"0x{BEFORE} 60x10 120x{AFTER}"}
+    yield Case("FusionInferEngineRestarts", crashes, (0, 5), 12, replica)
+    # Data parallel ranks have several API servers.
+    silent = {
+        started: f"_x{BEFORE + AFTER}",
+        engine("vllm:prompt_tokens_total", REPLICAS[0]): f"0+9x{BEFORE} 0+9x10 0+9x{AFTER}",
+    }
+    yield Case("FusionInferEngineRestarts", silent, (0, 5), 14, replica)
+    again = {engine("up", REPLICAS[0]): f"1x{BEFORE} stale"} | {
+        engine("up", REPLICAS[0], address=f"again-{number}"):
+            f"_x{BEFORE + 1 + number * 10} {number}x9 stale"
+        for number in (0, 1)
+    }  # fmt: skip
+    yield Case("FusionInferEngineRestarts", again, (0, 5), 12, replica)
+    yield Case("FusionInferPickerDown", {PICKER: then("1", "0")}, (0, 4), 6, {})
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[Object]:
+    """The rules of the service."""
+    (args,) = load(SERVICE)
+    (made,) = (item for item in render(plan_service(args)) if item["kind"] == "PrometheusRule")
+    found: list[Object] = made["spec"]["groups"][0]["rules"]
+    return found
+
+
+def promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
+    """What promtool says where it is not content; nothing where it is."""
+    group = {"name": "rules", "rules": rules}
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
+    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (folder / "tests.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    for command in (["check", "rules", "rules.yaml"], ["test", "rules", "tests.yaml"]):
+        done = subprocess.run([PROMTOOL, *command], cwd=folder, capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        if done.returncode:
+            return f"{done.stdout}{done.stderr}"
+    return ""
+
+
+def scenario(series: Series, checks: list[Object]) -> Object:
+    """A test of promtool's."""
+    listed = [{"series": name, "values": values} for name, values in series.items()]
+    return {"interval": "1m", "input_series": listed, "alert_rule_test": checks}
+
+
+def expected(rule: Object, case: Case) -> Object:
+    """The alert as it fires."""
+    labels = {key: value for key, value in rule["labels"].items() if "{{" not in value}
+    found: Object = {"exp_labels": {**labels, **case.labels}, "exp_annotations": {}}
+    for key, value in rule["annotations"].items():
+        text = value.replace("{{ $value }}", "2")
+        for label, content in case.labels.items():
+            text = text.replace(f"{{{{ $labels.{label} }}}}", content)
+        found["exp_annotations"][key] = text
+    return found
+
+
+def test_every_alert_has_a_cause(rules: list[Object]) -> None:
+    assert {rule["alert"] for rule in rules} == {case.alert for case in cases() if case.fires}
+
+
+@pytest.mark.proves(
+    "promtool accepts the rendered alerts, and each is silent before its cause, pending for the "
+    "time that it says, and then fires; a rolling update that moves on fires none",
+    needs=NEED,
+)
+def test_each_alert_fires_after_its_cause(tmp_path: Path, rules: list[Object]) -> None:
+    by_name = {rule["alert"]: rule for rule in rules}
+    minutes = (60, BEFORE - 1, BEFORE + AFTER)
+    tests = [
+        scenario(healthy(), [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
+                             for name in by_name for minute in minutes])
+    ]  # fmt: skip
+    for case in cases():
+        checks: list[Any] = [
+            {"eval_time": f"{BEFORE + minute}m", "alertname": case.alert, "exp_alerts": []}
+            for minute in case.silent
+        ]
+        if case.fires is not None:
+            fired = expected(by_name[case.alert], case)
+            checks.append({"eval_time": f"{BEFORE + case.fires}m", "alertname": case.alert,
+                           "exp_alerts": [fired]})  # fmt: skip
+        tests.append(scenario({**healthy(), **case.series}, checks))
+    assert promtool(tmp_path, rules, tests) == ""
+
+
+def test_promtool_sees_an_alert_that_does_not_fire(tmp_path: Path, rules: list[Object]) -> None:
+    """The test above can fail."""
+    (down,) = (case for case in cases() if case.alert == "FusionInferPickerDown")
+    (rule,) = (rule for rule in rules if rule["alert"] == down.alert)
+    deaf = copy.deepcopy(rule)
+    deaf["expr"] = "vector(0) == 1"
+    check = {"eval_time": f"{BEFORE + 6}m", "alertname": down.alert,
+             "exp_alerts": [expected(rule, down)]}  # fmt: skip
+    assert down.alert in promtool(
+        tmp_path, [deaf], [scenario({**healthy(), **down.series}, [check])]
+    )

@@ -1,0 +1,96 @@
+"""Grafana dashboards of a service: files of `generated/dashboards` with its names filled in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fusioninfer_pulumi.api.monitoring import MonitoringArgs
+from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan
+from fusioninfer_pulumi.operations.series import replicas_up, role_selector
+from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.topology.topology import Topology
+
+#: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
+GRAFANA_LABELS = {"grafana_dashboard": "1"}
+#: Stands in the panels for the GPUs of all replicas that serve.
+_GPUS = "$gpus"
+#: Grafana's longest uid.
+_UID = 40
+
+
+def dashboards(plan: Topology, monitoring: MonitoringPlan) -> dict[str, str]:
+    """Returns the dashboards of a service, JSON by the name of the file.
+
+    Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
+    between services.
+    """
+    chosen = ["service", "replicas"] if monitoring.engines else []
+    if monitoring.picker:
+        chosen.append("picker")
+    return {
+        f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
+        for name in chosen
+    }
+
+
+def dashboard_files(plan: Topology, router: RouterPlan | None) -> dict[str, str]:
+    """Returns the dashboards of a service, also of one without `monitoring`."""
+    # Labels of the monitors matter to no dashboard.
+    monitoring = monitoring_plan(plan.service, MonitoringArgs(), plan.roles, router)
+    return {} if monitoring is None else dashboards(plan, monitoring)
+
+
+def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[str, Any]:
+    """Builds the ConfigMap that Grafana's sidecar reads."""
+    args = monitoring.args.dashboards
+    own = GRAFANA_LABELS if args is None or not args.labels else args.labels
+    built = metadata(plan, names.dashboards(plan.service), {**own, labels.SERVICE: plan.service})
+    if args is not None and args.folder is not None:
+        built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": built,
+        "data": dashboards(plan, monitoring),
+    }
+
+
+def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
+    text = (FOLDER / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
+    board = json.loads(text)
+    values = {"namespace": plan.namespace, "service": plan.service}
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "constant":
+            variable["query"] = values[variable["name"]]
+    gpus = _gpus(plan, monitoring)
+    if gpus is None:
+        board["panels"] = [panel for panel in board["panels"] if _GPUS not in json.dumps(panel)]
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            target["expr"] = target["expr"].replace(_GPUS, gpus or "")
+    board["title"] = f"{plan.namespace}/{plan.service}: {name}"
+    board["uid"] = _uid(values, name)
+    return json.dumps(board, indent=1, sort_keys=True) + "\n"
+
+
+def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
+    """GPUs of the replicas that serve, in PromQL; None where no role asks for any."""
+    scraped = {monitor.role for monitor in monitoring.engines}
+    parts = [
+        f"{replicas_up(role_selector(plan, role))} * {role.replica_accelerators}"
+        for role in plan.roles
+        if role.name in scraped and role.replica_accelerators
+    ]
+    return " + ".join(parts) or None
+
+
+def _uid(values: Mapping[str, str], name: str) -> str:
+    """The same for a dashboard at every update, and of no other service."""
+    text = "/".join([values["namespace"], values["service"], name])
+    return f"fusioninfer-{hashlib.sha256(text.encode()).hexdigest()}"[:_UID]

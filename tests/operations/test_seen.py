@@ -1,0 +1,261 @@
+"""Alerts and dashboards: what they read has the labels of the monitors, and every alert a page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from routed import objects, only, pair, routed
+from samples import container, problems, role, said, service, template, warnings
+
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.component.prerequisites._check import needs
+from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.kube.outputs import UnknownOutput
+from fusioninfer_pulumi.loading import load
+
+Manifest = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
+PORT = {"name": "http", "containerPort": 8000}
+ALL = {"alerts": {}, "dashboards": {}}
+
+
+def serving(name: str = "inference", **more: Any) -> Manifest:
+    limits = {"limits": {"nvidia.com/gpu": "2"}}
+    return role(name, **{"template": template(container(ports=[PORT], resources=limits)), **more})
+
+
+def seen(*roles: Manifest, monitoring: Manifest | None = None, **more: Any) -> Manifest:
+    """A service with a router whose metrics are on."""
+    manifest = routed(
+        *(roles or (serving(replicas=3),)), endpointPicker={"metrics": "Authenticated"}
+    )
+    manifest["spec"] |= {"monitoring": {**ALL, **(monitoring or {})}, **more}
+    return manifest
+
+
+def rules(manifest: Manifest) -> dict[tuple[str, str], Manifest]:
+    """Each rule by its alert and role."""
+    (group,) = only(manifest, "PrometheusRule")["spec"]["groups"]
+    return {(rule["alert"], rule["labels"].get("role", "")): rule for rule in group["rules"]}
+
+
+def boards(manifest: Manifest) -> dict[str, Manifest]:
+    (made,) = [
+        item
+        for item in objects(manifest, "ConfigMap")
+        if item["metadata"]["name"] == "svc-dashboards"
+    ]
+    return {name: json.loads(text) for name, text in made["data"].items()}
+
+
+def expressions(board: Manifest) -> Iterator[str]:
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_every_alert_has_a_section_of_its_page() -> None:
+    sections = set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
+    found = rules(seen())
+    assert {alert for alert, _ in found} == sections
+    for (alert, _), rule in found.items():
+        assert rule["annotations"]["runbook_url"].endswith(f"docs/alerts.md#{alert.lower()}")
+        assert f"**{rule['labels']['severity'].capitalize()}: " in PAGE.split(f"### {alert}\n")[1]
+
+
+def test_the_fields_of_the_page_are_right() -> None:
+    (text,) = re.findall(r"```yaml title=\"qwen.yaml\"\n(.*?)```", PAGE, re.DOTALL)
+    manifest = yaml.safe_load(text)
+    assert problems(manifest) == []
+    assert warnings(manifest) == []
+    found = rules(manifest)
+    assert {rule["labels"]["team"] for rule in found.values()} == {"search"}
+    labels = only(manifest, "PrometheusRule")["metadata"]["labels"]
+    assert labels["release"] == "kube-prometheus-stack"
+
+
+def test_alerts_link_to_a_page_of_ones_own() -> None:
+    manifest = seen(monitoring={"alerts": {"runbook": "https://wiki.example.com/llm"}})
+    urls = {rule["annotations"]["runbook_url"] for rule in rules(manifest).values()}
+    assert all(url.startswith("https://wiki.example.com/llm#fusioninfer") for url in urls)
+
+
+@pytest.mark.parametrize(
+    ("more", "least"),
+    [
+        ({"replicas": 3}, 3),
+        ({"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6,
+                                         "metrics": [{"name": "m", "target": 5}]}}, 2),
+        ({"replicas": 3, "autoscaling": {
+            "engine": "KEDA", "minReplicas": 0, "maxReplicas": 6, "prometheus": "http://p",
+            "metrics": [{"query": "q", "target": 5}]}}, None),
+    ],
+)  # fmt: skip
+def test_replicas_that_an_autoscaler_may_remove_are_not_missing(
+    more: Manifest, least: int | None
+) -> None:
+    found = rules(seen(serving(**more), layout="PerRole"))
+    missing = found.get(("FusionInferReplicasMissing", "inference"))
+    assert (missing is None) == (("FusionInferNoReplica", "inference") not in found)
+    assert (missing is None) == (least is None)
+    if missing is not None:
+        assert f") < {least} unless" in missing["expr"]
+
+
+def test_a_partition_is_no_stalled_update() -> None:
+    found = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
+    assert ("FusionInferUpdateStalls", "inference") not in found
+    missing = found["FusionInferReplicasMissing", "inference"]
+    assert missing["for"] == "5400s"
+    assert "unless" not in missing["expr"]
+
+
+def test_replicas_that_are_gone_are_compared_by_role() -> None:
+    manifest = pair()
+    manifest["spec"]["monitoring"] = ALL
+    for item in manifest["spec"]["roles"][1:]:
+        item["template"]["spec"]["containers"][0]["ports"] = [PORT]
+    found = rules(manifest)
+    assert {name for alert, name in found if alert == "FusionInferNoReplica"} == {
+        "prefill", "decode"
+    }  # fmt: skip
+    missing = found["FusionInferReplicasMissing", "decode"]
+    assert "PodGroup" in missing["annotations"]["description"]
+
+
+def test_series_have_the_revision_only_where_it_is_read() -> None:
+    def labels(monitoring: Manifest) -> list[str]:
+        found: list[str] = only(service(serving(), monitoring=monitoring), "PodMonitor")["spec"][
+            "podTargetLabels"
+        ]
+        return found
+
+    assert "fusioninfer.io/revision" not in labels({})
+    assert "fusioninfer.io/revision" in labels({"alerts": {}})
+    assert "fusioninfer.io/revision" in labels({"dashboards": {}})
+
+
+@pytest.mark.parametrize("kind", ["alerts", "dashboards"])
+def test_queries_read_labels_that_monitors_give(kind: str) -> None:
+    manifest = seen()
+    monitor = only(manifest, "PodMonitor")["spec"]
+    given = {re.sub(r"\W", "_", label) for label in monitor["podTargetLabels"]}
+    if kind == "alerts":
+        queries = [rule["expr"] for rule in rules(manifest).values()]
+    else:
+        queries = [query for board in boards(manifest).values() for query in expressions(board)]
+    read = {name for query in queries for name in re.findall(r"fusioninfer_io_\w+", query)}
+    assert len(read) >= 3
+    assert read <= given
+    assert 'job="svc-epp"' in " ".join(queries).replace("${service}", "svc")
+
+
+def test_dashboards_are_filled_in() -> None:
+    found = boards(seen())
+    assert list(found) == [f"default.svc.{name}.json" for name in ("service", "replicas", "picker")]
+    assert len({board["uid"] for board in found.values()}) == 3
+    for board in found.values():
+        assert len(board["uid"]) == 40  # Grafana's limit
+        assert board["title"].startswith("default/svc: ")
+        constants = {
+            item["name"]: item["query"]
+            for item in board["templating"]["list"]
+            if item["type"] == "constant"
+        }
+        assert constants == {"namespace": "default", "service": "svc"}
+        assert not [query for query in expressions(board) if "$gpus" in query]
+        numbers = [panel["id"] for panel in board["panels"]]
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    (per_gpu,) = [query for query in expressions(found["default.svc.service.json"]) if "*" in query]
+    assert per_gpu.endswith(") or vector(0)) * 2)")
+
+
+def test_without_gpus_no_panel_divides_by_them() -> None:
+    manifest = seen(role(template=template(container(ports=[PORT]))))
+    titles = [panel["title"] for panel in boards(manifest)["default.svc.service.json"]["panels"]]
+    assert "Tokens per second" in titles
+    assert "Tokens per second and GPU" not in titles
+
+
+def test_grafanas_sidecar_finds_the_config_map() -> None:
+    def made(dashboards: Manifest) -> Manifest:
+        (found,) = objects(service(serving(), monitoring={"dashboards": dashboards}), "ConfigMap")
+        metadata: Manifest = found["metadata"]
+        return metadata
+
+    assert made({})["labels"]["grafana_dashboard"] == "1"
+    own = made({"labels": {"board": "yes"}, "folder": "LLM"})
+    assert own["labels"] == {"board": "yes", "fusioninfer.io/service": "svc"}
+    assert own["annotations"] == {"grafana_folder": "LLM"}
+
+
+def test_prerequisites_ask_for_the_kind_of_alerts() -> None:
+    def asked(manifest: Manifest) -> set[str]:
+        (args,) = load(manifest)
+        return {row.definition for row in needs([plan_service(args)])}
+
+    kind = "prometheusrules.monitoring.coreos.com"
+    assert kind in asked(seen())
+    assert kind not in asked(service(serving(), monitoring={}))
+
+
+def test_a_namespace_that_is_not_known_is_refused() -> None:
+    manifest = seen()
+    manifest["metadata"]["namespace"] = UnknownOutput()
+    found = problems(manifest)
+    for field in ("alerts", "dashboards"):
+        assert any(text.startswith(f"monitoring.{field}: its queries name") for text in found)
+
+
+def test_labels_of_ours_are_refused() -> None:
+    manifest = seen(monitoring={"alerts": {"labels": {"fusioninfer.io/service": "x"}}})
+    assert (
+        "monitoring.alerts.labels[fusioninfer.io/service]: is set by fusioninfer-pulumi; remove it"
+        in problems(manifest)
+    )
+
+
+def test_an_engine_with_other_metrics_is_said() -> None:
+    command = ["python3", "-m", "sglang.launch_server", "--enable-metrics"]
+    own = container(image="lmsysorg/sglang:v0.5.5", command=command, args=[], ports=[PORT])
+    manifest = service(role(template=template(own), port=8000), monitoring={"alerts": {}})
+    assert any("which replicas serve" in text for text in said(manifest))
+
+
+# The package warns of modules of its own.
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
+def test_the_dashboards_are_those_of_the_tool() -> None:
+    spec = importlib.util.spec_from_file_location("dashboards", ROOT / "tools" / "dashboards.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    committed = {
+        path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "dashboards").iterdir()
+    }
+    assert tool.files() == committed, "run python tools/dashboards.py"
+
+
+def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "service.yaml"
+    source.write_text(yaml.safe_dump(service(serving())), encoding="utf-8")
+    folder = tmp_path / "made"
+    assert main(["dashboards", str(source), "--directory", str(folder)]) == 0
+    printed = capsys.readouterr().out.split()
+    assert printed == [str(folder / f"default.svc.{name}.json") for name in ("service", "replicas")]
+    assert (
+        json.loads(Path(printed[0]).read_text(encoding="utf-8"))["title"] == "default/svc: service"
+    )
+    assert main(["dashboards", str(source), "--directory", str(source)]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,311 @@
+"""Writes Grafana's dashboards into `generated/dashboards`: `python tools/dashboards.py`.
+
+They are built with Grafana's own typed builders (grafana-foundation-sdk, Python 3.11 or later), so
+that the library itself only reads JSON. `operations/dashboards.py` fills in what differs between
+services: the values of `namespace` and `service`, and `$gpus`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from grafana_foundation_sdk.builders import common, prometheus
+from grafana_foundation_sdk.builders.dashboard import (
+    ConstantVariable,
+    Dashboard,
+    DatasourceVariable,
+    QueryVariable,
+    Row,
+    ThresholdsConfig,
+)
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as Series
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import (
+    DataSourceRef,
+    GraphThresholdsStyleMode,
+    TooltipDisplayMode,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+)
+
+FOLDER = Path(__file__).parent.parent / "fusioninfer_pulumi" / "generated" / "dashboards"
+
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+#: Series of engines: Prometheus has these labels from the PodMonitor.
+ROLE = "fusioninfer_io_role_name"
+SERVICE = 'namespace="$namespace", fusioninfer_io_service="$service"'
+ENGINES = f'{SERVICE}, {ROLE}=~"$role"'
+#: Series of the endpoint picker: the job is named after its Service.
+PICKER = 'namespace="$namespace", job="${service}-epp"'
+
+#: An expression of PromQL and the legend of its series.
+Query = tuple[str, str]
+
+
+def rate(metric: str, by: str = "") -> str:
+    """The sum over engines of how fast a counter grows."""
+    grouped = f" by ({by}) " if by else ""
+    return f"sum{grouped}(rate({metric}{{{ENGINES}}}[$__rate_interval]))"
+
+
+def serving(by: str) -> str:
+    """Replicas that serve: those whose leader answers Prometheus on every port."""
+    return f"sum by ({by}) (min by ({by}, pod) (up{{{ENGINES}}}))"
+
+
+def gauge(metric: str, by: str) -> str:
+    """The sum over engines of a gauge."""
+    return f"sum by ({by}) ({metric}{{{ENGINES}}})"
+
+
+def quantile(share: float, histogram: str, by: str = "") -> str:
+    """A quantile of a histogram of the engines."""
+    labels = ", ".join(filter(None, ["le", by]))
+    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels)})"
+
+
+def quantiles(histogram: str) -> list[Query]:
+    """Half, 95 and 99 of a hundred requests."""
+    return [(quantile(share, histogram), f"p{share * 100:.0f}") for share in (0.5, 0.95, 0.99)]
+
+
+def picker_rate(metric: str, by: str) -> str:
+    """The same of the endpoint picker."""
+    return f"sum by ({by}) (rate({metric}{{{PICKER}}}[$__rate_interval]))"
+
+
+def either(new: str, old: str) -> str:
+    """The new metric where the picker has it: llm-d's have both names for a while."""
+    return f"{new} or on() {old}"
+
+
+def picker_quantiles(new: str, old: str) -> list[Query]:
+    """Quantiles of a histogram that llm-d's endpoint pickers have under a new name."""
+    rates = [picker_rate(f"{name}_bucket", "le") for name in (new, old)]
+    return [
+        (either(*(f"histogram_quantile({share}, {each})" for each in rates)), f"p{share * 100:.0f}")
+        for share in (0.5, 0.99)
+    ]
+
+
+def target(query: Query, number: int) -> prometheus.Dataquery:
+    """One query of a panel."""
+    expression, legend = query
+    made = prometheus.Dataquery().datasource(SOURCE).ref_id(chr(ord("A") + number))
+    return made.expr(expression).legend_format(legend).range()
+
+
+def series(
+    title: str, description: str, unit: str, *queries: Query, limit: float | None = None
+) -> Series:
+    """Curves over time, with a line at a limit."""
+    panel = Series().title(title).description(description).datasource(SOURCE).unit(unit)
+    panel = panel.min(0).span(12).height(8).fill_opacity(8)
+    panel = panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
+    panel = panel.legend(common.VizLegendOptions().show_legend(show_legend=True))
+    for number, query in enumerate(queries):
+        panel = panel.with_target(target(query, number))
+    if limit is not None:
+        steps = [Threshold(value=None, color="green"), Threshold(value=limit, color="red")]
+        panel = panel.thresholds(ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
+        style = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE)
+        panel = panel.thresholds_style(style)
+    return panel
+
+
+def figure(title: str, unit: str, query: Query) -> Stat:
+    """The latest value, in large type."""
+    panel = Stat().title(title).datasource(SOURCE).unit(unit).span(6).height(4)
+    panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+    return panel.with_target(target(query, 0))
+
+
+def dashboard(title: str, description: str, *, role: bool) -> Dashboard:
+    """An empty dashboard with the variables of a service."""
+    made = Dashboard(title).description(description).tags(["fusioninfer"]).readonly()
+    made = made.time("now-3h", "now").refresh("30s").tooltip(DashboardCursorSync.CROSSHAIR)
+    made = made.with_variable(
+        DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+    )
+    for name in ("namespace", "service"):
+        # Grafana hides constants.
+        made = made.with_variable(ConstantVariable(name).value(name))
+    if role:
+        roles = QueryVariable("role").label("Role").datasource(SOURCE)
+        roles = roles.query(f"label_values(up{{{SERVICE}}}, {ROLE})")
+        roles = roles.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).multi(multi=True)
+        made = made.with_variable(roles.include_all(include_all=True).all_value(".*"))
+    return made
+
+
+def with_panels(made: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Series]]]) -> Dashboard:
+    """Adds rows of panels, and numbers them."""
+    numbers = itertools.count(1)
+    for title, panels in rows:
+        if title:
+            made = made.with_row(Row(title).id(next(numbers)))
+        for panel in panels:
+            made = made.with_panel(panel.id(next(numbers)))
+    return made
+
+
+def service() -> Dashboard:
+    """A service at a glance."""
+    made = dashboard(
+        "service", "What the requests of a service see, and what its engines have left.", role=True
+    )
+    tokens = "vllm:generation_tokens_total"
+    rows: list[tuple[str, list[Stat | Series]]] = [
+        ("", [
+            figure("Replicas that serve", "short", (f"sum(min by (pod) (up{{{ENGINES}}}))", "")),
+            figure("Requests per second", "reqps", (rate("vllm:request_success_total"), "")),
+            figure("Time to first token, p95", "s",
+                   (quantile(0.95, "vllm:time_to_first_token_seconds"), "")),
+            figure("Requests that wait", "short",
+                   (f"sum(vllm:num_requests_waiting{{{ENGINES}}})", "")),
+        ]),
+        ("Requests", [
+            series("Requests per second", "Requests that ended, by the reason.", "reqps",
+                   (rate("vllm:request_success_total", "finished_reason"), "{{finished_reason}}")),
+            series("Time to first token", "From the arrival at the engine to the first token.", "s",
+                   *quantiles("vllm:time_to_first_token_seconds")),
+            series("Time per token", "Between two tokens of an answer.", "s",
+                   *quantiles("vllm:inter_token_latency_seconds")),
+            series("Time of a request", "From the arrival at the engine to the last token.", "s",
+                   *quantiles("vllm:e2e_request_latency_seconds")),
+        ]),
+        ("Load", [
+            series("Queue", "Requests that run and that wait, by role.", "short",
+                   (gauge("vllm:num_requests_running", ROLE), f"{{{{{ROLE}}}}} runs"),
+                   (gauge("vllm:num_requests_waiting", ROLE), f"{{{{{ROLE}}}}} waits")),
+            series("Time in the queue", "Until an engine begins with a request.", "s",
+                   *quantiles("vllm:request_queue_time_seconds")),
+            series("KV cache", "Share in use, the fullest replica of each role. Endpoint pickers "
+                   "take a replica above the line for saturated.", "percentunit",
+                   (f"max by ({ROLE}) (vllm:kv_cache_usage_perc{{{ENGINES}}})", f"{{{{{ROLE}}}}}"),
+                   limit=0.8),
+            series("Prefix hits", "Share of prompt tokens whose KV cache was there already.",
+                   "percentunit",
+                   (" / ".join(rate(f"vllm:prefix_cache_{name}_total", ROLE)
+                               for name in ("hits", "queries")), f"{{{{{ROLE}}}}}")),
+        ]),
+        ("Tokens", [
+            series("Tokens per second", "Of prompts, and generated.", "short",
+                   (rate("vllm:prompt_tokens_total"), "prompts"), (rate(tokens), "generated")),
+            series("Tokens per second and GPU", "Generated, for each GPU of a replica that serves.",
+                   "short",
+                   (f"sum(rate({tokens}{{{SERVICE}}}[$__rate_interval])) / ($gpus)", "generated")),
+        ]),
+    ]  # fmt: skip
+    return with_panels(made, rows)
+
+
+def replicas() -> Dashboard:
+    """Roles and replicas."""
+    made = dashboard("replicas", "Each replica by its leader's pod, and what an update does.",
+                     role=True)  # fmt: skip
+    pod = "{{pod}}"
+    rows: list[tuple[str, list[Stat | Series]]] = [
+        ("Updates", [
+            series("Replicas that serve", "Leaders that answer Prometheus, by role.", "short",
+                   (serving(ROLE), f"{{{{{ROLE}}}}}")),
+            series("Revisions", "Leaders that answer by revision of their pods: an update moves "
+                   "them from one to the next.", "short",
+                   (serving(f"{ROLE}, fusioninfer_io_revision"),
+                    f"{{{{{ROLE}}}}} {{{{fusioninfer_io_revision}}}}")),
+            series("Age of engines", "A curve that falls is a restart. Not of engines with several "
+                   "API servers (data parallel).", "s",
+                   (f"time() - max by (pod) (process_start_time_seconds{{{ENGINES}}})", pod)),
+            series("Memory of engines", "Of the API server's process, without GPUs. Not of engines "
+                   "that have several.", "bytes",
+                   (f"max by (pod) (process_resident_memory_bytes{{{ENGINES}}})", pod)),
+        ]),
+        ("Replicas", [
+            series("Requests per second", "Requests that ended.", "reqps",
+                   (rate("vllm:request_success_total", "pod"), pod)),
+            series("Time to first token, p95", "From the arrival at the engine.", "s",
+                   (quantile(0.95, "vllm:time_to_first_token_seconds", "pod"), pod)),
+            series("Requests that run", "On each replica.", "short",
+                   (gauge("vllm:num_requests_running", "pod"), pod)),
+            series("Requests that wait", "Endpoint pickers take a replica above the line for "
+                   "saturated.", "short",
+                   (gauge("vllm:num_requests_waiting", "pod"), pod), limit=5),
+            series("KV cache", "Share in use; the ranks of a replica apart.", "percentunit",
+                   (f"max by (pod, engine) (vllm:kv_cache_usage_perc{{{ENGINES}}})",
+                    "{{pod}} {{engine}}"), limit=0.8),
+            series("Preemptions per second", "Requests that lost their KV cache to others, and are "
+                   "computed again.", "short", (rate("vllm:num_preemptions_total", "pod"), pod)),
+        ]),
+    ]  # fmt: skip
+    return with_panels(made, rows)
+
+
+def picker() -> Dashboard:
+    """The endpoint picker."""
+    made = dashboard("picker", "What the endpoint picker is asked, chooses, and how long it takes.",
+                     role=False)  # fmt: skip
+    models, errors = "target_model_name", "error_code"
+    rows: list[tuple[str, list[Stat | Series]]] = [
+        ("Requests", [
+            series("Requests per second", "By the model that they were sent to.", "reqps",
+                   (either(picker_rate("llm_d_epp_request_total", models),
+                           picker_rate("inference_objective_request_total", models)),
+                    f"{{{{{models}}}}}")),
+            series("Errors per second", "Requests that the picker refused or that failed.", "reqps",
+                   (either(picker_rate("llm_d_epp_request_error_total", errors),
+                           picker_rate("inference_objective_request_error_total", errors)),
+                    f"{{{{{errors}}}}}")),
+            series("Choices per second", "Requests that each replica was chosen for. Endpoint "
+                   "pickers of release 1.2 do not count them.", "reqps",
+                   (either(picker_rate("llm_d_epp_scheduler_attempts_total", "endpoint_name"),
+                           picker_rate("inference_extension_scheduler_attempts_total", "pod_name")),
+                    "{{endpoint_name}}{{pod_name}}")),
+            series("Time of a request", "From the picker's choice to the end of the answer.", "s",
+                   *picker_quantiles("llm_d_epp_request_duration_seconds",
+                                     "inference_objective_request_duration_seconds")),
+        ]),
+        ("Picker", [
+            series("Time of a choice", "What the picker adds to a request.", "s",
+                   *picker_quantiles("llm_d_epp_scheduler_e2e_duration_seconds",
+                                     "inference_extension_scheduler_e2e_duration_seconds")),
+            series("Endpoints", "That the picker can choose from.", "short",
+                   (either(f"max(llm_d_epp_ready_endpoints{{{PICKER}}})",
+                           f"max(inference_pool_ready_pods{{{PICKER}}})"), "ready")),
+            series("Queue", "Requests that wait in an engine, the mean that the picker sees.",
+                   "short",
+                   (either(f"max(llm_d_epp_average_queue_size{{{PICKER}}})",
+                           f"max(inference_pool_average_queue_size{{{PICKER}}})"), "mean")),
+            series("Memory", "Of the picker's pods.", "bytes",
+                   (f"max by (pod) (process_resident_memory_bytes{{{PICKER}}})", "{{pod}}")),
+        ]),
+    ]  # fmt: skip
+    return with_panels(made, rows)
+
+
+DASHBOARDS = {"service": service, "replicas": replicas, "picker": picker}
+
+
+def files() -> dict[str, str]:
+    """The text of each file by its name."""
+    return {
+        f"{name}.json": JSONEncoder(sort_keys=True, indent=1).encode(build().build()) + "\n"
+        for name, build in DASHBOARDS.items()
+    }
+
+
+def write() -> None:
+    """Writes all files."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in files().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
