@@ -33,7 +33,7 @@ def parts(
     yield from _header(wish, candidates)
     yield ""
     if proposals:
-        yield _table([_row(wish, proposal, load) for proposal in proposals[:_SHOWN]])
+        yield _table([_row(proposal, load) for proposal in proposals[:_SHOWN]])
         if len(proposals) > _SHOWN:
             yield f"and {len(proposals) - _SHOWN} with more accelerators"
     else:
@@ -56,10 +56,12 @@ def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
     yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     basis = f" for {fits[0].basis}" if fits else ""
+    if fits and fits[0].doubt is not None:
+        basis += f"; uncertain: {fits[0].doubt}"
     yield f"Estimate{basis}. GiB of each GPU; tokens and requests of each replica."
 
 
-def _row(wish: Wish, proposal: Proposal, load: Load | None) -> dict[str, str]:
+def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
     """The cells of a proposal by the heads of their columns."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"
@@ -70,7 +72,7 @@ def _row(wish: Wish, proposal: Proposal, load: Load | None) -> dict[str, str]:
         if proposal.prefillers:
             row["ROLES"] = f"{proposal.prefillers} prefill + {proposal.replicas} decode"
     row |= {"GPUS": str(proposal.accelerators), "WEIGHTS": weights, "KV CACHE": cache}
-    if wish.model.known_cache:
+    if layout.fit.tokens is not None:
         row |= {"TOKENS": tokens, "REQUESTS": requests}
     if proposal.place.pool is not None:
         row["FREE FOR"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
