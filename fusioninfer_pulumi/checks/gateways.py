@@ -66,6 +66,8 @@ _SHORT = 5
 def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
     """Says where the gateway does not follow `failureMode`."""
     at, args = parts.at, parts.args
+    if not parts.picks_endpoints:
+        return
     explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
     field = (*at, "endpointPicker", "failureMode")
     mode = explicit or FailureMode.FAIL_OPEN
