@@ -83,7 +83,7 @@ class Memory:
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter where the arguments say so, else None.
         block: Tokens in a block of the KV cache.
-        batched: Tokens of one step.
+        batched: Tokens of the steps that run at a time, which windows keep.
         margin: Share of the accelerator's memory inside of which a start-up is doubtful.
         doubt: Why the overhead is not known well enough to refuse by it; None where it is.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
@@ -227,6 +227,8 @@ _LARGEST_BATCHES: Version = (0, 28, 0)
 _UNEVEN: Version = (0, 21, 0)
 #: First release that caches prefixes of models that keep states: each keeps two of them.
 _STATE_PREFIXES: Version = (0, 26, 0)
+#: First release that reserves pages of windows for all steps in flight.
+_IN_FLIGHT: Version = (0, 26, 0)
 #: First release that makes one group of numbers of layers that differ by less than half.
 _CLOSER: Version = (0, 18, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
@@ -283,7 +285,7 @@ def vllm_memory(
         cache_bits=_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
-        batched=batched,
+        batched=batched * _steps(command, version, shape),
         margin=MARGIN if fitted else WIDE_MARGIN,
         doubt=doubt,
         holds_longest=not automatic,
@@ -295,6 +297,16 @@ def vllm_memory(
         uneven=version >= _UNEVEN,
         states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
     )
+
+
+def _steps(command: EngineCommand, version: Version, shape: ModelShape) -> int:
+    """Steps whose tokens are in flight at a time (`VllmConfig.max_concurrent_batches`)."""
+    if version < _IN_FLIGHT:
+        return 1
+    stages = command.parallelism.pipeline if command.parallelism is not None else 1
+    second = version >= _RUNNER or _simple(shape)
+    overlaps = not command.has("--no-async-scheduling") and (second or stages == 1)
+    return stages + 1 if overlaps else stages
 
 
 def _activations(
