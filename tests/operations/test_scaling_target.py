@@ -199,7 +199,7 @@ def test_an_hpa_follows_external_metrics_of_the_service() -> None:
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: follows one number for all serv"),
         (scaled({"target": "queue", "maxReplicas": 4}, router()), "needs engine KEDA; or use thro"),
-        (scaled(keda("queue")), "autoscaling.target: needs a router role: its endpoint picker"),
+        (scaled(keda("queue")), "autoscaling.target: needs a router role: the endpoint picker"),
         (scaled(keda("latency", minReplicas=0)), "autoscaling.target: needs a router role"),
         (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot hold requests: while"),
         (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot hold requ"),

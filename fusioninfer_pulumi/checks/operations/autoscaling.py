@@ -179,11 +179,12 @@ def _target(
 def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
     """What it takes for the endpoint picker to hold requests, and for Prometheus to know it."""
     router = built.plan.router
-    if built.router is None:
+    if built.router is None or not built.router.picks_endpoints:
+        lacking = "a router role" if built.router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
             where,
-            "needs a router role: its endpoint picker holds the requests that no replica has room "
+            f"needs {lacking}: the endpoint picker holds the requests that no replica has room "
             "for; without it clients get an error",
         )
     if router is None:
