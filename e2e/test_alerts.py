@@ -82,6 +82,7 @@ def healthy() -> Series:
         series |= {
             engine("up", pod): constant(1),
             engine("process_start_time_seconds", pod): constant(0),
+            engine("vllm:prompt_tokens_total", pod): f"0+1000x{BEFORE + AFTER}",
             engine("vllm:num_requests_waiting", pod): constant(2),
             engine("vllm:num_preemptions_total", pod): constant(7),
             engine("vllm:prefix_cache_queries_total", pod): f"0+1000x{BEFORE + AFTER}",
@@ -154,8 +155,14 @@ def cases() -> Iterator[Case]:
     started = engine("process_start_time_seconds", REPLICAS[0])
     crashes = {started: f"0x{BEFORE} 60x10 120x{AFTER}"}
     yield Case("FusionInferEngineRestarts", crashes, (0, 5), 12, replica)
-    again = {started: f"0x{BEFORE} stale"} | {
-        engine("process_start_time_seconds", REPLICAS[0], address=f"again-{number}"):
+    # Data parallel ranks have several API servers.
+    silent = {
+        started: f"_x{BEFORE + AFTER}",
+        engine("vllm:prompt_tokens_total", REPLICAS[0]): f"0+9x{BEFORE} 0+9x10 0+9x{AFTER}",
+    }
+    yield Case("FusionInferEngineRestarts", silent, (0, 5), 14, replica)
+    again = {engine("up", REPLICAS[0]): f"1x{BEFORE} stale"} | {
+        engine("up", REPLICAS[0], address=f"again-{number}"):
             f"_x{BEFORE + 1 + number * 10} {number}x9 stale"
         for number in (0, 1)
     }  # fmt: skip

@@ -84,6 +84,23 @@ ROUTERS: dict[str, dict[str, Any]] = {
         "referenceGrants": True,
     },
     "istio": {"httproute": PARENT, "gateway": {"implementation": "istio"}},
+    "Service": {
+        "endpointPicker": {"enabled": False},
+        "httproute": {**HOST, "rules": RULES[:2]},
+        "gateway": TLS_GATEWAY,
+        "networkPolicy": {"gatewayNamespace": "infra"},
+        "referenceGrants": True,
+    },
+    "Service routed elsewhere": {
+        "endpointPicker": {"enabled": False},
+        "httproute": {"refs": [{"name": "chat", "namespace": "other"}]},
+        "referenceGrants": True,
+    },
+    "Service on gke": {
+        "endpointPicker": {"enabled": False},
+        "httproute": HOST,
+        "gateway": {"implementation": "gke"},
+    },
     "gke": {"httproute": HOST, "gateway": {"implementation": "gke"}},
 }
 

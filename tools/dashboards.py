@@ -220,9 +220,11 @@ def replicas() -> Dashboard:
                    "them from one to the next.", "short",
                    (serving(f"{ROLE}, fusioninfer_io_revision"),
                     f"{{{{{ROLE}}}}} {{{{fusioninfer_io_revision}}}}")),
-            series("Age of engines", "A curve that falls is a restart.", "s",
+            series("Age of engines", "A curve that falls is a restart. Not of engines with several "
+                   "API servers (data parallel).", "s",
                    (f"time() - max by (pod) (process_start_time_seconds{{{ENGINES}}})", pod)),
-            series("Memory of engines", "Of the API server's process, without GPUs.", "bytes",
+            series("Memory of engines", "Of the API server's process, without GPUs. Not of engines "
+                   "that have several.", "bytes",
                    (f"max by (pod) (process_resident_memory_bytes{{{ENGINES}}})", pod)),
         ]),
         ("Replicas", [

@@ -1,10 +1,11 @@
-"""A real Envoy in front of a service, configured from its HTTPRoute and InferencePool.
+"""A real Envoy in front of a service, configured from its HTTPRoute and InferencePool or Service.
 
 No controller that makes such a configuration of an InferencePool can be built from published Go
 modules: Envoy Gateway leaves the kind to extensions, and those, Istio and kgateway are not on the
 module proxy. So it is made here, as the inference extension's own standalone form has it: the
 picker is asked about every request (ext_proc), and Envoy sends the request to the address that the
-picker wrote into a header. Not shown by this: that a controller translates our objects like that,
+picker wrote into a header. Behind a Service the addresses are those of its EndpointSlices, which
+most gateways read, too. Not shown by this: that a controller translates our objects like that,
 and writes their status.
 """
 
@@ -23,6 +24,7 @@ from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.serve.engine import envoy
 
 GATEWAYS = "gateway.networking.k8s.io/v1/Gateway"
+SLICES = "discovery.k8s.io/v1/EndpointSlice"
 ROUTES = "gateway.networking.k8s.io/v1/HTTPRoute"
 POOLS = "inference.networking.k8s.io/v1/InferencePool"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -52,7 +54,7 @@ class Certificate:
 
 
 class Gateway:
-    """One Envoy for one HTTPRoute whose backend is one InferencePool.
+    """One Envoy for one HTTPRoute whose backend is one InferencePool or Service.
 
     It listens as the route's Gateway does, where that is in the cluster: with the certificate of
     its Secret, if there is a listener for HTTPS.
@@ -65,7 +67,7 @@ class Gateway:
     def __init__(
         self, cluster: Cluster, namespace: str, route: str, pods: Sequence[Object] = ()
     ) -> None:
-        """Start it; the route, its pool and the picker's Service are there.
+        """Start it; the route, and its pool with the picker's Service or its Service, are there.
 
         Args:
             cluster: The cluster.
@@ -79,17 +81,22 @@ class Gateway:
         self._name = f"envoy-{namespace}-{route}{'-open' if pods else ''}"
         stored = cluster.get(ROUTES, route, namespace)
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
-        pool = cluster.get(POOLS, backend(stored), namespace)
-        reference = pool["spec"]["endpointPickerRef"]
-        service = cluster.get("v1/Service", reference["name"], namespace)
-        picker = (service["spec"]["clusterIP"], reference["port"]["number"])
         self._certificate = _certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        port = pool["spec"]["targetPorts"][0]["number"]
-        known = [(pod["status"]["podIP"], port) for pod in pods]
-        secure = _is_secure(cluster, service)
-        settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known,
-                             certificate=self._certificate)  # fmt: skip
+        name = backend(stored)
+        if leads_to_service(stored):
+            self._name += "-service"
+            settings = service_bootstrap(stored, endpoints(cluster, namespace, name), *listens)
+        else:
+            pool = cluster.get(POOLS, name, namespace)
+            reference = pool["spec"]["endpointPickerRef"]
+            service = cluster.get("v1/Service", reference["name"], namespace)
+            picker = (service["spec"]["clusterIP"], reference["port"]["number"])
+            port = pool["spec"]["targetPorts"][0]["number"]
+            known = [(pod["status"]["podIP"], port) for pod in pods]
+            secure = _is_secure(cluster, service)
+            settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known,
+                                 certificate=self._certificate)  # fmt: skip
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         started = cluster.programs.start(self._name, [binary(), "--config-path", path,
@@ -115,10 +122,30 @@ def binary() -> Path:
 
 
 def backend(route: Object) -> str:
-    """The name of the one pool that a route leads to."""
+    """The name of the one pool or Service that a route leads to."""
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
+
+
+def leads_to_service(route: Object) -> bool:
+    """Whether a route leads to a Service."""
+    rules = route["spec"]["rules"]
+    return {ref.get("kind", "Service") for rule in rules for ref in rule["backendRefs"]} == {
+        "Service"
+    }
+
+
+def endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str, int]]:
+    """Addresses of the ready pods behind a Service."""
+    return [
+        (address, slice_["ports"][0]["port"])
+        for slice_ in cluster.list(SLICES, namespace)
+        if slice_["metadata"]["labels"].get("kubernetes.io/service-name") == service
+        for endpoint in slice_["endpoints"]
+        if endpoint["conditions"].get("ready")
+        for address in endpoint["addresses"]
+    ]
 
 
 def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
@@ -168,11 +195,6 @@ def bootstrap(
         pods: Addresses for requests without a choice of the picker.
         certificate: What clients see; None for plain HTTP.
     """
-    host = {
-        "name": route["metadata"]["name"],
-        "domains": [*(route["spec"].get("hostnames") or ()), "*"],
-        "routes": [r for rule in route["spec"]["rules"] for r in _routes(rule)],
-    }
     processor = {
         "@type": _PROCESSOR,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},
@@ -188,14 +210,50 @@ def bootstrap(
         "message_timeout": "1000s",
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
+    asking = {"name": "picker", "typed_config": processor}
+    clusters = [_picked(pods), _picker(picker, secure=secure)]
+    return _configuration(route, [asking], clusters, listen, admin, certificate)
+
+
+def service_bootstrap(
+    route: Object,
+    pods: Sequence[tuple[str, int]],
+    listen: tuple[str, int],
+    admin: tuple[str, int],
+) -> Object:
+    """Envoy's whole configuration for a route to a Service whose ready pods have these addresses.
+
+    The other arguments are those of `bootstrap`.
+    """
+    cluster = {
+        "name": "picked",
+        "connect_timeout": "10s",
+        "type": "STATIC",
+        "lb_policy": "ROUND_ROBIN",
+        "load_assignment": _assignment(pods),
+    }
+    return _configuration(route, [], [cluster], listen, admin, None)
+
+
+def _configuration(
+    route: Object,
+    filters_before: Sequence[Object],
+    clusters: Sequence[Object],
+    listen: tuple[str, int],
+    admin: tuple[str, int],
+    certificate: Certificate | None,
+) -> Object:
+    host = {
+        "name": route["metadata"]["name"],
+        "domains": [*(route["spec"].get("hostnames") or ()), "*"],
+        "routes": [r for rule in route["spec"]["rules"] for r in _routes(rule)],
+    }
+    last = {"name": "router", "typed_config": {"@type": _ROUTER}}
     manager = {
         "@type": _MANAGER,
         "stat_prefix": "requests",
         "route_config": {"name": "routes", "virtual_hosts": [host]},
-        "http_filters": [
-            {"name": "picker", "typed_config": processor},
-            {"name": "router", "typed_config": {"@type": _ROUTER}},
-        ],
+        "http_filters": [*filters_before, last],
     }
     filters = [{"name": "http", "typed_config": manager}]
     chain: dict[str, Any] = {"filters": filters}
@@ -209,7 +267,7 @@ def bootstrap(
         "admin": {"address": _address(*admin)},
         "static_resources": {
             "listeners": [listener],
-            "clusters": [_picked(pods), _picker(picker, secure=secure)],
+            "clusters": list(clusters),
         },
     }
 
@@ -244,10 +302,13 @@ def _picked(pods: Sequence[tuple[str, int]]) -> Object:
         override_host_sources=[{"header": DESTINATION}],
         fallback_policy={"policies": [turns]},
     )
-    endpoints = [{"endpoint": {"address": _address(*pod)}} for pod in pods]
-    assignment = {"cluster_name": "picked", "endpoints": [{"lb_endpoints": endpoints}]}
     return {**common, "type": "STATIC", "load_balancing_policy": {"policies": [policy]},
-            "load_assignment": assignment}  # fmt: skip
+            "load_assignment": _assignment(pods)}  # fmt: skip
+
+
+def _assignment(pods: Sequence[tuple[str, int]]) -> Object:
+    endpoints = [{"endpoint": {"address": _address(*pod)}} for pod in pods]
+    return {"cluster_name": "picked", "endpoints": [{"lb_endpoints": endpoints}]}
 
 
 def _policy(name: str, message: str, **settings: Any) -> Object:

@@ -53,12 +53,12 @@ def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> O
     }
 
 
-def router(strategy: str = "prefix-cache", **more: Any) -> Object:
-    """A router with that strategy."""
+def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
+    """A router with that strategy; None leaves it out."""
     route = {"parentRefs": [{"name": "gateway", "namespace": "infra"}],
              "hostnames": ["svc.example.com"]}  # fmt: skip
-    return {"name": "router", "componentType": "router", "strategy": strategy,
-            "httproute": route, **more}  # fmt: skip
+    chosen = {} if strategy is None else {"strategy": strategy}
+    return {"name": "router", "componentType": "router", **chosen, "httproute": route, **more}
 
 
 def objects_of(manifest: Object) -> list[Object]:

@@ -12,7 +12,7 @@ from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.counters import HIT_TOKENS, REQUESTS, by_pod
 from e2e.serve.deploy import wait_serving
-from e2e.serve.gateway import Gateway
+from e2e.serve.gateway import Gateway, endpoints
 from e2e.serve.load import Load, complete, figures
 from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
@@ -20,6 +20,8 @@ from e2e.serve.serving import Serving
 pytestmark = pytest.mark.serve
 
 ALIAS, ADAPTER = "chat", "poet"
+ARGS = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank", "8",
+        "--lora-modules", f"{ADAPTER}=adapter")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,7 @@ class Routed:
 @pytest.fixture(scope="module")
 def routed(running: Serving) -> Iterator[Routed]:
     namespace = running.cluster.new_namespace()
-    args = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank", "8",
-            "--lora-modules", f"{ADAPTER}=adapter")  # fmt: skip
-    objects = objects_of(service(namespace, router(), role(replicas=2, args=args)))
+    objects = objects_of(service(namespace, router(), role(replicas=2, args=ARGS)))
     running.apply(objects)
     wait_serving(running, objects, namespace)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
@@ -120,6 +120,35 @@ def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
         load.wait(30)
     print(f"before: {figures(load.answers[:before])}\nafter: {figures(load.answers[before:])}")
     assert load.failed() == []
+
+
+@pytest.mark.long
+@pytest.mark.proves(
+    "`endpointPicker.enabled: false` leads the route of a service that serves to its Service, and "
+    "no pod restarts: through Envoy, requests that begin alike spread over both pods",
+    needs=NEED,
+)
+def test_without_a_picker_requests_spread_over_a_service(routed: Routed) -> None:
+    def identities() -> set[str]:
+        return {pod["metadata"]["uid"] for pod in routed.pods()}
+
+    before = identities()
+    off = router(None, endpointPicker={"enabled": False})
+    objects = objects_of(service(routed.namespace, off, role(replicas=2, args=ARGS)))
+    cluster = routed.running.cluster
+    routed.running.apply(objects)
+    wait_serving(routed.running, objects, routed.namespace)
+    cluster.wait(lambda: len(endpoints(cluster, routed.namespace, "svc")) == 2, 60)
+    gateway = Gateway(cluster, routed.namespace, "svc-httproute")
+    try:
+        counts = by_pod(routed.pods(), REQUESTS)
+        for number in range(30):
+            complete(gateway.url, ALIAS, f"{PROMPT} asked the user {number}", host=gateway.host)
+        now = by_pod(routed.pods(), REQUESTS)
+    finally:
+        gateway.close()
+    assert {pod: now[pod] - count for pod, count in counts.items()} == dict.fromkeys(counts, 15)
+    assert identities() == before
 
 
 def test_the_gateway_says_what_the_picker_refuses(routed: Routed) -> None:

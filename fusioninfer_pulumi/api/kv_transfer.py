@@ -10,10 +10,7 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.pod_template import (
-    image_findings,
-    pod_part_findings,
-)
+from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
     Count,
     LeafText,

@@ -19,17 +19,19 @@ from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
-from fusioninfer_pulumi.api.route import (
-    GatewayArgs,
-    HttpRouteArgs,
-)
-from fusioninfer_pulumi.api.router import (
-    EndpointPickerArgs,
-    NetworkPolicyArgs,
-    PoolArgs,
-)
+from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
-from fusioninfer_pulumi.api.types import Count, PartName, PodTemplate, Port, PositiveCount, Text
+from fusioninfer_pulumi.api.types import (
+    AnnotationMap,
+    Count,
+    PartName,
+    PassedLabelMap,
+    PodTemplate,
+    Port,
+    PositiveCount,
+    Text,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -253,6 +255,15 @@ class RoleArgs(SpecModel):
     topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
     """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
 
+    pod_labels: PassedLabelMap = Field(default_factory=dict)
+    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
+    service's, and those of a template over both. Values may be Outputs. A change restarts the
+    pods."""
+
+    pod_annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    the pods."""
+
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: what the endpoint picker balances by; by default `prefix-cache`, and
     `pd-disaggregation` where prefill and decode are separate roles."""
@@ -288,6 +299,11 @@ class RoleArgs(SpecModel):
     reference_grants: bool | None = None
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces; by default they are asked for in a warning."""
+
+    @property
+    def picks_endpoints(self) -> bool:
+        """Whether a router has an endpoint picker; a Service spreads its requests otherwise."""
+        return self.endpoint_picker is None or self.endpoint_picker.enabled
 
     @property
     def counted(self) -> bool:

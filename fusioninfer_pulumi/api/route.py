@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.gateway_rules import (
-    gateway_rule_findings,
-    route_rule_findings,
-)
+from fusioninfer_pulumi.api.gateway_rules import gateway_rule_findings, route_rule_findings
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,

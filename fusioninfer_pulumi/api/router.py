@@ -14,10 +14,7 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import (
-    FIELDS_EXCLUDE_EACH_OTHER,
-    THRESHOLD_WITHOUT_DISAGGREGATION,
-)
+from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -94,6 +91,10 @@ class EndpointPickerArgs(SpecModel):
 
         def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
 
+    enabled: bool = True
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
+
     image: LeafText | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""
@@ -122,6 +123,10 @@ class EndpointPickerArgs(SpecModel):
 
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
     """Who may read its metrics; by default no one."""
+
+    flow_control: bool | None = None
+    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
+    where `autoscaling.target` needs it. Without it such a request is answered 503."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's

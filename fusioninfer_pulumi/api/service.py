@@ -10,14 +10,10 @@ from pydantic import model_validator
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
-from fusioninfer_pulumi.api.types import (
-    Name,
-)
+from fusioninfer_pulumi.api.types import Name
 from fusioninfer_pulumi.api.written import service_findings
 from fusioninfer_pulumi.findings import errors
-from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_KEY,
-)
+from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

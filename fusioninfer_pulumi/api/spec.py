@@ -63,8 +63,9 @@ class ServiceSpec(SpecModel):
     """Scheduler, queue, priority and gang."""
 
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
     """How the roles are placed on node pools in relation to each other; read by `place` and
@@ -88,3 +89,10 @@ class ServiceSpec(SpecModel):
 
     tracing: TracingArgs | None = None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: PassedLabelMap = Field(default_factory=dict)
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""

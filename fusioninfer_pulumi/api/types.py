@@ -27,11 +27,7 @@ from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_f
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.typed_args import (
-    fields_given_twice,
-    to_plain,
-    with_kubernetes_names,
-)
+from fusioninfer_pulumi.kube.typed_args import fields_given_twice, to_plain, with_kubernetes_names
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
     INPUT_TOO_LARGE,

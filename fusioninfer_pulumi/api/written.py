@@ -20,7 +20,11 @@ from fusioninfer_pulumi.api.parallelism import parallelism_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy, SubGroupPolicyType
 from fusioninfer_pulumi.api.route import gateway_findings, httproute_findings
-from fusioninfer_pulumi.api.router import network_policy_findings, picker_findings
+from fusioninfer_pulumi.api.router import (
+    EndpointPickerArgs,
+    network_policy_findings,
+    picker_findings,
+)
 from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, NAME_NOT_FOUND
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.types import MAX_COUNT
@@ -30,6 +34,7 @@ from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
     PARALLELISM_NOT_DIVISIBLE,
     SET_BY_LIBRARY,
@@ -69,11 +74,13 @@ ROUTER_FIELDS = (
     "network_policy",
     "reference_grants",
 )
+#: Fields of routers that only an endpoint picker and its pool read.
+_PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
 #: Fields of roles that serve a model.
 _SERVING_FIELDS = tuple(
     field
     for field in RoleArgs.model_fields
-    if field not in ("name", "component_type", *ROUTER_FIELDS)
+    if field not in ("name", "component_type", "pod_labels", "pod_annotations", *ROUTER_FIELDS)
 )
 
 
@@ -99,6 +106,32 @@ def _own_labels(metadata: ServiceMetadata, _: ServiceSpec) -> Iterator[Finding]:
                 ("metadata", "labels", key),
                 "is set by fusioninfer-pulumi; remove it",
             )
+
+
+def _pod_metadata(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
+    routers = {
+        index
+        for index, role in enumerate(spec.roles)
+        if role.component_type is ComponentType.ROUTER
+    }
+    yield from _pod_keys((), spec, picker=bool(routers))
+    for index, role in enumerate(spec.roles):
+        yield from _pod_keys(("roles", index), role, picker=index in routers)
+
+
+def _pod_keys(at: Location, args: ServiceSpec | RoleArgs, *, picker: bool) -> Iterator[Finding]:
+    """Checks the keys of pod labels and annotations, which others write on the same pods."""
+    # A picker's Deployment selects its pods by `app`.
+    of_labels = labels.LWS_OWNED_LABELS | ({labels.APP} if picker else set())
+    taken = (
+        ("podLabels", args.pod_labels, of_labels),
+        ("podAnnotations", args.pod_annotations, labels.GANG_ANNOTATIONS),
+    )
+    for field, values, owned in taken:
+        for key in values:
+            if key.startswith(labels.PREFIX) or key in owned:
+                message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
+                yield error(SET_BY_LIBRARY, (*at, field, key), message)
 
 
 def _role_list(_: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
@@ -313,12 +346,37 @@ def _strategy(written: WrittenRole) -> Iterator[Finding]:
 
 def _picker(written: WrittenRole) -> Iterator[Finding]:
     at, role = written.at, written.role
-    if role.endpoint_picker is not None:
+    if not role.picks_endpoints:
+        yield from _without_picker(at, role)
+    elif role.endpoint_picker is not None:
         chosen = role.strategy in (None, Strategy.PD_DISAGGREGATION)
         yield from picker_findings(
             (*at, "endpointPicker"),
             role.endpoint_picker,
             disaggregated=chosen and role.endpoint_picker_config is None,
+        )
+
+
+def _without_picker(at: Location, role: RoleArgs) -> Iterator[Finding]:
+    """Checks that a router without an endpoint picker asks nothing of one, nor of its pool."""
+    picker, route = role.endpoint_picker, role.httproute
+    asked: list[Location] = [
+        (RoleArgs.model_fields[field].alias or field,)
+        for field in _PICKER_FIELDS
+        if getattr(role, field) is not None
+    ]
+    asked += [
+        ("endpointPicker", EndpointPickerArgs.model_fields[field].alias or field)
+        for field in sorted(picker.model_fields_set if picker is not None else ())
+        if field != "enabled" and getattr(picker, field) is not None
+    ]
+    if route is not None and route.split is not None:
+        asked.append(("httproute", "split"))
+    for field in asked:
+        yield error(
+            FIELD_WITHOUT_EFFECT,
+            (*at, *field),
+            "has no effect with endpointPicker.enabled: false; remove one of them",
         )
 
 
@@ -360,6 +418,7 @@ def _in(field: str, findings: Callable[[Location, Any], Iterable[Finding]]) -> R
 
 CHECKS: tuple[Check, ...] = (
     _own_labels,
+    _pod_metadata,
     _role_list,
     _roles,
     _model,

@@ -15,8 +15,9 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.attachment import hosts_overlap
-from fusioninfer_pulumi.routing.route import RoutePlan, is_pool
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.pool import pool_reference
+from fusioninfer_pulumi.routing.route import RoutePlan, is_same_backend
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 ROUTED_BY_DIFFERS = Rule(
@@ -75,7 +76,11 @@ class RoutedService(Protocol):
 
     @property
     def router(self) -> RouterPlan | None:
-        """The router, None without a router role or where it could not be planned."""
+        """The router with its endpoint picker; None without one, or where none could be planned."""
+
+    @property
+    def routing(self) -> RouterParts | None:
+        """The router, with or without an endpoint picker."""
 
 
 class Gateways:
@@ -86,13 +91,13 @@ class Gateways:
 
     def add(self, plan: RoutedService) -> None:
         """Adds the Gateway of a service, if it has one."""
-        if plan.router is not None and plan.router.gateway is not None:
-            key = _key(plan.namespace, plan.router.gateway.name)
-            self._listeners[key] = plan.router.gateway.listeners
+        if plan.routing is not None and plan.routing.gateway is not None:
+            key = _key(plan.namespace, plan.routing.gateway.name)
+            self._listeners[key] = plan.routing.gateway.listeners
 
     def findings(self, plan: RoutedService) -> list[Finding]:
         """One error for each of those Gateways that does not take the service's route."""
-        router = plan.router
+        router = plan.routing
         if router is None or router.route is None:
             return []
         parents = [
@@ -146,7 +151,7 @@ class Shares:
         With `complete` all services are known, and names of no service are findings, too. With `to`
         only references to the service of this name are checked.
         """
-        router = plan.router
+        router = plan.routing
         route = router.args.httproute if router is not None else None
         if router is None or route is None:
             return []
@@ -171,6 +176,14 @@ class Shares:
                 yield from self._missing_findings(
                     at, plan, share.service, "its share of requests fails"
                 )
+        elif other.routing is not None and other.router is None:
+            yield error(
+                SERVICE_NOT_FOUND,
+                at,
+                f"{other.service} has no endpoint picker, so there is no InferencePool "
+                f"{names.inference_pool(other.service)}; remove its endpointPicker.enabled: false, "
+                f"or name Service {other.service} in backendRefs with a weight",
+            )
         elif not other.routers:
             say: Callable[[Rule, Location, str], Finding] = error if share.weight else warning
             yield say(
@@ -215,7 +228,7 @@ class Shares:
                 at,
                 f"{other.service} does not say whose route leads to it; write {_routed_by(plan)}",
             )
-        elif plan.router is not None and _routes_conflict(plan.router, router):
+        elif plan.routing is not None and _routes_conflict(plan.routing, router):
             yield warning(
                 ROUTES_CONFLICT,
                 at,
@@ -247,14 +260,16 @@ class Shares:
                 at,
                 f"{by} has no router, and so no route: no request comes",
             )
-        elif other.router is not None and other.router.route is None:
+        elif other.routing is not None and other.routing.route is None:
             yield warning(ROUTED_BY_DIFFERS, at, f"{by} makes no route itself: no request comes")
-        elif other.router is not None:
+        elif other.routing is not None:
+            split = f"split: [{{service: {plan.service}, weight: 0}}], or more"
+            backend = f"a rule with Service {plan.service} in its backendRefs"
             yield warning(
                 ROUTED_BY_DIFFERS,
                 at,
-                f"the route of {by} does not lead here: no request comes; give it split: "
-                f"[{{service: {plan.service}, weight: 0}}], or more",
+                f"the route of {by} does not lead here: no request comes; give it "
+                f"{split if plan.router is not None else backend}",
             )
 
     def _neighbour(self, plan: RoutedService, name: str) -> RoutedService | None:
@@ -303,21 +318,21 @@ def _routed_by(plan: RoutedService) -> str:
 
 def _splits(plan: RoutedService) -> bool:
     """Whether a service's `split` has an effect."""
-    route = plan.router.route if plan.router is not None else None
+    route = plan.routing.route if plan.routing is not None else None
     return route is not None and route.splits
 
 
 def _leads_to(plan: RoutedService, other: RoutedService) -> bool:
-    """Whether the route of one service leads to the pool of another."""
-    if plan is other or plan.router is None or plan.router.route is None:
+    """Whether the route of one service leads to the pool or Service of another."""
+    if plan is other or plan.routing is None or plan.routing.route is None:
         return False
-    pool, route = names.inference_pool(other.service), plan.router.route
+    pool, route = names.inference_pool(other.service), plan.routing.route
+    target = pool_reference(pool) if other.routing is None else other.routing.backend
     near = _splits(plan) and surely_equal(plan.namespace, other.namespace)
     if near and any(name == pool for name, _ in route.split):
         return True
     return any(
-        is_pool(ref)
-        and ref["name"] == pool
+        is_same_backend(ref, target)
         and surely_equal(ref.get("namespace", plan.namespace), other.namespace)
         for rule in route.rules
         for ref in rule.backends
@@ -352,7 +367,7 @@ def _asked_models(plan: RoutedService, router: RouterPlan) -> set[str] | None:
     return served.union(*(rule.models for rule in rules))
 
 
-def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:
+def _routes_conflict(one: RouterParts, other: RouterParts) -> bool:
     """Whether two routes have an equal rule, at one Gateway and for one host.
 
     The Gateway API gives such requests to the older route.
@@ -366,7 +381,7 @@ def _routes_conflict(one: RouterPlan, other: RouterPlan) -> bool:
     )
 
 
-def share_gateway(one: RouterPlan, other: RouterPlan) -> bool:
+def share_gateway(one: RouterParts, other: RouterParts) -> bool:
     """Whether two routes attach to one listener of a Gateway, as far as is known."""
     if all(router.route and router.route.use_default_gateways for router in (one, other)):
         return True
@@ -404,7 +419,7 @@ class Routes:
 
 
 def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Finding]:
-    router, theirs = plan.router, other.router
+    router, theirs = plan.routing, other.routing
     if router is None or theirs is None or router.route is None or theirs.route is None:
         return
     # `Shares` checks requests that one of them routes to the other.
@@ -422,7 +437,7 @@ def _conflict_findings(plan: RoutedService, other: RoutedService) -> Iterator[Fi
 
 
 def _splits_to(plan: RoutedService, other: RoutedService) -> bool:
-    route = plan.router.args.httproute if plan.router is not None else None
+    route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
     return any(share.service == other.service for share in shares)
 

@@ -19,17 +19,9 @@ from fusioninfer_pulumi.findings import (
     similar,
     warning,
 )
-from fusioninfer_pulumi.routing.attachment import (
-    crosses_namespaces,
-    referenced_listeners,
-    refusal,
-)
+from fusioninfer_pulumi.routing.attachment import crosses_namespaces, referenced_listeners, refusal
 from fusioninfer_pulumi.routing.gateway import implementation_of
-from fusioninfer_pulumi.routing.gateways import (
-    IMPLEMENTATIONS,
-    UNKNOWN,
-    EppTls,
-)
+from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
@@ -74,6 +66,8 @@ _SHORT = 5
 def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
     """Says where the gateway does not follow `failureMode`."""
     at, args = parts.at, parts.args
+    if not parts.picks_endpoints:
+        return
     explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
     field = (*at, "endpointPicker", "failureMode")
     mode = explicit or FailureMode.FAIL_OPEN

@@ -70,10 +70,10 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         if gang.group is not None:
             yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
     yield "Service", names.serving_service(plan.service), _NAME, here
-    if plan.routers:
+    if plan.routers and plan.service_route is None:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
-    guarded = plan.router is not None and plan.router.network_policy is not None
-    if guarded:
+    guarded = plan.routing is not None and plan.routing.network_policy is not None
+    if guarded and plan.service_route is None:
         yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
     yield from _operations(plan)
     for role in plan.roles:

@@ -94,13 +94,14 @@ def groups_of(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
 
 
 def service_name_findings(
-    service: str, namespace: Any, roles: Sequence[RolePlan], *, routed: bool
+    service: str, namespace: Any, roles: Sequence[RolePlan], *, picked: bool
 ) -> Iterator[Finding]:
     """Checks the names of a service's Kubernetes Services.
 
-    A `routed` one has a router, and no Service of its own name. The namespace may be an Output.
+    A `picked` one has an endpoint picker, and no Service of its own name. The namespace may be an
+    Output.
     """
-    entry = names.endpoint_picker(service) if routed else names.serving_service(service)
+    entry = names.endpoint_picker(service) if picked else names.serving_service(service)
     made = [entry, *(lws.name for role in roles for lws in role.lws)]
     for name in made:
         owner = None if is_output(namespace) else _OWNED.get((namespace, name))

@@ -72,16 +72,16 @@ def _origin(
         return ("metadata", "annotations"), at[2:], plan.annotations
     if manifest["kind"] == KIND:
         return _of_pod(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
-    if plan.router is not None:
-        router = ("roles", plan.router.position)
-        args = plan.router.args
+    if plan.routing is not None:
+        router = plan.routing.at
+        args = plan.routing.args
         if manifest["kind"] == "HTTPRoute" and args.httproute is not None:
             route = args.httproute.model_dump(by_alias=True)
             return (*router, "httproute"), at[1:], route
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
             # Its template is merged into the generated one: indexes differ.
             return (*router, "endpointPicker", "template"), at, None
-        if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.router.name:
+        if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
             return router, at, None
     return (), at, None
 

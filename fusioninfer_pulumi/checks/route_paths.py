@@ -18,37 +18,13 @@ ROUTE_PREFIX_NOT_SERVED = Rule(
 
 #: First parts of the paths that vLLM and SGLang serve (their OpenAI and own API servers).
 _SERVED = frozenset(
-    [
-        "v1",
-        "v2",
-        "health",
-        "health_generate",
-        "metrics",
-        "ping",
-        "version",
-        "tokenize",
-        "detokenize",
-        "pooling",
-        "classify",
-        "score",
-        "rerank",
-        "invocations",
-        "generate",
-        "encode",
-        "embeddings",
-        "models",
-        "docs",
-        "openapi.json",
-        "inference",
-        "load",
-        "get_model_info",
-        "get_server_info",
-        "server_info",
-        "model_info",
-        "flush_cache",
-        "api",
-    ]
-)
+    (
+        "v1", "v2", "health", "health_generate", "metrics", "ping", "version", "tokenize",
+        "detokenize", "pooling", "classify", "score", "rerank", "invocations", "generate", "encode",
+        "embeddings", "models", "docs", "openapi.json", "inference", "load", "get_model_info",
+        "get_server_info", "server_info", "model_info", "flush_cache", "api",
+    )
+)  # fmt: skip
 _ROOT_PATH = "--root-path"
 
 

@@ -23,9 +23,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, wa
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
-from fusioninfer_pulumi.routing.route import (
-    is_pool,
-)
+from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
@@ -121,7 +119,8 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
-                "finds the pool; give httproute, gateway.refs or gateway: {}",
+                f"{'finds the pool' if parts.picks_endpoints else 'comes through a gateway'}; "
+                "give httproute, gateway.refs or gateway: {}",
             )
         return
     if not route.parent_refs and not route.use_default_gateways:
@@ -172,17 +171,17 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
             "in its httproute.split, or in backendRefs",
         )
     else:
+        kind, name, group = (parts.backend.get(key) for key in ("kind", "name", "group"))
         yield info(
             EXTERNAL_ROUTE,
             field,
             "no route is made, and what these say is not read: requests come once their "
-            f"backendRefs name {names.POOL_KIND} {names.inference_pool(service)} of group "
-            f"{names.POOL_GROUP}",
+            f"backendRefs name {kind} {name}" + (f" of group {group}" if group else ""),
         )
 
 
 def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Says whom NetworkPolicies let in that nobody asked for, and where a Gateway is not known."""
+    """Says whom default NetworkPolicies let in, and where the gateway's proxies are not known."""
     field, policy = (*parts.at, "networkPolicy"), parts.args.network_policy
     if policy is None:
         if not parts.proxies:
@@ -192,7 +191,8 @@ def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
             yield info(NETWORK_POLICY, field, f"{message}networkPolicy.metrics")
         else:
             name = parts.implementation.name
-            message = f"not set: only the proxies of {name} reach engines and picker"
+            reached = "engines and picker" if parts.picks_endpoints else "engines"
+            message = f"not set: only the proxies of {name} reach {reached}"
             yield info(NETWORK_POLICY, field, f"{message}; set metrics for those who read metrics")
     elif policy.enabled and not (policy.gateway or policy.gateway_namespace or parts.proxies):
         yield error(
@@ -271,6 +271,8 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
     at, declared, served = parts.at, parts.declared, parts.served
     intent = parts.intent
+    if not parts.picks_endpoints:
+        return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     names_served = {role.name for role in served}
     left_out = [role for role in serving(declared) if role.name not in names_served]
@@ -392,7 +394,9 @@ def grant_findings(parts: RouterParts) -> Iterator[Finding]:
 def name_findings(parts: RouterParts) -> Iterator[Finding]:
     """One error about names that become label values, which end at 63 characters."""
     service, gateway = parts.service, parts.gateway
-    derived = [("endpoint picker", names.endpoint_picker(service))]
+    derived = []
+    if parts.picks_endpoints:
+        derived.append(("endpoint picker", names.endpoint_picker(service)))
     if gateway is not None:
         derived.append(("Gateway", gateway.name))
     at: Location = ("metadata", "name")

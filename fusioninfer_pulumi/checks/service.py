@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.topology import (
-    entry_types,
-    is_prefill_decode,
-    serving,
-)
+from fusioninfer_pulumi.api.topology import entry_types, is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gangs import (
     network_topology_findings,
     scheduling_findings,
@@ -69,8 +65,8 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     """Names that are made of those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
-    routed = bool(plan.routers)
-    yield from service_name_findings(plan.service, plan.namespace, plan.roles, routed=routed)
+    picked = bool(plan.routers) and plan.service_route is None
+    yield from service_name_findings(plan.service, plan.namespace, plan.roles, picked=picked)
 
 
 def _scheduling(built: BuiltService) -> Iterator[Finding]:
@@ -101,16 +97,20 @@ def _spread(built: BuiltService) -> Iterator[Finding]:
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
-    """What a missing router means for clients."""
-    if built.plan.routers:
+    """What a missing endpoint picker means for clients."""
+    plan = built.plan
+    if plan.routers and plan.service_route is None:
         return
     declared = built.args.roles
+    lacking, remedy = "router", "add a role of componentType router"
+    if plan.service_route is not None:
+        lacking, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
     if is_prefill_decode(serving(declared)):
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
-            "no router: nothing pairs prefill with decode, clients reach the decoders only; add "
-            "a role of componentType router",
+            f"no {lacking}: nothing pairs prefill with decode, clients reach the decoders only; "
+            f"{remedy}",
         )
     entry = [role for role in built.plan.roles if role.component_type in entry_types(declared)]
     for role in entry:
@@ -123,8 +123,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
             f"{role.name} serves on ports {role.serving.ports_text}, and the Service reaches "
-            f"{role.serving.port} alone: the other ranks get no requests; add a role of "
-            "componentType router, or let the ranks share a port",
+            f"{role.serving.port} alone: the other ranks get no requests; {remedy}, or let the "
+            "ranks share a port",
         )
     ports = {role.serving.port for role in entry}
     if len(ports) > 1:

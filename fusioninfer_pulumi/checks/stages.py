@@ -84,11 +84,7 @@ def planned_memory(
     if not any(_concerns_capacity(role) for role in plan.roles):
         return {}, []
     # Imported here: only such services need it.
-    from fusioninfer_pulumi.capacity import (  # noqa: PLC0415  # see above
-        MEMORY_NOT_CHECKED,
-        MISSING,
-        capacity,
-    )
+    from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
 
     package = capacity()
     if package is None:

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.topology.role import ReplicaPlan, RolePlan
 from fusioninfer_pulumi.topology.service import entry_roles
 
@@ -93,7 +93,9 @@ def _chart(plan: ServicePlan, title: str) -> Chart:
         strategy = router.args.strategy
         picker = ("endpoint picker", *(() if strategy is None else (strategy.value,)))
     reached = (
-        {role.name for role in entry_roles(plan)} if router is None else set(router.pool.roles)
+        {role.name for role in entry_roles(plan.roles)}
+        if router is None
+        else set(router.pool.roles)
     )
     running = [at for at, role in enumerate(plan.roles) if role.replicas]
     prefillers, decoders = (
@@ -122,17 +124,17 @@ def _chart(plan: ServicePlan, title: str) -> Chart:
 
 
 def _stations(plan: ServicePlan) -> Iterator[Label]:
-    router = plan.router
-    if router is None:
-        reached = entry_roles(plan)
+    if plan.routing is not None:
+        yield from _routes(plan.routing)
+    if plan.router is None:
+        reached = entry_roles(plan.roles)
         port = (f"port {reached[0].serving.port}",) if reached else ()
         yield ("Service", names.serving_service(plan.service), *port)
         return
-    yield from _routes(router)
-    yield ("InferencePool", router.pool.ports_text)
+    yield ("InferencePool", plan.router.pool.ports_text)
 
 
-def _routes(router: RouterPlan) -> Iterator[Label]:
+def _routes(router: RouterParts) -> Iterator[Label]:
     if router.route is not None:
         for parent in router.parents:
             yield ("Gateway", parent.name)

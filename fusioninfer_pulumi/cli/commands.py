@@ -21,6 +21,7 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
+    from fusioninfer_pulumi.cli.cost import Cost
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 NOTHING_TO_CONVERT = Rule(
@@ -67,6 +68,16 @@ def plan(options: argparse.Namespace) -> int:
         for source, document in documents
         if (item := document.plan) is not None
     ]
+    costs: list[Cost] | None = None
+    if options.prices is not None:
+        from fusioninfer_pulumi.cli.cost import PricesError, cost, read_prices
+
+        try:
+            prices = read_prices(options.prices)
+            costs = [cost(item, prices) for item, *_ in rows]
+        except PricesError as problem:
+            sys.stderr.write(f"fusioninfer-pulumi plan: {problem}\n")
+            return 2
     if options.output == "text":
         from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools, print_presets
 
@@ -75,6 +86,8 @@ def plan(options: argparse.Namespace) -> int:
                 sys.stdout.write("\n")
             placed = _tables(placement, number)
             print_plan(*row, sys.stdout, placed, alone=len(rows) == 1)
+            if costs is not None:
+                sys.stdout.write(f"\na day costs {costs[number]}\n")
             if options.explain:
                 print_presets(row[0], sys.stdout)
         if placement is not None:
@@ -99,7 +112,10 @@ def plan(options: argparse.Namespace) -> int:
 
     print_json(
         [
-            plan_json(*row, placement.to_json(number) if placement is not None else None)
+            {
+                **plan_json(*row, placement.to_json(number) if placement is not None else None),
+                **({} if costs is None else {"cost": costs[number].to_json()}),
+            }
             for number, row in enumerate(rows)
         ]
     )
@@ -302,7 +318,16 @@ def diff(options: argparse.Namespace) -> int:
     difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
     caches = _cache_notes(both.old.plans, both.new.plans)
     engines = _engine_notes(objects[0], objects[1], both.new.plans)
-    difference = replace(difference, notes=(*both.notes, *difference.notes, *engines, *caches))
+    notes = [*both.notes, *difference.notes, *engines, *caches]
+    if options.prices is not None:
+        from fusioninfer_pulumi.cli.cost import PricesError, cost_notes, read_prices
+
+        try:
+            notes += cost_notes(both.old.plans, both.new.plans, read_prices(options.prices))
+        except PricesError as problem:
+            sys.stderr.write(f"fusioninfer-pulumi diff: {problem}\n")
+            return 2
+    difference = replace(difference, notes=tuple(notes))
     difference = unmarked(difference)
     if options.output == "json":
         print_json(comparison.to_json(difference))

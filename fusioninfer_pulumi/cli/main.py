@@ -191,6 +191,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         action="store_true",
         help="say where each value of containers that the library writes comes from",
     )
+    _prices(plan)
     free = plan.add_mutually_exclusive_group()
     free.add_argument(
         "--gpus",
@@ -221,11 +222,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     _placing(check)
 
-    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
-    dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
-    dashboards.add_argument(
-        "--directory", metavar="DIR", default=".", help="where to; default: the current one"
-    )
+    _dashboards(commands)
 
     convert = _command(
         commands, "convert", "write the services of another system's manifests as ours"
@@ -249,6 +246,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         help="compare the only source in this git revision with the working tree",
     )
     _output(diff, "text", "markdown", "html", "json")
+    _prices(diff)
     _size(commands, asked="size" in asked)
     _init(commands)
     place = _command(commands, "place", "choose node pools for all services, and show why")
@@ -274,6 +272,16 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.epilog = f"examples:\n{_EXAMPLES[name]}" if name in _EXAMPLES else None
     return top
+
+
+def _dashboards(
+    commands: argparse._SubParsersAction[_Parser],  # the type has no public name
+) -> None:
+    dashboards = _command(commands, "dashboards", "write Grafana dashboards of services as files")
+    dashboards.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
+    dashboards.add_argument(
+        "--directory", metavar="DIR", default=".", help="where to; default: the current one"
+    )
 
 
 def _init(
@@ -368,6 +376,14 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--previous",
         metavar="PLACED",
         help="where services run already: the JSON of an earlier plan --inventory",
+    )
+
+
+def _prices(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="say what a day costs: a YAML file such as {currency: EUR, gpuHour: {H100: 2.90}}",
     )
 
 

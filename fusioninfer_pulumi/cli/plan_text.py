@@ -23,7 +23,7 @@ from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.service import endpoint
@@ -194,8 +194,9 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     kinds = Counter(str(item["kind"]) for item in objects)
     listed = ", ".join(f"{n} {_plural(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", listed or "none")
+    if plan.routing is not None:
+        table.add_row("Requests", _request_path(plan, plan.routing))
     if plan.router is not None:
-        table.add_row("Requests", _request_path(plan, plan.router))
         table.add_row("Strategy", plan.router.epp.summary)
         route = plan.router.route
         if route is not None and route.splits:
@@ -203,10 +204,11 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row("Shares", shares)
         if plan.router.rewrites is not None:
             table.add_row("Models", plan.router.rewrites.text())
-        table.add_row("Endpoint", _router_url(plan, plan.router))
-    elif plan.roles and not plan.routers:
+    if plan.open_service:
         host, namespace, port = endpoint(plan)
         table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
+    elif plan.routing is not None:
+        table.add_row("Endpoint", _router_url(plan, plan.routing))
     return table
 
 
@@ -255,7 +257,10 @@ def _layout(plan: ServicePlan) -> str:
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
         updated += [f"{lws.name} ({pace})" for lws in role.lws]
-    parts = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
+    scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
+    # Why it is this layout, which nobody may have written.
+    parts = [f"which the autoscaler of {', '.join(scaled)} needs"] if scaled else []
+    parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:
         parts.append(f"deleted and created again by an update: {', '.join(recreated)}")
     return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"
@@ -307,12 +312,12 @@ def _findings(plan: ServicePlan) -> Table:
     return table
 
 
-def _request_path(plan: ServicePlan, router: RouterPlan) -> str:
-    """The stations of a request: host -> Gateway -> route -> pool -> picker -> pods."""
+def _request_path(plan: ServicePlan, router: RouterParts) -> str:
+    """The stations of a request: host, Gateway, route, pool and picker or Service, pods."""
     return " -> ".join(_stations(plan, router))
 
 
-def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
+def _router_url(plan: ServicePlan, router: RouterParts) -> str:
     """Where clients send requests, as far as a plan knows."""
     address = router_endpoint(router, plan.namespace)
     by = router.routed_by
@@ -327,7 +332,7 @@ def _router_url(plan: ServicePlan, router: RouterPlan) -> str:
     return address.url(str(plain(address.host)))
 
 
-def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
+def _stations(plan: ServicePlan, router: RouterParts) -> Iterator[str]:
     if router.route is not None:
         hosts = [str(plain(host)) for host in router.route.hostnames or ()]
         yield ", ".join(hosts) or "any host"
@@ -340,14 +345,16 @@ def _stations(plan: ServicePlan, router: RouterPlan) -> Iterator[str]:
         yield f"HTTPRoute {_routes(plan, router)} (made elsewhere)"
     else:
         yield "no route"
-    yield f"InferencePool {router.pool.name}"
-    yield f"picker {router.epp.name} ({router.epp.family.name})"
+    yield f"{router.backend['kind']} {router.backend['name']}"
+    if isinstance(router, RouterPlan):
+        ports = router.pool.ports_text
+        yield f"picker {router.epp.name} ({router.epp.family.name})"
+    else:
+        ports = f"port {router.backend['port']}"
     # Of a replica's pods only the leader serves.
-    counts = [
-        f"{len(role.replicas)} {role.name}" for role in plan.roles if role.name in router.pool.roles
-    ]
+    counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
     one = len(counts) == 1 and counts[0].startswith("1 ")
-    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {router.pool.ports_text}"
+    yield f"{' + '.join(counts)} {'pod' if one else 'pods'}, {ports}"
 
 
 def _gateway(parent: ParentPlan, namespace: Any) -> str:
@@ -355,7 +362,7 @@ def _gateway(parent: ParentPlan, namespace: Any) -> str:
     return f"{_near(parent.namespace, namespace)}{parent.name}{section}"
 
 
-def _routes(plan: ServicePlan, router: RouterPlan) -> str:
+def _routes(plan: ServicePlan, router: RouterParts) -> str:
     namespace = plan.namespace
     return ", ".join(
         f"{_near(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes

@@ -44,19 +44,21 @@ def _with_namespace(
 
 
 def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
-    router, output = plan.router, plan.namespace
+    router, output = plan.routing, plan.namespace
+    plan = replace(plan, namespace=namespace)
     if router is not None:
         parents = (
             replace(parent, namespace=namespace) if parent.namespace is output else parent
             for parent in router.parents
         )
-        router = replace(router, parents=tuple(parents))
-    return replace(plan, namespace=namespace, router=router)
+        plan = plan.with_routing(replace(router, parents=tuple(parents)))
+    return plan
 
 
 def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
-    route = plan.router.route if plan.router is not None else None
-    if plan.router is None or route is None or not any(map(is_output, route.hostnames or ())):
+    router = plan.routing
+    route = router.route if router is not None else None
+    if router is None or route is None or not any(map(is_output, route.hostnames or ())):
         return plan
     for item in _of_service(plan.service, objects):
         names = (item["kind"], item["metadata"].get("name"), item["metadata"].get("namespace"))
@@ -66,7 +68,7 @@ def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
                 stated if is_output(host) and _is_known(stated) else host
                 for host, stated in zip(route.hostnames or (), hosts, strict=False)
             )
-            return replace(plan, router=replace(plan.router, route=replace(route, hostnames=known)))
+            return plan.with_routing(replace(router, route=replace(route, hostnames=known)))
     return plan
 
 

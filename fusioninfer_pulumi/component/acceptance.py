@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.readiness import condition_statuses
 from fusioninfer_pulumi.component.status import gang_blocked
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts
 
 Manifest = Mapping[str, Any]
 Live = Mapping[str, Mapping[str, Any]]
@@ -20,7 +20,7 @@ def awaited_manifests(plan: ServicePlan, manifests: Sequence[Manifest]) -> list[
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
         kinds = ("PodGroup",)
-    elif plan.wait.level is WaitLevel.SERVING and plan.router is not None and plan.router.route:
+    elif plan.wait.level is WaitLevel.SERVING and plan.routing is not None and plan.routing.route:
         kinds = ("Gateway", "InferencePool", "HTTPRoute")
     return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
@@ -39,14 +39,14 @@ def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -
             if (state.get("status") or {}).get("phase") != "Running":
                 return f"PodGroup {name}: {gang_blocked(state) or 'the gang is not placed'}"
             continue
-        for status, message in _statuses(plan.router, kind, name, state):
+        for status, message in _statuses(plan.routing, kind, name, state):
             if status != "True":
                 return message
     return None
 
 
 def _statuses(
-    router: RouterPlan | None, kind: str, name: str, live: Mapping[str, Any]
+    router: RouterParts | None, kind: str, name: str, live: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     if kind == "Gateway" or router is None:
         yield from condition_statuses(live, ("Accepted", "Programmed"), f"{kind} {name}")

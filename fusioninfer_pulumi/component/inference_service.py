@@ -85,13 +85,13 @@ class InferenceService(pulumi.ComponentResource):
     """All PodGroups by Kubernetes name: the gang's, or one for each serving group."""
 
     service: KubernetesObject | None
-    """The Service in front of the serving pods, None with a router."""
+    """The Service in front of the serving pods, None with an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The pods that the endpoint picker chooses from, None without a router."""
+    """The pods that the endpoint picker chooses from, None without one."""
 
     http_route: HTTPRoute | None
-    """The route to the pool, None where none is asked for."""
+    """The route to the pool or Service, None where none is asked for."""
 
     gateway: Gateway | None
     """The Gateway that belongs to the service, None where the route attaches to others."""
@@ -193,8 +193,8 @@ class InferenceService(pulumi.ComponentResource):
         self.service = next(iter(services)) if self.plan.router is None else None
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
-        router = self.plan.router
-        if router is None:
+        router = self.plan.routing
+        if router is None or self.plan.open_service:
             host, namespace, port = endpoint(self.plan)
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
             return waited.apply(lambda _: url)
@@ -220,9 +220,10 @@ class InferenceService(pulumi.ComponentResource):
         plan = self.plan
         # No LeaderWorkerSet has the name of a PodGroup: that of the service or of a group.
         objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
-        router = plan.router
+        router = plan.routing
         if router is not None:
-            planned = (router.gateway, router.pool, router.route)
+            pool = None if plan.router is None else plan.router.pool
+            planned = (router.gateway, pool, router.route)
             resources = (self.gateway, self.inference_pool, self.http_route)
             objects |= {
                 planned_object.name: resource

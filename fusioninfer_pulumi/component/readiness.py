@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.component.status import ready_replicas
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 LiveObject = Mapping[str, Any]
@@ -47,15 +47,21 @@ def read_keys(plan: ServicePlan) -> list[str]:
         object_key(_autoscaler_kind(autoscaler.args.engine), autoscaler.name)
         for autoscaler in plan.operations.autoscalers
     ]
-    router = plan.router
-    if router is not None:
-        keys.append(object_key("Deployment", router.epp.name))
-        for kind, planned in (("Gateway", router.gateway), ("HTTPRoute", router.route)):
-            if planned is not None:
-                keys.append(object_key(kind, planned.name))
-        if router.route is not None:
-            keys.append(object_key("InferencePool", router.pool.name))
+    if plan.router is not None:
+        keys.append(object_key("Deployment", plan.router.epp.name))
+    if plan.routing is not None:
+        keys += [object_key(kind, name) for kind, name, _ in _routing_objects(plan.routing)]
     return keys
+
+
+def _routing_objects(router: RouterParts) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and condition type of the objects that gateways judge."""
+    if router.gateway is not None:
+        yield "Gateway", router.gateway.name, "GatewaysReady"
+    if router.route is not None:
+        yield "HTTPRoute", router.route.name, "HTTPRoutesReady"
+        if isinstance(router, RouterPlan):
+            yield "InferencePool", router.pool.name, "InferencePoolReady"
 
 
 def readiness(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> list[Readiness]:
@@ -71,7 +77,7 @@ def readiness(plan: ServicePlan, live: Mapping[str, LiveObject | None]) -> list[
         _condition("PresetsCombined", "True", "Combined", "manifests are whole when they are read"),
         _summary("WorkloadsReady", workloads),
     ]
-    routing = list(_routing(plan.router, live)) if plan.router is not None else []
+    routing = list(_routing(plan.routing, live)) if plan.routing is not None else []
     shown = [*parts, *workloads]
     if routing:
         parts.append(_summary("RouterReady", routing))
@@ -146,30 +152,20 @@ def _picker(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Readin
     )
 
 
-def _routing(router: RouterPlan, live: Mapping[str, LiveObject | None]) -> Iterator[Readiness]:
-    if router.gateway is not None:
-        name = router.gateway.name
-        state = live.get(object_key("Gateway", name))
-        yield _from_statuses(
-            "GatewaysReady",
-            condition_statuses(state, ("Accepted", "Programmed"), f"Gateway {name}"),
-        )
-    if router.route is None:
-        return
-    for kind, planned, label in (
-        ("HTTPRoute", router.route, "HTTPRoutesReady"),
-        ("InferencePool", router.pool, "InferencePoolReady"),
-    ):
-        state = live.get(object_key(kind, planned.name))
+def _routing(router: RouterParts, live: Mapping[str, LiveObject | None]) -> Iterator[Readiness]:
+    for kind, name, label in _routing_objects(router):
+        state = live.get(object_key(kind, name))
+        if kind == "Gateway":
+            types = ("Accepted", "Programmed")
+            yield _from_statuses(label, condition_statuses(state, types, f"Gateway {name}"))
+            continue
         statuses: list[tuple[ConditionStatus, str]] = []
         for parent in _status(state).get("parents") or ():
             whose = (parent.get("parentRef") or {}).get("name") or ""
             at_gateway = {"metadata": (state or {}).get("metadata"), "status": parent}
-            at = f"{kind} {planned.name} at {whose}"
+            at = f"{kind} {name} at {whose}"
             statuses += condition_statuses(at_gateway, ("Accepted", "ResolvedRefs"), at)
-        yield _from_statuses(
-            label, statuses or [("Unknown", f"{kind} {planned.name}: no condition yet")]
-        )
+        yield _from_statuses(label, statuses or [("Unknown", f"{kind} {name}: no condition yet")])
 
 
 def condition_statuses(

@@ -60,10 +60,7 @@ def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     # Start-up time: only a preview that reads a cluster needs it.
-    from fusioninfer_pulumi.checks.server import (  # noqa: PLC0415
-        API_SERVER_NOT_ASKED,
-        server_findings,
-    )
+    from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
     api = KubernetesApi(kubeconfig, context)

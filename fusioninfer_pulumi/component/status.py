@@ -8,7 +8,7 @@ from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
@@ -94,7 +94,7 @@ def service_status(
     groups = _groups(plan, lws, failures)
     blocked = gang_blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
-    refused = refusal(plan.router, routing or {}) if plan.router is not None else None
+    refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
     known = any(lws.get(planned.name) for role in plan.roles for planned in role.lws)
     if groups:
         serves = any(group["active"] for group in groups.values())
@@ -153,15 +153,16 @@ def ready_replicas(planned: LwsPlan, live: Mapping[str, Any] | None) -> int:
     return int(observed(live).get("readyReplicas") or 0)
 
 
-def refusal(router: RouterPlan, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
+def refusal(router: RouterParts, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
     """The first of a router's objects that a gateway's controller refuses, None without one.
 
     Objects without a status, and conditions of an older generation, are no refusal.
     """
+    pool = router.pool if isinstance(router, RouterPlan) and router.route else None
     named = [
         ("GatewayNotReady", "Gateway", router.gateway),
         ("RouteNotAccepted", "HTTPRoute", router.route),
-        ("PoolNotAccepted", "InferencePool", router.pool if router.route else None),
+        ("PoolNotAccepted", "InferencePool", pool),
     ]
     for reason, kind, planned in named:
         live = objects.get(planned.name) if planned is not None else None

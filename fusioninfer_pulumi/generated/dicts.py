@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
+        AutoscalingTarget,
         CacheArgs,
         ClaimReferenceArgs,
         ClaimTierArgs,
@@ -135,8 +136,17 @@ class AutoscalingArgsDict(TypedDict, total=False):
     max_replicas: Required[int]
     """Most replicas."""
 
-    metrics: Required[Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]]
-    """What the replicas follow; of several, the one that asks for most of them counts."""
+    target: AutoscalingTarget | Literal["latency", "throughput", "queue"] | None
+    """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
+    and of the endpoint picker, for the service alone."""
+
+    target_value: float | None
+    """Value of `target` for one replica, in place of the library's: requests in flight (100),
+    waiting (5) or held (5)."""
+
+    metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
+    """What the replicas follow, beside `target`; of several, the one that asks for most of them
+    counts."""
 
     prometheus: str | None
     """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
@@ -276,6 +286,10 @@ class EmptyDirTierArgsDict(TypedDict, total=False):
 class EndpointPickerArgsDict(TypedDict, total=False):
     """The endpoint picker: the program that chooses a pod for each request."""
 
+    enabled: bool
+    """Whether there is one. Without it the route leads to a Service, which spreads requests without
+    regard to caches and queues, and there is no InferencePool."""
+
     image: Input[str] | None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""
@@ -304,6 +318,10 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     metrics: MetricsMode | Literal["Off", "Authenticated", "Unauthenticated"] | Literal[False]
     """Who may read its metrics; by default no one."""
+
+    flow_control: bool | None
+    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
+    where `autoscaling.target` needs it. Without it such a request is answered 503."""
 
     threshold: int | None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
@@ -526,8 +544,9 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
     """How the roles are placed on node pools in relation to each other; read by `place` and
@@ -551,6 +570,13 @@ class InferenceServiceArgsDict(TypedDict, total=False):
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""
 
 
 class InventoryArgsDict(TypedDict, total=False):
@@ -1117,6 +1143,15 @@ class RoleArgsDict(TypedDict, total=False):
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
     """Spreads the leaders of the replicas over zones or nodes; by default the scheduler's way."""
 
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the role's pods, those of a router on the endpoint picker's; they win over the
+    service's, and those of a template over both. Values may be Outputs. A change restarts the
+    pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the role's pods, in the same order; values may be Outputs. A change restarts
+    the pods."""
+
     strategy: (
         Strategy
         | Literal[
@@ -1535,8 +1570,9 @@ class ModelServiceDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
     """How the roles are placed on node pools in relation to each other; read by `place` and
@@ -1560,3 +1596,10 @@ class ModelServiceDict(TypedDict, total=False):
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of picker and engines; none by default."""
+
+    pod_labels: Mapping[str, Input[str]]
+    """Labels of the pods of all roles, such as a cost centre; values may be Outputs. A change
+    restarts the pods."""
+
+    pod_annotations: Mapping[str, Input[str]]
+    """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""

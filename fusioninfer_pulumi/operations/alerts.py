@@ -121,13 +121,14 @@ def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
         )
     if not partition:
         selector = role_selector(plan, role)
+        targets = f"up{{{selector}}}"
+        started = f"count({targets} unless {targets} offset {_whole(timeout)})"
         yield Alert(
             "FusionInferUpdateStalls",
-            f"count(count by ({REVISION}) (up{{{selector}}})) > 1 and on() "
-            f"time() - max(process_start_time_seconds{{{selector}}}) > {_seconds(timeout)}",
+            f"count(count by ({REVISION}) ({targets})) > 1 unless on() {started}",
             "5m",
             "warning",
-            f"Role {role.name} runs pods of two revisions, and none was started for {timeout}.",
+            f"Role {role.name} runs pods of two revisions, and no pod is new since {timeout}.",
             "Run `pulumi up` again, which says what it waits for.",
             named,
         )
@@ -167,13 +168,16 @@ def _of_engines(selector: str) -> Iterator[Alert]:
         "replica.",
         _OF_ROLE,
     )
-    started, replica = f"process_start_time_seconds{{{selector}}}", f"{ROLE}, pod, {REVISION}"
+    replica = f"{ROLE}, pod, {REVISION}"
+    # A pod that is made again has another address. A container that restarts keeps it; engines with
+    # several API servers, those of data parallel ranks, do not say when they were started.
+    addresses = f"max by ({replica}) (count by ({replica}, endpoint) (count_over_time("
+    addresses += f"up{{{selector}}}[1h])))"
+    started = f"max by ({replica}) (changes(process_start_time_seconds{{{selector}}}[1h]))"
+    reset = f"max by ({replica}) (resets(vllm:prompt_tokens_total{{{selector}}}[1h]))"
     yield Alert(
         "FusionInferEngineRestarts",
-        # A container that restarts keeps its address, a pod that is made again does not.
-        f"max by ({replica}) ("
-        f"count by ({replica}, endpoint) (count_over_time({started}[1h])) - 1"
-        f" + sum by ({replica}, endpoint) (changes({started}[1h]))) >= {RESTARTS}",
+        f"{addresses} - 1 + ({started} or {reset} or 0 * {addresses}) >= {RESTARTS}",
         "0s",
         "warning",
         "The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import (
+    chosen_layout,
     local_queue,
     needs_gang,
     scheduler_name,
@@ -20,6 +21,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build import RolePods, build_pods
 from fusioninfer_pulumi.pods.context import contexts
 from fusioninfer_pulumi.pods.health import with_model_size
+from fusioninfer_pulumi.pods.metadata import with_pod_metadata
 from fusioninfer_pulumi.pods.model_cache import model_plan
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_parts, router_plan
@@ -55,7 +57,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         labels=args.labels,
         annotations=args.annotations,
     )
-    args = with_model_size(args)
+    args = with_pod_metadata(with_model_size(args))
     findings: list[Finding] = []
     routers = [
         position
@@ -68,10 +70,11 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         pods, problems = build_pods(ctx)
         built.append((ctx, pods))
         findings += problems
-    roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
+    layout = chosen_layout(args.layout, args.roles, is_written="layout" in args.model_fields_set)
+    roles = tuple(role_plan(ctx, pods, layout, args.groups) for ctx, pods in built)
     strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
-    gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
+    gangs = gang_plans(service, roles, strategy, layout, args.groups) if ganged else ()
     parts: RouterParts | None = None
     router: RouterPlan | None = None
     if intent is not None:
@@ -86,8 +89,9 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
             args.groups,
             monitored=args.monitoring is not None,
         )
-        router, problems = router_plan(parts, args.tracing)
-        findings += problems
+        if parts.picks_endpoints:
+            router, problems = router_plan(parts, args.tracing)
+            findings += problems
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
@@ -96,6 +100,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         roles=roles,
         routers=tuple(args.roles[position] for position in routers),
         router=router,
+        service_route=None if parts is None or parts.picks_endpoints else parts,
         groups=args.groups,
         gangs=gangs,
         scheduler_name=scheduler_name(args.roles, strategy),
@@ -103,7 +108,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         queue=volcano_queue(strategy),
         local_queue=local_queue(strategy),
         priority_class=strategy.priority_class_name,
-        layout=args.layout,
+        layout=layout,
         rollout=args.rollout,
         wait=args.wait,
         findings=(),

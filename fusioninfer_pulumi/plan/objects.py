@@ -11,7 +11,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
-from fusioninfer_pulumi.routing.router import router_objects
+from fusioninfer_pulumi.routing.router import router_objects, service_route_objects
 from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import Part, kind_schema
 from fusioninfer_pulumi.topology.gang import pod_group
@@ -35,9 +35,18 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     refused = errors(plan.findings)
     if refused:
         raise InvalidServiceError(refused)
-    reached = (serving_service(plan),) if plan.router is None else router_objects(plan, plan.router)
-    others = (*reached, *operations(plan, plan.router, plan.operations))
+    others = (*_reached(plan), *operations(plan, plan.router, plan.operations))
     return (*workloads(plan), *map(_normal, others))
+
+
+def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
+    """Yields what leads requests to the pods."""
+    if plan.router is not None:
+        yield from router_objects(plan, plan.router)
+        return
+    yield serving_service(plan)
+    if plan.service_route is not None:
+        yield from service_route_objects(plan, plan.service_route)
 
 
 def _normal(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -77,7 +77,8 @@ class ServicePlan(Topology):
 
     Attributes:
         routers: Router roles.
-        router: The router, None without a router role or if it cannot be planned.
+        router: The router with its endpoint picker; None without one, or if it cannot be planned.
+        service_route: The router that leads to the Service, None without one.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         model: Objects and pod settings of `model`, None without one.
@@ -88,9 +89,29 @@ class ServicePlan(Topology):
 
     routers: tuple[RoleArgs, ...]
     router: RouterPlan | None
+    service_route: RouterParts | None = None
     findings: tuple[Finding, ...]
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
     memory: Mapping[str, RoleMemory] = field(default_factory=dict)
     presets: tuple[PresetValue, ...] = ()
     engines: tuple[RoleEngine, ...] = ()
+
+    @property
+    def routing(self) -> RouterParts | None:
+        """The router, with or without an endpoint picker."""
+        return self.service_route if self.router is None else self.router
+
+    @property
+    def open_service(self) -> bool:
+        """Whether clients reach the Service itself: no route leads to the pods."""
+        return self.roles != () and (
+            not self.routers
+            or (self.service_route is not None and not self.service_route.is_routed)
+        )
+
+    def with_routing(self, routing: RouterParts) -> ServicePlan:
+        """The plan with another router of the same kind."""
+        if isinstance(routing, RouterPlan):
+            return replace(self, router=routing)
+        return replace(self, service_route=routing)

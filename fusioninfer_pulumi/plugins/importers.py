@@ -28,12 +28,7 @@ from fusioninfer_pulumi.kube import durations, labels, names, quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import seconds
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.loading.importer import (
-    Conversion,
-    ConvertedService,
-    Importer,
-    ObjectKey,
-)
+from fusioninfer_pulumi.loading.importer import Conversion, ConvertedService, Importer, ObjectKey
 from fusioninfer_pulumi.loading.origins import FieldOrigin, Origins
 from fusioninfer_pulumi.loading.source import SourceDocument, SourceField
 from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN

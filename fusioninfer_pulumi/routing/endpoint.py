@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.attachment import allows_route, hosts_overlap, referenced_listeners
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -37,7 +37,7 @@ class Endpoint:
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
-def router_endpoint(router: RouterPlan, namespace: Any) -> Endpoint | None:
+def router_endpoint(router: RouterParts, namespace: Any) -> Endpoint | None:
     """The endpoint of a service, preferring listeners that terminate TLS.
 
     Its host is the route's first host name without a wildcard, else that of a listener, else the

@@ -7,7 +7,7 @@ which implementation is behind it, so users name the implementation.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,8 @@ class SeveralPools(enum.Enum):
 #: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
 #: picker, pool, and the roles in the pool.
 Extras = Callable[[ServiceMeta, EppPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
+#: The same for a route to a Service, from the metadata, the Service's reference and its roles.
+ServiceExtras = Callable[[ServiceMeta, Mapping[str, Any], Sequence[RolePlan]], Iterator[Manifest]]
 
 
 def _istio_extras(
@@ -83,11 +85,26 @@ _HEALTH_PATH = "/health"
 def _gke_extras(
     meta: ServiceMeta, _picker: EppPlan, pool: PoolPlan, served: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
+    """GKE's policies for an InferencePool."""
+    return _gke_policies(meta, pool_reference(pool.name), pool.port, served)
+
+
+def _gke_service_extras(
+    meta: ServiceMeta, service: Mapping[str, Any], served: Sequence[RolePlan]
+) -> Iterator[Manifest]:
+    """GKE's policies for a Service."""
+    target = {"group": "", "kind": service["kind"], "name": service["name"]}
+    return _gke_policies(meta, target, service["port"], served)
+
+
+def _gke_policies(
+    meta: ServiceMeta, target: Manifest, port: int, served: Sequence[RolePlan]
+) -> Iterator[Manifest]:
     """The policies with which GKE's load balancers check health and end long requests."""
     engines = [role.serving.command.engine for role in served]
     paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
     path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
-    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": pool.port}}
+    health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": port}}
     for kind, default in (
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
@@ -95,8 +112,8 @@ def _gke_extras(
         yield {
             "apiVersion": "networking.gke.io/v1",
             "kind": kind,
-            "metadata": metadata(meta, pool.name),
-            "spec": {"targetRef": pool_reference(pool.name), "default": default},
+            "metadata": metadata(meta, target["name"]),
+            "spec": {"targetRef": target, "default": default},
         }
 
 
@@ -140,7 +157,8 @@ class Implementation:
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
-        extras: Builds what it needs beside the route, None for nothing.
+        extras: Builds what it needs beside a route to a pool, None for nothing.
+        service_extras: Builds what it needs beside a route to a Service, None for nothing.
         proxies: Where the proxies of a Gateway run, None where that is not known.
     """
 
@@ -152,6 +170,7 @@ class Implementation:
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
     extras: Extras | None = None
+    service_extras: ServiceExtras | None = None
     proxies: Proxies | None = None
 
 
@@ -193,6 +212,7 @@ IMPLEMENTATIONS = {
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",
             extras=_gke_extras,
+            service_extras=_gke_service_extras,
         ),
     )
 }

@@ -37,14 +37,17 @@ class GrantPlan:
 
 
 def needed_grants(
-    service: str,
+    backend: Mapping[str, Any],
     namespace: Any,
     at: Location,
     args: RoleArgs,
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """The grants for references of the route and of the Gateway, and of external routes."""
+    """The grants for references of the route and of the Gateway, and of external routes.
+
+    `backend` is what external routes have to lead to.
+    """
     if route is not None:
         for index, rule in enumerate(route.rules):
             for field, ref in _backends((*at, "httproute", "rules", index), rule.written):
@@ -55,20 +58,19 @@ def needed_grants(
             for number, ref in enumerate(certificates):
                 field = (*at, "gateway", "listeners", index, "tls", "certificateRefs", number)
                 yield from _grant(field, namespace, gateway.name, "Gateway", ref, "Secret")
-    pool = names.inference_pool(service)
     for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
         origin = external.namespace
         if origin is None or is_output(origin) or surely_equal(origin, namespace):
             continue
         yield GrantPlan(
             at=(*at, "httproute", "refs", index, "namespace"),
-            name=names.reference_grant(str(origin), pool),
+            name=names.reference_grant(str(origin), backend["name"]),
             namespace=namespace,
             from_kind="HTTPRoute",
             from_namespace=origin,
-            to_group=names.POOL_GROUP,
-            to_kind=names.POOL_KIND,
-            to_name=pool,
+            to_group=backend.get("group", ""),
+            to_kind=backend["kind"],
+            to_name=backend["name"],
         )
 
 

@@ -6,7 +6,7 @@ limited, and neither is RDMA, which no NetworkPolicy sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,14 +79,14 @@ def network_policy_plan(
     return NetworkPolicyPlan(gateway, tuple(args.metrics or ()), defaulted=False)
 
 
-def network_policies(
+def picker_network_policy(
     meta: ServiceMeta,
     plan: NetworkPolicyPlan,
     epp: EppPlan,
     pool: PoolPlan,
     roles: Sequence[RolePlan],
-) -> Iterator[Manifest]:
-    """Builds one policy for the endpoint picker's pods, and one for those of each role."""
+) -> Manifest:
+    """Builds the policy for the endpoint picker's pods."""
     ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
@@ -96,24 +96,44 @@ def network_policies(
         # Engines publish the events of their KV cache to a picker that listens for them.
         peers = [_pods(_role_labels(meta, role)) for role in publishers]
         ingress.append(_ingress_rule(peers, events))
-    yield _policy(meta, names.epp_network_policy(meta.service), epp.pod_labels, ingress)
+    return _policy(meta, names.epp_network_policy(meta.service), epp.pod_labels, ingress)
+
+
+def role_network_policies(
+    meta: ServiceMeta,
+    plan: NetworkPolicyPlan,
+    roles: Sequence[RolePlan],
+    served: Collection[str],
+    ports: Sequence[int],
+    picker: Mapping[str, str] | None,
+) -> Iterator[Manifest]:
+    """Builds one policy for the pods of each role.
+
+    Args:
+        meta: Metadata of the policies.
+        plan: Who is let in.
+        roles: The roles that run pods.
+        served: Names of those in the pool, or behind the Service.
+        ports: Ports that requests come to.
+        picker: Labels of the endpoint picker's pods, None without a picker.
+    """
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    paired = any(role.name in pool.roles for role in decoders)
+    paired = any(role.name in served for role in decoders)
     for role in roles:
         prefill = paired and role.component_type is ComponentType.PREFILLER
         ingress = []
-        if role.name in pool.roles:
-            # The endpoint picker reads the metrics of every pod of the pool.
-            sources: list[Mapping[str, Any]] = [_pods(epp.pod_labels)]
-            if not prefill:
-                # Prompts come to prefill pods from decode pods alone.
-                sources = [*plan.gateway, *sources]
-            ingress.append(_ingress_rule(sources, *pool.ports))
+        if role.name in served:
+            # Prompts come to prefill pods from decode pods alone.
+            sources = [] if prefill else list(plan.gateway)
+            if picker is not None:
+                # The endpoint picker reads the metrics of every pod of the pool.
+                sources.append(_pods(picker))
+            ingress.append(_ingress_rule(sources, *ports))
             # It also subscribes to the events of each pod's KV cache.
             events = events_port(role.args)
-            if events is not None:
-                ingress.append(_ingress_rule([_pods(epp.pod_labels)], events))
+            if events is not None and picker is not None:
+                ingress.append(_ingress_rule([_pods(picker)], events))
         if plan.metrics:
             ingress.append(_ingress_rule(plan.metrics, *role.serving.ports))
         if role.nodes > 1:

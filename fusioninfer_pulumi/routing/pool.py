@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
@@ -111,6 +112,11 @@ def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
             },
         },
     }
+
+
+def is_pool(ref: Mapping[str, Any]) -> bool:
+    """Whether a backend is an InferencePool, of any service."""
+    return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
 
 
 def pool_reference(name: str) -> Manifest:

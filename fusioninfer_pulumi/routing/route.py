@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation
-from fusioninfer_pulumi.routing.pool import pool_reference
+from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
 
 #: Groups under which documents name the pool, though no gateway finds it there.
 _OLD_GROUPS = ("inference.networking.x-k8s.io", "")
@@ -48,7 +48,7 @@ class RulePlan:
     """One rule of the route.
 
     Attributes:
-        defaulted: Whether the service's pool becomes its only backend.
+        defaulted: Whether the service's pool or Service becomes its only backend.
         corrected: Indexes of its backends that become the service's pool.
         request_timeout: Timeout that it gets, None to leave it as it is.
     """
@@ -74,6 +74,7 @@ class RoutePlan:
     """The HTTPRoute.
 
     Attributes:
+        backend: Reference to what the service's pods are behind: its pool, or its Service.
         parent_refs: References to Gateways, as they are written; None to write none.
         hostnames: Host names; each may be an Output.
         split: Pools that share the requests of defaulted rules, the service's own first, each with
@@ -81,6 +82,7 @@ class RoutePlan:
     """
 
     name: str
+    backend: Mapping[str, Any]
     parent_refs: tuple[Mapping[str, Any], ...] | None
     hostnames: tuple[Any, ...] | None
     rules: tuple[RulePlan, ...]
@@ -162,6 +164,7 @@ def _parent_ref(ref: GatewayRefArgs) -> dict[str, Any]:
 
 def route_plan(
     service: str,
+    backend: Mapping[str, Any],
     namespace: Any,
     args: RoleArgs,
     gateway: GatewayPlan | None,
@@ -175,10 +178,11 @@ def route_plan(
     route = args.httproute or HttpRouteArgs()
     return RoutePlan(
         name=names.http_route(service),
+        backend=backend,
         parent_refs=_parent_refs(args, gateway),
         hostnames=None if route.hostnames is None else tuple(route.hostnames),
         rules=tuple(
-            _rule_plan(service, namespace, rule, implementation) for rule in route.rules or ({},)
+            _rule_plan(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
         split=_split(service, route),
@@ -193,26 +197,28 @@ def _split(service: str, route: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
 
 
 def _rule_plan(
-    service: str, namespace: Any, rule: Mapping[str, Any], implementation: Implementation
+    backend: Mapping[str, Any],
+    namespace: Any,
+    rule: Mapping[str, Any],
+    implementation: Implementation,
 ) -> RulePlan:
     backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
     # A redirect answers by itself, and the Gateway API allows it no backend.
     defaulted = not backends and not _redirects(rule)
-    pool = names.inference_pool(service)
     corrected = frozenset(
         index
         for index, ref in enumerate(backends)
-        if ref["name"] == pool
+        if is_pool(backend)
+        and ref["name"] == backend["name"]
         and surely_equal(ref.get("namespace", namespace), namespace)
         and not is_pool(ref)
         and _means_pool(ref)
     )
-    leads_to_pool = defaulted or any(
-        index in corrected or (is_pool(ref) and ref["name"] == pool)
-        for index, ref in enumerate(backends)
+    leads_here = defaulted or any(
+        index in corrected or is_same_backend(ref, backend) for index, ref in enumerate(backends)
     )
     limited = "request" in (rule.get("timeouts") or {})
-    unlimited = leads_to_pool and implementation.route_timeouts and not limited
+    unlimited = leads_here and implementation.route_timeouts and not limited
     return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if unlimited else None)
 
 
@@ -220,9 +226,10 @@ def _redirects(rule: Mapping[str, Any]) -> bool:
     return any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
 
 
-def is_pool(ref: Mapping[str, Any]) -> bool:
-    """Whether a backend is an InferencePool, of any service."""
-    return ref.get("kind") == names.POOL_KIND and ref.get("group") == names.POOL_GROUP
+def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two references of one namespace have the same target; their ports may differ."""
+    defaults = {"group": "", "kind": "Service", "name": None}
+    return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
 
 
 def _means_pool(ref: Mapping[str, Any]) -> bool:
@@ -231,8 +238,8 @@ def _means_pool(ref: Mapping[str, Any]) -> bool:
     return ref["kind"] == names.POOL_KIND and ref.get("group", "") in _OLD_GROUPS
 
 
-def http_route(meta: ServiceMeta, route: RoutePlan, pool: str) -> Manifest:
-    """Builds the HTTPRoute to the InferencePool of that name."""
+def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
+    """Builds the HTTPRoute."""
     spec: dict[str, Any] = {}
     if route.parent_refs is not None:
         spec["parentRefs"] = list(route.parent_refs)
@@ -240,7 +247,7 @@ def http_route(meta: ServiceMeta, route: RoutePlan, pool: str) -> Manifest:
         spec["useDefaultGateways"] = route.use_default_gateways
     if route.hostnames is not None:
         spec["hostnames"] = list(route.hostnames)
-    spec["rules"] = [_http_route_rule(rule, route.split, pool) for rule in route.rules]
+    spec["rules"] = [_http_route_rule(rule, route) for rule in route.rules]
     return {
         "apiVersion": API_VERSION,
         "kind": "HTTPRoute",
@@ -249,14 +256,14 @@ def http_route(meta: ServiceMeta, route: RoutePlan, pool: str) -> Manifest:
     }
 
 
-def _http_route_rule(rule: RulePlan, split: Sequence[tuple[str, int]], pool: str) -> Manifest:
+def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     built = dict(rule.written)
     if rule.defaulted:
-        shares = [{**pool_reference(name), "weight": weight} for name, weight in split]
-        built["backendRefs"] = shares or [pool_reference(pool)]
+        shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
+        built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
-            _corrected(ref, pool) if index in rule.corrected else ref
+            _corrected(ref, route.backend) if index in rule.corrected else ref
             for index, ref in enumerate(rule.backends)
         ]
     if rule.request_timeout is not None:
@@ -265,5 +272,5 @@ def _http_route_rule(rule: RulePlan, split: Sequence[tuple[str, int]], pool: str
     return built
 
 
-def _corrected(ref: Mapping[str, Any], pool: str) -> Manifest:
-    return {**pool_reference(pool), **{key: ref[key] for key in _KEPT if key in ref}}
+def _corrected(ref: Mapping[str, Any], pool: Mapping[str, Any]) -> Manifest:
+    return {**pool, **{key: ref[key] for key in _KEPT if key in ref}}

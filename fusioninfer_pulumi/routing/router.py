@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.api.topology import entry_types
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.findings import Finding, Location
-from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.routing.epp import (
     EppPlan,
@@ -44,14 +45,16 @@ from fusioninfer_pulumi.routing.model_rewrite import (
 )
 from fusioninfer_pulumi.routing.network_policy import (
     NetworkPolicyPlan,
-    network_policies,
     network_policy_plan,
+    picker_network_policy,
     proxy_peers,
+    role_network_policies,
 )
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     inference_pool,
     pool_plan,
+    pool_reference,
     pooled_types,
 )
 from fusioninfer_pulumi.routing.route import (
@@ -62,16 +65,18 @@ from fusioninfer_pulumi.routing.route import (
     route_plan,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.service import service_reference
 from fusioninfer_pulumi.topology.topology import Topology
 
 
 @dataclass(frozen=True)
 class RouterParts:
-    """What a router role is made of, also where no plan can be made of it.
+    """What a router role is made of, also where no endpoint picker can be planned.
 
     Attributes:
         declared: All roles of the service.
-        served: The roles whose pods are in the pool.
+        served: The roles whose pods are in the pool, or behind the Service.
+        backend: Reference to the pool; without an endpoint picker to the Service, with its port.
         gateway: The Gateway that belongs to the service, None where there is none.
         parents: Gateways that the route attaches to.
         route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
@@ -88,6 +93,7 @@ class RouterParts:
     declared: tuple[RoleArgs, ...]
     intent: EppIntent
     served: tuple[RolePlan, ...]
+    backend: Mapping[str, Any]
     gateway: GatewayPlan | None
     parents: tuple[ParentPlan, ...]
     route: RoutePlan | None
@@ -111,18 +117,10 @@ class RouterParts:
         """Location of the router role."""
         return ("roles", self.position)
 
-
-@dataclass(frozen=True)
-class RouterPlan(RouterParts):
-    """A router role whose endpoint picker and pool are planned."""
-
-    epp: EppPlan
-    pool: PoolPlan
-
     @property
-    def rewrites(self) -> RewritePlan | None:
-        """The InferenceModelRewrite, None where no name is rewritten."""
-        return rewrite_plan(self.service, self.args, self.epp.family)
+    def picks_endpoints(self) -> bool:
+        """Whether an endpoint picker chooses the pod of a request."""
+        return self.args.picks_endpoints
 
     @property
     def created_grants(self) -> tuple[GrantPlan, ...]:
@@ -137,19 +135,32 @@ class RouterPlan(RouterParts):
 
     @property
     def routed_by(self) -> str | None:
-        """The service whose route leads to the pool, None where it is not another one's."""
+        """The service whose route leads to the pods, None where it is not another one's."""
         return None if self.args.httproute is None else self.args.httproute.routed_by
 
     @property
     def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
-        """HTTPRoutes that lead to the pool and belong to no service."""
+        """HTTPRoutes that lead to the pods and belong to no service."""
         return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
 
     @property
     def is_routed(self) -> bool:
-        """Whether some route leads to the pool, as far as the spec says."""
+        """Whether some route leads to the pods, as far as the spec says."""
         route = self.args.httproute
         return self.route is not None or (route is not None and route.external_field is not None)
+
+
+@dataclass(frozen=True)
+class RouterPlan(RouterParts):
+    """A router role whose endpoint picker and pool are planned."""
+
+    epp: EppPlan
+    pool: PoolPlan
+
+    @property
+    def rewrites(self) -> RewritePlan | None:
+        """The InferenceModelRewrite, None where no name is rewritten."""
+        return rewrite_plan(self.service, self.args, self.epp.family)
 
 
 def router_parts(
@@ -165,10 +176,17 @@ def router_parts(
 ) -> RouterParts:
     """Builds the parts of the router role at `position`; `roles` are those that run pods."""
     args, at = declared[position], ("roles", position)
-    types = pooled_types(declared, intent)
+    picks = args.picks_endpoints
+    types = pooled_types(declared, intent) if picks else entry_types(declared)
+    served = tuple(role for role in roles if role.component_type in types)
+    backend = (
+        pool_reference(names.inference_pool(service))
+        if picks
+        else service_reference(service, roles)
+    )
     implementation = implementation_of(args)
     gateway = gateway_plan(service, args)
-    route = route_plan(service, namespace, args, gateway, implementation)
+    route = route_plan(service, backend, namespace, args, gateway, implementation)
     parents = parent_plans(at, namespace, args, gateway)
     return RouterParts(
         service=service,
@@ -177,12 +195,13 @@ def router_parts(
         groups=groups,
         declared=tuple(declared),
         intent=intent,
-        served=tuple(role for role in roles if role.component_type in types),
+        served=served,
+        backend=backend,
         gateway=gateway,
         parents=parents,
         route=route,
         implementation=implementation,
-        grants=tuple(needed_grants(service, namespace, at, args, route, gateway)),
+        grants=tuple(needed_grants(backend, namespace, at, args, route, gateway)),
         proxies=() if route is None else proxy_peers(namespace, parents, implementation),
         monitored=monitored,
     )
@@ -243,22 +262,42 @@ def router_objects(topology: Topology, router: RouterPlan) -> Iterator[Manifest]
         yield inference_model_rewrite(meta, router.rewrites, router.pool.name)
     yield epp_deployment(meta, epp)
     yield epp_service(meta, epp, router.implementation.epp_protocol)
-    if router.gateway is not None:
-        yield gateway_object(meta, router.gateway)
-    if router.route is not None:
-        yield http_route(meta, router.route, router.pool.name)
-    yield from gateway_extras(topology, router)
-    yield from reference_grants(meta, router.created_grants)
+    yield from _route_objects(topology, router)
     policy = router.network_policy
     if policy is not None:
-        yield from network_policies(meta, policy, router.epp, router.pool, topology.roles)
+        pool, roles = router.pool, topology.roles
+        yield picker_network_policy(meta, policy, epp, pool, roles)
+        picker = epp.pod_labels
+        yield from role_network_policies(meta, policy, roles, pool.roles, pool.ports, picker)
 
 
-def gateway_extras(topology: Topology, router: RouterPlan) -> Iterator[Manifest]:
-    """Builds what the gateway's implementation needs beside a route to the pool."""
-    extras = router.implementation.extras
-    if extras is None or not router.is_routed:
+def service_route_objects(topology: Topology, parts: RouterParts) -> Iterator[Manifest]:
+    """Builds the objects of a router without an endpoint picker, but for its Service."""
+    yield from _route_objects(topology, parts)
+    policy = parts.network_policy
+    if policy is not None:
+        meta, ports = router_meta(topology, parts.name), [parts.backend["port"]]
+        served = [role.name for role in parts.served]
+        yield from role_network_policies(meta, policy, topology.roles, served, ports, None)
+
+
+def _route_objects(topology: Topology, parts: RouterParts) -> Iterator[Manifest]:
+    meta = router_meta(topology, parts.name)
+    if parts.gateway is not None:
+        yield gateway_object(meta, parts.gateway)
+    if parts.route is not None:
+        yield http_route(meta, parts.route)
+    yield from gateway_extras(topology, parts)
+    yield from reference_grants(meta, parts.created_grants)
+
+
+def gateway_extras(topology: Topology, parts: RouterParts) -> Iterator[Manifest]:
+    """Builds what the gateway's implementation needs beside a route to the pool or Service."""
+    if not parts.is_routed:
         return
-    meta = router_meta(topology, router.name)
-    served = [role for role in topology.roles if role.name in router.pool.roles]
-    yield from extras(meta, router.epp, router.pool, served)
+    known, meta = parts.implementation, router_meta(topology, parts.name)
+    if isinstance(parts, RouterPlan):
+        if known.extras is not None:
+            yield from known.extras(meta, parts.epp, parts.pool, parts.served)
+    elif known.service_extras is not None:
+        yield from known.service_extras(meta, parts.backend, parts.served)

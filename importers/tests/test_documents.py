@@ -56,7 +56,9 @@ def objects(document: Manifest) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", ["managed gateway", "managed route", "referenced gateway"])
 def test_gateways_and_routes_are_rendered(name: str) -> None:
     made = objects(complete(PAGE[name]))
-    assert made["InferencePool"]["spec"]["targetPorts"] == [{"number": 8000}]
+    # None of them has a scheduler: KServe leads these routes to a Service, whatever the page shows.
+    assert made["Service"]["spec"]["ports"][0]["port"] == 8000
+    assert "InferencePool" not in made
     if name == "managed gateway":
         # The page shows a Gateway of class eg; KServe's controller makes none.
         assert "Gateway" not in made
@@ -68,7 +70,7 @@ def test_gateways_and_routes_are_rendered(name: str) -> None:
         assert (parent["name"], parent["namespace"]) == ("my-custom-gateway", "istio-system")
     if name == "managed route":
         (backend,) = made["HTTPRoute"]["spec"]["rules"][0]["backendRefs"]
-        assert (backend["kind"], backend["name"]) == ("InferencePool", "llama-3-8b-pool")
+        assert (backend["kind"], backend["name"]) == ("Service", "llama-3-8b")
 
 
 def test_the_transfer_of_the_cache_becomes_an_argument() -> None:

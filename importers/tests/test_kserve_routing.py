@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from samples import rendered
 
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
@@ -115,6 +114,7 @@ def test_references_have_the_fields_of_kserves_types(more: Manifest, field: str)
 
 
 POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llm-pool"}
+BEHIND = {"kind": "Service", "name": "llm", "port": 8000}
 
 
 LONG = "a-service-with-a-name-that-is-very-very-long"
@@ -151,6 +151,30 @@ def test_what_kserves_controller_makes_is_our_pool(given: Manifest, ours: Manife
     told = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
     assert any(each.startswith(told) for each in said(*documents))
     assert not any("is made of this input" in each for each in warned(*documents))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group": "inference.networking.k8s.io", "kind": "InferencePool",
+         "name": "llm-inference-pool", "weight": 2},
+        {"name": "llm-kserve-workload-svc", "port": 8000, "weight": 2},
+    ],
+)  # fmt: skip
+def test_what_kserves_controller_makes_is_our_service_without_a_scheduler(given: Manifest) -> None:
+    route = {"http": {"spec": {"rules": [{"backendRefs": [given]}]}}}
+    (rule,) = router(llm(router={"route": route}))["httproute"]["rules"]
+    assert rule["backendRefs"] == [{**BEHIND, "weight": 2}]
+
+
+def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
+    members = [grouped("llm", 9), grouped("next", 1)]
+    del members[0]["spec"]["router"]["scheduler"]
+    made, _ = (dict(each) for each in converted(*members))
+    rules = made["spec"]["roles"][-1]["httproute"]["rules"]
+    shared = [rule["backendRefs"] for rule in rules if "backendRefs" in rule]
+    pool = {**POOL, "name": "next-pool", "weight": 1}
+    assert shared[0] == [{**BEHIND, "weight": 9}, pool]
 
 
 def test_a_stream_through_a_route_of_its_own_has_no_time_limit() -> None:
@@ -344,21 +368,16 @@ def test_flags_beside_the_presets_own_are_copied() -> None:
     assert "cannot be carried over: the picker's own is used" in lost
 
 
-def test_without_a_scheduler_requests_are_spread_by_load() -> None:
+def test_without_a_scheduler_a_service_spreads_requests() -> None:
     document = llm(router={"route": {}})
-    made = router(document)
-    config_of_picker = yaml.safe_load(made["endpointPickerConfig"])
-    types = {plugin["type"] for plugin in config_of_picker["plugins"]}
-    # No prefix cache: all requests with a shared prompt would go to one pod.
-    assert types == {"single-profile-handler", "queue-scorer", "kv-cache-utilization-scorer",
-                     "max-score-picker"}  # fmt: skip
-    assert any(
-        line.startswith(
-            "f: info: router.scheduler: not set: KServe spreads requests over a Service"
-        )
-        for line in said(document)
-    )
+    assert router(document)["endpointPicker"] == {"enabled": False}
+    told = "f: info: router.scheduler: not set: a Service spreads requests"
+    assert any(line.startswith(told) for line in said(document))
     assert problems(llm(router={})) == []
+    objects = rendered(*converted(document))
+    assert {each["kind"] for each in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}
+    (rule, *_) = next(each for each in objects if each["kind"] == "HTTPRoute")["spec"]["rules"]
+    assert rule["backendRefs"] == [BEHIND]
     # Prefill and decode are paired by a configuration of ours.
     pair = llm(router={"route": {}}, prefill={"template": pod()})
-    assert "endpointPickerConfig" not in router(pair)
+    assert "enabled" not in router(pair)["endpointPicker"]

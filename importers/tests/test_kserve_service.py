@@ -550,8 +550,8 @@ def test_reasons_of_what_cannot_be_carried_over() -> None:
     assert problems(llm(router={"route": own, "scheduler": {}})) == [
         (
             f"f: router.route.{field}: cannot be carried over: shares of a group are read for the "
-            "preset's route alone; remove group and weight, and name the InferencePools of all of "
-            "its services, with weights, in router.route.http.spec of one"
+            "preset's route alone; remove group and weight, and name the backends of all of its "
+            "services, with weights, in router.route.http.spec of one"
         )
         for field in ("group", "weight")
     ]

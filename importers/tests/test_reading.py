@@ -19,14 +19,7 @@ from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading.origins import Origins
 from fusioninfer_pulumi.plan.objects import render
 from importers.tests.kserve_samples import config, llm
-from importers.tests.kthena_samples import (
-    entry,
-    policy,
-    role,
-    route,
-    scaled,
-    serving,
-)
+from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving
 from importers.tests.reads import converted, problems, said, source, warned
 
 INPUTS = sorted((Path(__file__).parents[2] / "tests" / "fixtures" / "inputs").glob("*.yaml"))

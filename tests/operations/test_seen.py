@@ -15,9 +15,12 @@ import yaml
 from routed import objects, only, pair, routed
 from samples import container, problems, role, said, service, template, warnings
 
+from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
+from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.outputs import UnknownOutput
+from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -194,6 +197,16 @@ def test_grafanas_sidecar_finds_the_config_map() -> None:
     own = made({"labels": {"board": "yes"}, "folder": "LLM"})
     assert own["labels"] == {"board": "yes", "fusioninfer.io/service": "svc"}
     assert own["annotations"] == {"grafana_folder": "LLM"}
+
+
+def test_prerequisites_ask_for_the_kind_of_alerts() -> None:
+    def asked(manifest: Manifest) -> set[str]:
+        (args,) = load(manifest)
+        return {row.definition for row in needs([plan_service(args)])}
+
+    kind = "prometheusrules.monitoring.coreos.com"
+    assert kind in asked(seen())
+    assert kind not in asked(service(serving(), monitoring={}))
 
 
 def test_a_namespace_that_is_not_known_is_refused() -> None:

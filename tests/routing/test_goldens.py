@@ -41,6 +41,22 @@ GATEWAYS: dict[str, dict[str, Any]] = {
         "httproute": {"hostnames": ["svc.example.com"]},
     },
     "gke": {"gateway": {"implementation": "gke"}, "httproute": {"hostnames": ["svc.example.com"]}},
+    "service": {
+        "endpointPicker": {"enabled": False},
+        "gateway": {"implementation": "istio"},
+        "networkPolicy": {"metrics": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]},
+        "httproute": {**ROUTE, "rules": [
+            {"backendRefs": [{"name": "svc", "port": 8000, "weight": 9},
+                             {"name": "fallback", "namespace": "other", "port": 80, "weight": 1}]},
+            {},
+        ]},
+        "referenceGrants": True,
+    },
+    "service-gke": {
+        "endpointPicker": {"enabled": False},
+        "gateway": {"implementation": "gke"},
+        "httproute": {"hostnames": ["svc.example.com"]},
+    },
     "everything": {
         "scorers": {"prefix-cache": 2, "kv-cache": 1, "queue": 1},
         "endpointPicker": {

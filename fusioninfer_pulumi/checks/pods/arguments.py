@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.engines.argument_checks import (
-    check_added,
-    check_arguments,
-    check_value,
-)
+from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
 from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods

@@ -25,11 +25,7 @@ from fusioninfer_pulumi.checks.pods._values import (
     one_of,
     text,
 )
-from fusioninfer_pulumi.checks.pods.containers import (
-    PodFacts,
-    container_findings,
-    container_names,
-)
+from fusioninfer_pulumi.checks.pods.containers import PodFacts, container_findings, container_names
 from fusioninfer_pulumi.checks.pods.scheduling import affinity, label_map, spread, tolerations
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output

@@ -9,13 +9,7 @@ from itertools import groupby
 from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
 from fusioninfer_pulumi.cli.diff._shares import share_notes
-from fusioninfer_pulumi.cli.diff.manifests import (
-    Identity,
-    at,
-    count_at,
-    label,
-    role_of,
-)
+from fusioninfer_pulumi.cli.diff.manifests import Identity, at, count_at, label, role_of
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels

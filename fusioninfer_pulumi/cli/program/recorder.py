@@ -13,10 +13,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 # Ignored with its stubs, too: they are a package of their own, which users do not have.
-from google.protobuf.struct_pb2 import (  # type: ignore[import-untyped,unused-ignore]
-    ListValue,
-    Struct,
-)
+from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
 from pulumi.output import UNKNOWN as UNKNOWN_OUTPUT

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
-from fusioninfer_pulumi.routing.router import gateway_extras
+from fusioninfer_pulumi.routing.router import RouterPlan, gateway_extras
 from fusioninfer_pulumi.rules.cluster import (
     CLUSTER_NOT_CHECKED,
     CRD_NOT_INSTALLED,
@@ -147,15 +147,11 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
         for autoscaler in plan.operations.autoscalers
     ):
         yield table.SCALED_OBJECT
-    router = plan.router
+    if plan.router is not None:
+        yield from _picker(plan.router)
+    router = plan.routing
     if router is None:
         return
-    yield table.INFERENCE_POOL
-    if router.epp.family.needs_inference_objective_crd:
-        yield table.INFERENCE_OBJECTIVE
-    if router.rewrites is not None:
-        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
-        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
     if router.gateway is not None:
         yield table.GATEWAY
     if router.created_grants:
@@ -168,6 +164,15 @@ def _rows(plan: ServicePlan) -> Iterator[Minimum]:
             yield table.DEFAULT_GATEWAYS
     for extra in gateway_extras(plan, router):
         yield table.GATEWAY_EXTRAS[extra["kind"]]
+
+
+def _picker(router: RouterPlan) -> Iterator[Minimum]:
+    yield table.INFERENCE_POOL
+    if router.epp.family.needs_inference_objective_crd:
+        yield table.INFERENCE_OBJECTIVE
+    if router.rewrites is not None:
+        llm_d = router.rewrites.api_version.startswith("llm-d.ai/")
+        yield table.LLM_D_MODEL_REWRITE if llm_d else table.MODEL_REWRITE
 
 
 def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
@@ -308,7 +313,7 @@ def _apis(plan: ServicePlan) -> Iterator[Served]:
             yield table.CLAIMS
     for scaled in plan.operations.autoscalers:
         if scaled.args.engine is AutoscalingEngine.HPA:
-            for metric in scaled.args.metrics:
+            for metric in (*scaled.target_metrics, *scaled.args.metrics):
                 external = metric.source is MetricSource.EXTERNAL
                 yield table.EXTERNAL_METRICS if external else table.POD_METRICS
 

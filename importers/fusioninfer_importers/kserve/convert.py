@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
@@ -69,10 +69,10 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         bases = _bases(report, document, configs)
         used.update(bases)
         specs.append((document, bases, _merge_bases(report, document, bases)))
-    backends: dict[tuple[Any, str, str], str] = {}
+    backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
     for document, _, spec in specs:
         if spec.get("router") is not None:
-            backends |= kserve_backends(document.namespace, document.name)
+            backends |= kserve_backends(document.namespace, document.name, spec)
     groups = group_members((document.namespace, document.name, spec) for document, _, spec in specs)
     for document, bases, spec in specs:
         builder = report.add_service(document)

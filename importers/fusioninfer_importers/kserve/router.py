@@ -9,30 +9,25 @@ from typing import Any
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
 from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
-from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler, spread_config
+from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import (
-    FAMILIES,
-    Family,
-    Location,
-    Rule,
-    epp_config_text,
-    names,
-)
+from fusioninfer_pulumi.plugins.importers import Location, Rule, names
 
 EXTERNAL_ROUTE_BACKEND = Rule(
     "external-route-backend",
     "warning",
-    "A route of your own leads to our pool.",
+    "A route of your own leads to our pool or Service.",
     remedy="Set its `backendRefs` as the message says.",
 )
 
 #: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
 #: types, workloadServiceName of its controller); its own route leads to both.
 _SUFFIXES = {names.POOL_KIND: POOL, "Service": SERVICE}
-#: The service of each such object, by the object's namespace, kind and name.
-Backends = Mapping[tuple[Any, str, str], str]
+#: Our backend in place of each such object, by the object's namespace, kind and name.
+Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
+#: Port of KServe's Service, and of its presets' engines.
+_PORT = 8000
 #: Where KServe attaches its routes.
 GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 #: Endpoints with a rule of their own in KServe's preset; the last one matches all others.
@@ -47,12 +42,14 @@ class Member:
         weight: Its share of the group's requests, of the sum of all; 0 where it states none.
         model: The name of its model.
         models: That and the names of its adapters; KServe splits among members with the same ones.
+        backend: The backendRef to it, without a weight.
     """
 
     service: str
     weight: int
     model: str
     models: frozenset[str]
+    backend: Mapping[str, Any]
 
 
 #: Members of a group, by namespace and name, in the order of their names.
@@ -79,6 +76,7 @@ def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
             number if isinstance(number, int) else 0,
             model,
             frozenset([model, *filter(None, names_of_adapters)]),
+            service_backend(name, spec),
         )
         groups.setdefault((namespace, str(group.content)), []).append(member)
     return {
@@ -101,10 +99,29 @@ class Related:
     groups: Groups
 
 
-def kserve_backends(namespace: Any, service: Any) -> dict[tuple[Any, str, str], str]:
-    """The backends that KServe creates for a service with a router."""
-    name = str(service)
-    return {(namespace, kind, child_name(name, end)): name for kind, end in _SUFFIXES.items()}
+def has_picker(spec: Node) -> bool:
+    """Whether a service with a router has an endpoint picker; a Service spreads requests else.
+
+    KServe has none without a scheduler. Prefill and decode are paired here all the same.
+    """
+    return spec.get("router", "scheduler") is not None or spec.get("prefill") is not None
+
+
+def service_backend(service: Any, spec: Node) -> dict[str, Any]:
+    """The backendRef to a service's pool or Service, without a weight."""
+    if has_picker(spec):
+        return pool_backend(service)
+    return {"kind": "Service", "name": names.serving_service(str(service)), "port": _PORT}
+
+
+def kserve_backends(
+    namespace: Any, service: Any, spec: Node
+) -> dict[tuple[Any, str, str], Mapping[str, Any]]:
+    """Our backend in place of each that KServe creates for a service with a router."""
+    ours = service_backend(service, spec)
+    return {
+        (namespace, kind, child_name(str(service), end)): ours for kind, end in _SUFFIXES.items()
+    }
 
 
 def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
@@ -138,23 +155,21 @@ def _replaced_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> No
     if kind == "Service" and ref.text("group"):
         return ref
     namespace = ref.text("namespace") or builder.main.namespace
-    service = known.get((namespace, kind, name))
-    if service is None:
-        if name not in {pool_backend(service)["name"] for service in known.values()}:
+    ours = known.get((namespace, kind, name))
+    if ours is None:
+        if name not in {backend["name"] for backend in known.values()}:
             builder.report.warning(
                 REFERENCE_MISSING,
                 ref.at / "name",
                 f"no {kind} {name} is made of this input: requests fail unless it is there already",
             )
         return ref
-    ours = pool_backend(service)
-    # An InferencePool has the port of its pods.
     builder.report.translated(
-        ref.at,
-        f"KServe's {kind} {name} is the {names.POOL_KIND} {ours['name']} here",
+        ref.at, f"KServe's {kind} {name} is the {ours['kind']} {ours['name']} here"
     )
     made = {key: Node(ref.at / key, value) for key, value in ours.items()}
-    return with_fields(ref, port=None, **made)
+    # An InferencePool has the port of its pods.
+    return with_fields(ref, **{"group": None, "port": None, **made})
 
 
 def _map_items(node: Node, change: Any) -> Node:
@@ -174,26 +189,23 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     ingress = router.get("ingress")
     if ingress is not None:
         builder.report.unsupported(ingress.at, "name a Gateway in router.gateway.refs")
-    _route(builder, target, router, related)
+    _route(builder, target, spec, related)
     _gateway(builder, target, router)
     if router.get("scheduler") is not None:
         convert_scheduler(builder, target, spec, related.maps)
         return
     builder.report.consume(*(() if router.content else (router.at,)))
     at = router.at / "scheduler"
-    builder.default((*target, "endpointPicker", "image"), IMAGE, at)
-    if spec.get("prefill") is None:
-        config = epp_config_text(spread_config(FAMILIES[Family.LLM_D_0_10]))
-        builder.default((*target, "endpointPickerConfig"), config, at)
-    builder.report.chosen(
-        at,
-        "not set: KServe spreads requests over a Service, here an endpoint picker does, by the "
-        "queues and the KV-cache use of the pods",
-    )
+    if has_picker(spec):
+        builder.default((*target, "endpointPicker", "image"), IMAGE, at)
+        builder.report.chosen(at, "not set: prefill and decode are paired by an endpoint picker")
+        return
+    builder.default((*target, "endpointPicker"), {"enabled": False}, at)
+    builder.report.chosen(at, "not set: a Service spreads requests, without an endpoint picker")
 
 
-def _route(builder: ServiceBuilder, target: Location, router: Node, related: Related) -> None:
-    route, report = router.get("route"), builder.report
+def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
+    route, report = spec.get("router", "route"), builder.report
     if route is None:
         return
     report.consume(route.at)
@@ -205,23 +217,25 @@ def _route(builder: ServiceBuilder, target: Location, router: Node, related: Rel
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
+        ours = service_backend(builder.main.name, spec)
         report.warning(
             EXTERNAL_ROUTE_BACKEND,
             refs.at,
-            "KServe's pool is called otherwise, and no request comes until the route's backendRefs "
-            f"name InferencePool {names.inference_pool(str(builder.main.name))}",
+            "KServe's backend is called otherwise, and no request comes until the route's "
+            f"backendRefs name {ours['kind']} {ours['name']}",
         )
     route_spec = route.get("http", "spec")
     if route_spec is not None:
         for key, field in route_spec.content.items():
-            ours = replace_backends(builder, field, related.backends) if key == "rules" else field
-            copy_node(builder, (*target, "httproute", key), ours)
+            replaced = key == "rules"
+            made = replace_backends(builder, field, related.backends) if replaced else field
+            copy_node(builder, (*target, "httproute", key), made)
     if refs is not None or route_spec is not None:
         for field in shares:
             report.unsupported(
                 field.at,
                 "shares of a group are read for the preset's route alone; remove group and "
-                "weight, and name the InferencePools of all of its services, with weights, in "
+                "weight, and name the backends of all of its services, with weights, in "
                 "router.route.http.spec of one",
             )
         return
@@ -267,7 +281,7 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
         f"requests to {prefix} are split by this route: {shares}. By a header with the model they "
         "are not: KServe's gateway setting is not read",
     )
-    backends = [{**pool_backend(member.service), "weight": member.weight} for member in same]
+    backends = [{**member.backend, "weight": member.weight} for member in same]
     return [{**_default_rule(prefix, endpoint), "backendRefs": backends} for endpoint in _ENDPOINTS]
 
 

@@ -98,17 +98,6 @@ def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[s
     }
 
 
-def spread_config(family: EppFamily) -> dict[str, Any]:
-    """A configuration that spreads requests by load alone, in place of KServe's Service."""
-    load: _Weights = {"queue-scorer": 1, "kv-cache-utilization-scorer": 1}
-    return {
-        "apiVersion": family.api_versions[0],
-        "kind": KIND,
-        "plugins": _types("single-profile-handler", *load, _PICK),
-        "schedulingProfiles": [_profile("default", load)],
-    }
-
-
 def _types(*names: str) -> list[dict[str, Any]]:
     return [{"type": name} for name in names]
 

@@ -1,0 +1,118 @@
+"""Serves: a LoRA adapter's share of the requests goes up and back, as docs/how-to/canary.md has it.
+
+An engine's texts differ from batch to batch, so they do not show which model answered: the picker
+counts what it drew, and the engine which adapters it ran.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from e2e.harness import Object
+from e2e.harness.pods import LEADERS
+from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
+from e2e.serve.counters import metrics
+from e2e.serve.deploy import wait_serving
+from e2e.serve.gateway import Gateway
+from e2e.serve.load import complete
+from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.serving import Serving
+
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.long,
+    pytest.mark.skipif(not shutil.which("llm-d-epp"), reason="not on PATH: llm-d-epp"),
+]
+
+PUBLIC, ADAPTER = "chat", "poet"
+PICKER = "app=svc-epp"
+METRICS_PORT = 9090
+REQUESTS = 60
+#: The adapter's requests of so many; shares outside of them are drawn once in a million runs.
+BOUNDS = {0: (0, 0), 50: (11, 49), 100: (REQUESTS, REQUESTS)}
+
+
+@pytest.fixture
+def _llm_d_kind(running: Serving) -> Iterator[None]:
+    definition = with_llm_d_rewrites(running.cluster)
+    yield
+    running.cluster.delete(DEFINITIONS, definition)
+
+
+@pytest.mark.proves(
+    "the share of a LoRA adapter goes from 0 to 50 %, 100 % and back by its rewrite alone: every "
+    "request for the public name is answered with tokens, by the model that llm-d's picker counts",
+    needs=f"{NEED} with llm-d's programs on PATH",
+)
+@pytest.mark.usefixtures("_llm_d_kind")
+def test_an_adapter_goes_up_and_back(running: Serving) -> None:
+    namespace = running.cluster.new_namespace()
+    objects = canary(namespace, 0)
+    running.apply(objects)
+    wait_serving(running, objects, namespace)
+    (pod,) = running.pods(namespace, PICKER)
+    (engine,) = running.pods(namespace, LEADERS)
+    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+
+    def ask(times: int) -> Counter[str]:
+        """What was drawn for so many requests, all of which are answered."""
+        before = decisions(metrics(pod, METRICS_PORT))
+        for number in range(times):
+            prompt = f"{number} {PROMPT}"
+            answer = complete(gateway.url, PUBLIC, prompt, tokens=2, host=gateway.host)
+            assert answer["model"] == PUBLIC
+            assert answer["usage"]["completion_tokens"] == 2
+        return decisions(metrics(pod, METRICS_PORT)) - before
+
+    try:
+        assert not ran_adapter(engine)
+        for share in (0, 50, 100, 0):
+            running.cluster.apply(
+                [
+                    each
+                    for each in canary(namespace, share)
+                    if each["kind"] == "InferenceModelRewrite"
+                ]
+            )
+            # The picker takes the new weights a moment after the API server has them.
+            running.cluster.wait(partial(_took, ask, share), 60)
+            counted = ask(REQUESTS)
+            least, most = BOUNDS[share]
+            assert sum(counted.values()) == REQUESTS, counted
+            assert least <= counted[ADAPTER] <= most, (share, counted)
+            print(f"{share} %: {counted}")
+        assert ran_adapter(engine)
+    finally:
+        gateway.close()
+    assert [each["metadata"]["uid"] for each in running.pods(namespace, LEADERS)] == [
+        engine["metadata"]["uid"]
+    ]
+    running.cluster.delete_namespace(namespace)
+
+
+def canary(namespace: str, share: int) -> list[Object]:
+    """A service whose adapter gets this percentage of the requests for the public name."""
+    targets = [{"model": MODEL, "weight": 100 - share}, {"model": ADAPTER, "weight": share}]
+    routing = router(
+        None,
+        modelRewrites=[{"models": [PUBLIC], "targets": targets}],
+        endpointPicker={"metrics": "Unauthenticated"},
+    )
+    args = ("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"{ADAPTER}=adapter")
+    return objects_of(service(namespace, routing, role(args=args)))
+
+
+def ran_adapter(engine: Object) -> bool:
+    """Whether the engine says that it ran the adapter."""
+    return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
+
+
+def _took(ask: Callable[[int], Counter[str]], share: int) -> bool:
+    """Whether ten requests look like this share, as those of the others hardly do."""
+    drawn = ask(10)[ADAPTER]
+    return {0: drawn == 0, 50: 0 < drawn < 10, 100: drawn == 10}[share]

@@ -1,0 +1,107 @@
+"""`podLabels` and `podAnnotations`: on all pods of a role, under what its template says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import only, routed
+from samples import container, nodes, plan_of, problems, rendered, role, service, template
+
+Manifest = dict[str, Any]
+
+
+def pod_metadata(manifest: Manifest) -> list[Manifest]:
+    """The metadata of each pod template of the LeaderWorkerSets."""
+    templates = [
+        item["spec"]["leaderWorkerTemplate"]
+        for item in rendered(manifest)
+        if item["kind"] == "LeaderWorkerSet"
+    ]
+    return [
+        pods[name]["metadata"]
+        for pods in templates
+        for name in ("leaderTemplate", "workerTemplate")
+        if name in pods
+    ]
+
+
+def test_the_more_specific_wins() -> None:
+    own = template(metadata={"labels": {"stage": "template"}})
+    labelled = role(
+        template=own, podLabels={"stage": "role", "team": "role"}, podAnnotations={"a": "role"}
+    )
+    manifest = service(
+        labelled,
+        podLabels={"stage": "service", "team": "service", "cost": "7"},
+        podAnnotations={"a": "service", "b": "service"},
+    )
+    (metadata,) = pod_metadata(manifest)
+    found = {key: metadata["labels"][key] for key in ("stage", "team", "cost")}
+    assert found == {"stage": "template", "team": "role", "cost": "7"}
+    assert metadata["annotations"] == {"a": "role", "b": "service"}
+
+
+def test_leaders_and_workers_have_them() -> None:
+    manifest = service(
+        role(template=template(container(gpus=8)), multinode=nodes(2)), podLabels={"team": "a"}
+    )
+    found = pod_metadata(manifest)
+    assert [metadata["labels"]["team"] for metadata in found] == ["a"] * 2
+
+
+def test_a_preset_has_them() -> None:
+    pod = {"name": "inference", "componentType": "worker", "accelerator": "cpu"}
+    manifest = service(pod, model={"uri": "hf://Qwen/Qwen3-0.6B"}, podLabels={"team": "a"})
+    (metadata,) = pod_metadata(manifest)
+    assert metadata["labels"]["team"] == "a"
+
+
+def test_the_picker_has_those_of_the_service_and_of_its_role() -> None:
+    manifest = routed(role())
+    manifest["spec"] |= {"podLabels": {"team": "a", "cost": "7"}}
+    manifest["spec"]["roles"][0] |= {"podLabels": {"team": "routing"}, "podAnnotations": {"x": "y"}}
+    deployment = only(manifest, "Deployment")["spec"]
+    found = deployment["template"]["metadata"]
+    assert found["labels"].items() >= {"team": "routing", "cost": "7"}.items()
+    assert found["annotations"]["x"] == "y"
+    assert set(deployment["selector"]["matchLabels"]) == {"app", "fusioninfer.io/component-type"}
+
+
+def test_a_change_is_a_new_revision_of_the_role_alone() -> None:
+    def revisions(**fields: Any) -> list[str]:
+        manifest = service(role("one", **fields), role("two"))
+        return [planned.pods.revision for planned in plan_of(manifest).roles]
+
+    before, after = revisions(), revisions(podLabels={"team": "a"})
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+    assert revisions(podLabels={}) == before
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "key"),
+    [
+        ("service", "podLabels", "fusioninfer.io/role-name"),
+        ("role", "podLabels", "leaderworkerset.sigs.k8s.io/worker-index"),
+        ("role", "podAnnotations", "scheduling.k8s.io/group-name"),
+        ("router", "podLabels", "app"),
+    ],
+)
+def test_keys_of_others_are_refused(at: str, field: str, key: str) -> None:
+    manifest = routed(role())
+    roles = manifest["spec"]["roles"]
+    place, path = {
+        "service": (manifest["spec"], ""),
+        "router": (roles[0], "roles[0]."),
+        "role": (roles[1], "roles[1]."),
+    }[at]
+    place[field] = {key: "x"}
+    message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
+    shown = f".{key}" if key.isalpha() else f"[{key}]"
+    assert f"{path}{field}{shown}: {message}" in problems(manifest)
+
+
+def test_app_is_free_where_no_picker_is() -> None:
+    (metadata,) = pod_metadata(service(role(podLabels={"app": "chat"})))
+    assert metadata["labels"]["app"] == "chat"

@@ -1,0 +1,129 @@
+"""A router without an endpoint picker: its route leads to a Service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import ROUTE, objects, only, pair, routed
+from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
+
+from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.cli.chart import charts
+from fusioninfer_pulumi.component.readiness import read_keys, readiness
+from fusioninfer_pulumi.component.status import refusal
+from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.routing.endpoint import router_endpoint
+
+OFF = {"enabled": False}
+
+
+def behind_service(*roles: Manifest, metadata: Any = None, **fields: Any) -> Manifest:
+    return routed(*roles, metadata=metadata, **{"endpointPicker": OFF, **fields})
+
+
+def test_nothing_of_a_picker_is_made() -> None:
+    kinds = {each["kind"] for each in rendered(behind_service())}
+    assert kinds == {"LeaderWorkerSet", "Service", "HTTPRoute"}
+
+
+def test_pods_are_those_of_the_same_service_with_a_picker() -> None:
+    assert objects(behind_service(), "LeaderWorkerSet") == objects(routed(), "LeaderWorkerSet")
+
+
+def test_the_route_has_the_port_of_the_engine() -> None:
+    (rule,) = only(behind_service(listening("inference", 9000)), "HTTPRoute")["spec"]["rules"]
+    assert rule["backendRefs"] == [{"kind": "Service", "name": "svc", "port": 9000}]
+    assert rule["timeouts"] == {"request": "0s"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "at"),
+    [
+        ({"strategy": "queue-size"}, "strategy"),
+        ({"scorers": {"queue": 1}}, "scorers"),
+        ({"endpointPickerConfig": "plugins: []\n"}, "endpointPickerConfig"),
+        ({"pool": {"protect": True}}, "pool"),
+        ({"modelRewrites": [{"models": ["a"], "targets": [{"model": "b"}]}]}, "modelRewrites"),
+        ({"endpointPicker": {**OFF, "logVerbosity": 4}}, "endpointPicker.logVerbosity"),
+        ({"httproute": {**ROUTE, "split": [{"service": "next", "weight": 1}]}}, "httproute.split"),
+    ],
+)
+def test_what_asks_for_a_picker_is_refused(fields: Manifest, at: str) -> None:
+    assert problems(behind_service(**fields)) == [
+        f"roles[0].{at}: has no effect with endpointPicker.enabled: false; remove one of them"
+    ]
+
+
+def test_prefill_and_decode_are_not_paired() -> None:
+    warned = warnings(pair(endpointPicker=OFF))
+    assert any("no endpoint picker: nothing pairs prefill with decode" in each for each in warned)
+    service = only(pair(endpointPicker=OFF), "Service")
+    assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
+
+
+def test_clients_reach_the_route_and_without_one_the_service() -> None:
+    plan = plan_of(behind_service())
+    assert plan.routing is not None
+    found = router_endpoint(plan.routing, plan.namespace)
+    assert found is not None
+    assert (found.host, plan.open_service) == ("svc.example.com", False)
+    assert plan_of(behind_service(httproute=None)).open_service
+
+
+def test_readiness_and_refusals_are_those_of_the_route() -> None:
+    plan = plan_of(behind_service())
+    assert read_keys(plan) == ["LeaderWorkerSet/svc-inference-0", "HTTPRoute/svc-httproute"]
+    condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
+    state = {"status": {"parents": [{"parentRef": {"name": "gw"}, "conditions": [condition]}]}}
+    types = [each["type"] for each in readiness(plan, {"HTTPRoute/svc-httproute": state})]
+    assert types[-2:] == ["RouterReady", "HTTPRoutesReady"]
+    assert plan.routing is not None
+    found = refusal(plan.routing, {"svc-httproute": state})
+    assert found is not None
+    assert found.reason == "RouteNotAccepted"
+
+
+def test_the_chart_ends_at_the_service() -> None:
+    (chart,) = charts([plan_of(behind_service())])
+    assert chart.picker is None
+    assert chart.stations == (
+        ("Gateway", "my-gateway"),
+        ("HTTPRoute", "svc.example.com"),
+        ("Service", "svc", "port 8000"),
+    )
+    assert chart.entries == (0,)
+
+
+def test_a_queue_that_no_picker_holds_scales_nothing() -> None:
+    followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
+                "prometheus": "http://p:9090"}  # fmt: skip
+    manifest = behind_service(role(autoscaling=followed))
+    assert any("needs endpointPicker.enabled: true" in each for each in problems(manifest))
+
+
+def named(name: str, manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {"name": name}}
+
+
+def between(*manifests: Manifest) -> list[str]:
+    plans = plan_services([args for manifest in manifests for args in load(manifest)])
+    return [str(each) for plan in plans for each in plan.findings]
+
+
+def test_a_pool_that_is_not_there_gets_no_share() -> None:
+    split = {**ROUTE, "split": [{"service": "next", "weight": 1}]}
+    front = named("front", routed(httproute=split))
+    other = named("next", behind_service(httproute={"routedBy": "front"}))
+    (told,) = [each for each in between(front, other) if "next has no endpoint picker" in each]
+    assert told.startswith("roles[0].httproute.split[0].service: ")
+
+
+def test_a_route_of_another_service_leads_to_the_service() -> None:
+    rules = [{"backendRefs": [{"name": "next", "port": 8000}]}]
+    other = named("next", behind_service(httproute={"routedBy": "front"}))
+    front = named("front", behind_service(httproute={**ROUTE, "rules": rules}))
+    assert not any("does not lead here" in each for each in between(front, other))
+    elsewhere = named("front", behind_service())
+    (told,) = [each for each in between(elsewhere, other) if "does not lead here" in each]
+    assert told.endswith("give it a rule with Service next in its backendRefs")
