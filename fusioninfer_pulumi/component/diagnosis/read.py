@@ -25,19 +25,19 @@ class Snapshot:
     """Pods, events and PodGroups of one service, and the nodes around them.
 
     Attributes:
-        workloads: Kueue's Workloads of the namespace, where pods wait for one.
         nodes: All nodes, None where they were not read.
         bound: Pods of any namespace that hold a node, None where they were not read.
         unread: What could not be read, and why.
+        workloads: Kueue's Workloads of the namespace, where pods wait for one.
     """
 
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
     pod_groups: Sequence[Object] = ()
-    workloads: Sequence[Object] = ()
     nodes: Sequence[Object] | None = None
     bound: Sequence[Object] | None = None
     unread: Sequence[str] = ()
+    workloads: Sequence[Object] = ()
 
 
 def read_service(
@@ -80,14 +80,15 @@ def read_service(
         listed = api.get("nodes", core.list_node)
         nodes = items(listed) if isinstance(listed, dict) else None
         bound = _bound(api, core) if nodes is not None else None
+    workloads = _workloads(api, custom, namespace, items(pods))
     return Snapshot(
         items(pods),
         events,
         items(groups),
-        _workloads(api, custom, namespace, items(pods)),
         nodes,
         bound,
         tuple(api.unread),
+        workloads,
     )
 
 
