@@ -64,8 +64,9 @@ NOT_PROVED = """\
   manifests' names. DNS is CoreDNS.
 - **SGLang never runs.** Its kernels on PyPI (sglang-kernel 0.4.10) are for GPUs alone: on a
   processor `import sgl_kernel` ends with "Could not load any common_ops library".
-- **Offloading of the KV cache never runs**: by its source, vLLM's worker refuses any platform but
-  GPUs.
+- **Offloading of the KV cache never runs.** vLLM 0.32.0 for processors was tried once with the
+  arguments of a service with memory and disk: it takes them, creates the `OffloadingConnector`, and
+  its worker ends with "CPU Offloading is currently only supported on CUDA-alike and XPU GPUs".
 - **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
   claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
 - **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no
