@@ -168,6 +168,15 @@ TOOLS: tuple[Tool, ...] = (
         source="github.com/kedacore/keda/v2",
         manifests={"crds": ("config/crd/bases/keda.sh_scaledobjects.yaml",)},
     ),
+    Tool(
+        name="keda-operator",
+        source="github.com/kedacore/keda/v2",
+        programs={
+            name: f"github.com/kedacore/keda/v2/cmd/{name}" for name in ("operator", "adapter")
+        },
+        manifests={"crds": ("config/crd/bases/*.yaml",)},
+        optional=True,
+    ),
     _picker("1.2"),
     _picker("1.5"),
     Tool(

@@ -82,26 +82,33 @@ class MetricsStandIn(HttpStandIn):
 @contextmanager
 def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
     """Serves the metrics APIs of a cluster for a while."""
-    with MetricsStandIn(cluster, directory / "metrics") as adapter:
-        # A name in place of an address: the API server asks no endpoints for such a Service.
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "metrics-adapter", "namespace": "default"},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        }
-        services = [_api_service(each, adapter.port) for each in (CUSTOM, EXTERNAL)]
-        cluster.apply([service, *services])
-        names = [each["metadata"]["name"] for each in services]
-        try:
-            cluster.wait(
-                lambda: all(_available(cluster, each) for each in names), 60, "metrics APIs"
-            )
-            yield adapter
-        finally:
-            for name in names:
-                cluster.delete("APIService", name)
-            cluster.delete("v1/Service", "metrics-adapter", "default")
+    with (
+        MetricsStandIn(cluster, directory / "metrics") as adapter,
+        served(cluster, adapter.port, CUSTOM, EXTERNAL),
+    ):
+        yield adapter
+
+
+@contextmanager
+def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None]:
+    """Lets the API server ask the program at a port for these APIs, for a while."""
+    # A name in place of an address: the API server asks no endpoints for such a Service.
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "metrics-adapter", "namespace": "default"},
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    }
+    services = [_api_service(each, port) for each in apis]
+    cluster.apply([service, *services])
+    names = [each["metadata"]["name"] for each in services]
+    try:
+        cluster.wait(lambda: all(_available(cluster, each) for each in names), 60, "metrics APIs")
+        yield
+    finally:
+        for name in names:
+            cluster.delete("APIService", name)
+        cluster.delete("v1/Service", "metrics-adapter", "default")
 
 
 def _api_service(api: tuple[str, str], port: int) -> Object:

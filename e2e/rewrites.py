@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import re
+from collections import Counter
 
 from e2e.harness import Cluster, Object
 from e2e.harness.components import custom_resource_definitions
 
 KIND = "InferenceModelRewrite"
+DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
+"""What llm-d's picker counts; it has the metric of the inference extension, too."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
@@ -34,3 +38,9 @@ def with_llm_d_rewrites(cluster: Cluster) -> str:
 def _is_established(definition: Object) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or []
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def decisions(metrics: str) -> Counter[str]:
+    """How often each target was drawn, by a picker's metrics in Prometheus text form."""
+    lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
+    return Counter({target: int(float(count)) for target, count in lines})

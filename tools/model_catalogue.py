@@ -81,7 +81,7 @@ def read_written() -> dict[str, Any]:
 def write(document: dict[str, Any]) -> None:
     """Writes the file, with the numbers of GPUs worked out again."""
     for model in document["models"]:
-        model["accelerators"] = sizes(model["name"], model["memory"])
+        model["accelerators"] = sizes(model)
         weights = model_bytes(ModelArgs(uri=f"hf://{model['name']}"))
         # What a recipe's memory leaves for the cache makes a start-up time longer, never shorter.
         model["bytes"] = weights if weights is not None else model["memory"] * 10**9
@@ -177,18 +177,21 @@ def _flags(arguments: list[str]) -> list[list[str]]:
     return flags
 
 
-def sizes(name: str, memory: int) -> dict[str, Any]:
-    """GPUs of one node that hold a model, by their kind.
+def sizes(model: dict[str, Any]) -> dict[str, Any]:
+    """GPUs of one node that hold a model with its arguments, by their kind.
 
     As the capacity package finds them for models of its table, which also says whether experts
     have to be spread. For others by the recipe's memory: then it is not known whether the longest
     sequence fits (`auto`).
     """
     layouts: dict[str, Any] = {}
+    name = model["name"]
     known = known_architecture(name) is not None
     for kind in CLASSES:
         if known:
-            layout = smallest_layout(ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None)
+            layout = smallest_layout(
+                ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None, model["arguments"]
+            )
             if not isinstance(layout, str) and layout.nodes == 1:
                 layouts[kind] = {
                     "gpus": layout.tensor,
@@ -196,7 +199,7 @@ def sizes(name: str, memory: int) -> dict[str, Any]:
                 }
             continue
         gigabytes = ACCELERATORS[kind].total / 10**9
-        gpus = next((ways for ways in (1, 2, 4, 8) if ways * gigabytes >= memory), None)
+        gpus = next((ways for ways in (1, 2, 4, 8) if ways * gigabytes >= model["memory"]), None)
         if gpus is not None:
             layouts[kind] = {"gpus": gpus, "auto": True}
     return layouts

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import args_dicts
+import capacity_accuracy
 import dashboards
 import model_catalogue
 import pictures
@@ -48,6 +49,7 @@ def main() -> int:
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
+    capacity_accuracy.main()
     dashboards.write()
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusioninfer_capacity.fit.architecture import (
-    Architecture,
-    UnknownArchitectureError,
-    known_architecture,
-    read_config,
-)
+from fusioninfer_capacity.fit.architecture import Architecture, UnknownArchitectureError
+from fusioninfer_capacity.fit.lookup import model_architecture
 from fusioninfer_capacity.fit.roles import named_accelerator
 from fusioninfer_capacity.fit.sizing import Wish, layouts, sensible
 from fusioninfer_capacity.fit.weights import Split, stages
-from fusioninfer_pulumi.plugins.capacity import (
-    ModelArgs,
-    ModelConfigError,
-    read_model_config,
-    read_source,
-    shown,
-)
+from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, shown
 
 _PER_NODE = 8
 
@@ -36,16 +27,31 @@ class SmallestLayout:
 
 
 def smallest_layout(
-    model: ModelArgs, accelerator: str, engine: str, length: int | None
+    model: ModelArgs,
+    accelerator: str,
+    engine: str,
+    length: int | None,
+    arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """The layout with the fewest accelerators, on nodes of 8; or why none is known."""
+    """The layout with the fewest accelerators, on nodes of 8; or why none is known.
+
+    `arguments` are what the engine gets beside its sizes.
+    """
     kind = named_accelerator(accelerator)
     if kind is None:
         return f"{shown(accelerator)} is not known: name one such as H100, or its memory: 80Gi"
-    architecture = model_architecture(model)
+    architecture = _architecture(model)
     if architecture is None:
         return f"{model.uri} is not in the table of models; model.config would say it, too"
-    wish = Wish(_name(model), architecture, kind, _PER_NODE, engine, length)
+    wish = Wish(
+        hub_name(model.uri) or model.uri,
+        architecture,
+        kind,
+        _PER_NODE,
+        engine,
+        length,
+        arguments=tuple(arguments),
+    )
     listed = layouts(wish)
     fitting = sensible([layout for layout in listed if layout.reason is None])
     if not fitting:
@@ -65,25 +71,15 @@ def smallest_layout(
 
 def model_bytes(model: ModelArgs) -> int | None:
     """Bytes of a model's weights; None where its architecture is not known."""
-    architecture = model_architecture(model)
+    architecture = _architecture(model)
     if architecture is None:
         return None
     return sum(stage.weights for stage in stages(architecture, Split()))
 
 
-def model_architecture(model: ModelArgs) -> Architecture | None:
-    """That of `model.config`, else of the table; None where neither says it."""
+def _architecture(model: ModelArgs) -> Architecture | None:
+    """That of a model; None where it is not known, which `check` says."""
     try:
-        if model.config is not None:
-            config = model.config
-            return read_config(read_model_config(config) if isinstance(config, str) else config)
-        return known_architecture(_name(model))
+        return model_architecture(model)
     except (ModelConfigError, UnknownArchitectureError):
         return None
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        return None  # a config that is not understood; `check` says so
-
-
-def _name(model: ModelArgs) -> str:
-    source = read_source(model.uri)
-    return source.place if source is not None and source.scheme == "hf" else model.uri

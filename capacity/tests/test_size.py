@@ -178,25 +178,30 @@ def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
         out
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40960 tokens
-Estimate for vLLM 0.32.0, reckoned as 0.24.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
+Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
 in a step. GiB of each GPU; tokens and requests of each replica.
 
 LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
-TP2        2     30.5      38.4   314640   7.7 x 40960
-TP4        4     15.3      53.7   879231  21.5 x 40960
-TP8        8      7.6      61.3  2008413  49.0 x 40960
+TP2        2     30.5      39.6   324685   7.9 x 40960
+TP4        4     15.3      54.9   899425  22.0 x 40960
+TP8        8      7.6      62.5  2048800  50.0 x 40960
 
 Qwen/Qwen3-32B-FP8 fits with TP1
-not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 8.6 GiB are left; \
---max-model-len 35328 or --kv-cache-dtype fp8 fits
+not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 9.3 GiB are left; \
+--max-model-len 37888 or --kv-cache-dtype fp8 fits
 """
     )
 
 
-def test_what_is_not_known_has_no_column(capsys: pytest.CaptureFixture[str]) -> None:
-    model = "Qwen/Qwen3-Next-80B-A3B-Instruct"
-    _, out, _ = ran(capsys, model, "--accelerator", "H200")
-    assert out.splitlines()[0] == f"{model} on H200 (139.8 GiB)"
+def test_what_is_not_known_has_no_column(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = dict(models()["Qwen/Qwen3-8B"]["config"], _name_or_path="own")
+    del config["max_position_embeddings"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    _, out, _ = ran(capsys, str(path), "--accelerator", "H200")
+    assert out.splitlines()[0] == "own on H200 (139.8 GiB)"
     assert out.splitlines()[3].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
 
 

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=7)
+#: KEDA's operator and its adapter show the same certificate to each other.
+_PURPOSES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def create_certificates(
         .public_key(server_key.public_key())
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_PURPOSES), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id),
             critical=False,

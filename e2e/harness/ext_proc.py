@@ -74,6 +74,7 @@ class ExternalProcessor(Lifetime):
         path: str = "/v1/completions",
         *,
         returned: bytes | None = None,
+        timeout: float = TIMEOUT,
     ) -> Answer:
         """Send one request.
 
@@ -81,12 +82,13 @@ class ExternalProcessor(Lifetime):
             body: What becomes its JSON, or its bytes; None for a GET without one.
             path: Its path.
             returned: What the pod answers, if the picker shall see that, too.
+            timeout: Seconds that the picker may take.
         """
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
         steps = _request(sent, path)
         if returned is not None:
             steps = [*steps, *_response(returned)]
-        return _answer(self._process(iter(steps), timeout=TIMEOUT), bodyless=body is None)
+        return _answer(self._process(iter(steps), timeout=timeout), bodyless=body is None)
 
 
 def _request(body: bytes | None, path: str) -> list[Any]:

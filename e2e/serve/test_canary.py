@@ -7,6 +7,7 @@ counts what it drew, and the engine which adapters it ran.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -14,8 +15,8 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.rewrites import DEFINITIONS, with_llm_d_rewrites
-from e2e.serve.counters import counter, metrics
+from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
+from e2e.serve.counters import metrics
 from e2e.serve.deploy import wait_serving
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
@@ -58,19 +59,15 @@ def test_an_adapter_goes_up_and_back(running: Serving) -> None:
     (engine,) = running.pods(namespace, LEADERS)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
 
-    def drawn() -> dict[str, float]:
-        text = metrics(pod, METRICS_PORT)
-        return {name: decisions(text, name) for name in (MODEL, ADAPTER)}
-
-    def ask(times: int) -> dict[str, float]:
+    def ask(times: int) -> Counter[str]:
         """What was drawn for so many requests, all of which are answered."""
-        before = drawn()
+        before = decisions(metrics(pod, METRICS_PORT))
         for number in range(times):
             prompt = f"{number} {PROMPT}"
             answer = complete(gateway.url, PUBLIC, prompt, tokens=2, host=gateway.host)
             assert answer["model"] == PUBLIC
             assert answer["usage"]["completion_tokens"] == 2
-        return {name: count - before[name] for name, count in drawn().items()}
+        return decisions(metrics(pod, METRICS_PORT)) - before
 
     try:
         assert not ran_adapter(engine)
@@ -110,19 +107,12 @@ def canary(namespace: str, share: int) -> list[Object]:
     return objects_of(service(namespace, routing, role(args=args)))
 
 
-def decisions(text: str, target: str) -> float:
-    """How often the picker chose a target, by its metrics."""
-    names = {line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
-    (name,) = [each for each in names if each.endswith("model_rewrite_decisions_total")] or [""]
-    return counter(text, name, target_model=target) if name else 0.0
-
-
 def ran_adapter(engine: Object) -> bool:
     """Whether the engine says that it ran the adapter."""
     return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
 
 
-def _took(ask: Callable[[int], dict[str, float]], share: int) -> bool:
+def _took(ask: Callable[[int], Counter[str]], share: int) -> bool:
     """Whether ten requests look like this share, as those of the others hardly do."""
     drawn = ask(10)[ADAPTER]
     return {0: drawn == 0, 50: 0 < drawn < 10, 100: drawn == 10}[share]

@@ -18,10 +18,10 @@ import urllib3
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.rewrites import DEFINITIONS, with_llm_d_rewrites
+from e2e.rewrites import DEFINITIONS, decisions, with_llm_d_rewrites
 from e2e.routers import HOST, PARENT, PICKERS, only
 from e2e.serve.gateway import binary, bootstrap
-from e2e.strategies.fleet import Fleet
+from e2e.strategies.fleet import PLAIN, Fleet
 
 REQUESTS = 300
 #: The canary's requests of so many; shares outside of them are drawn once in a million runs.
@@ -46,7 +46,8 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.proves(
     "through Envoy and llm-d's picker a canary gets 5 %, 50 % and 100 % of the requests for a "
-    "public name and none again; no request fails, and clients see the name that they asked for",
+    "public name and none again; no request fails, clients see the name that they asked for, and "
+    "the picker's metric counts what was drawn",
     needs="llm-d-epp is on PATH and Envoy is installed by `make serve-tools`",
 )
 def test_a_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) -> None:
@@ -75,7 +76,9 @@ def test_a_canary_goes_up_and_back(fleet: Fleet, cluster: Cluster, envoy: Path) 
                 _changed(fleet, share)
                 # The picker takes the new weights a moment after the API server has them.
                 cluster.wait(partial(_took, port, share), 30)
+                before = decisions(picker.picker.metrics())
                 drawn = Counter(_answered(port) for _ in range(REQUESTS))
+                assert decisions(picker.picker.metrics()) - before == drawn
                 assert set(drawn) <= {"base", "tuned"}
                 assert least <= drawn["tuned"] <= most, (share, drawn)
         finally:
@@ -86,7 +89,9 @@ def _changed(fleet: Fleet, share: int) -> list[Object]:
     """The stored objects of a service whose canary gets this percentage."""
     targets = [{"model": "base", "weight": 100 - share}, {"model": "tuned", "weight": share}]
     rewrites = [{"models": ["chat"], "targets": targets}]
-    return fleet.routing("llm-d", strategy="queue-size", httproute=PARENT, modelRewrites=rewrites)
+    read = {**PLAIN, "metrics": "Unauthenticated"}
+    return fleet.routing("llm-d", strategy="queue-size", httproute=PARENT, modelRewrites=rewrites,
+                         endpointPicker=read)  # fmt: skip
 
 
 def _answered(port: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs as AutoscalingArgs
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine as AutoscalingEngine
 from fusioninfer_pulumi.api.autoscaling import AutoscalingMetricArgs as AutoscalingMetricArgs
+from fusioninfer_pulumi.api.autoscaling import AutoscalingTarget as AutoscalingTarget
 from fusioninfer_pulumi.api.autoscaling import KedaArgs as KedaArgs
 from fusioninfer_pulumi.api.autoscaling import KedaFallbackArgs as KedaFallbackArgs
 from fusioninfer_pulumi.api.autoscaling import MetricSource as MetricSource

@@ -26,6 +26,14 @@ class AutoscalingEngine(str, enum.Enum):
     KEDA = "KEDA"  #: a ScaledObject of KEDA, which asks Prometheus
 
 
+class AutoscalingTarget(str, enum.Enum):
+    """What the replicas are for: it decides which metrics they follow, and to which values."""
+
+    LATENCY = "latency"  #: requests in flight for each replica
+    THROUGHPUT = "throughput"  #: replicas are full before there is another one
+    QUEUE = "queue"  #: requests that the endpoint picker holds, as no replica has room
+
+
 class MetricSource(str, enum.Enum):
     """Where a HorizontalPodAutoscaler finds a metric."""
 
@@ -115,8 +123,17 @@ class AutoscalingArgs(SpecModel):
     max_replicas: PositiveCount
     """Most replicas."""
 
-    metrics: list[AutoscalingMetricArgs] = Field(min_length=1)
-    """What the replicas follow; of several, the one that asks for most of them counts."""
+    target: Annotated[AutoscalingTarget, Field(strict=False)] | None = None
+    """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
+    and of the endpoint picker, for the service alone."""
+
+    target_value: float | None = Field(default=None, gt=0)
+    """Value of `target` for one replica, in place of the library's: requests in flight (100),
+    waiting (5) or held (5)."""
+
+    metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
+    """What the replicas follow, beside `target`; of several, the one that asks for most of them
+    counts."""
 
     prometheus: WebAddress | None = None
     """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
@@ -129,12 +146,27 @@ class AutoscalingArgs(SpecModel):
 
     @model_validator(mode="after")
     def _bounds(self) -> AutoscalingArgs:
+        if self.target is None and not self.metrics:
+            raise rule_error(FIELD_REQUIRED, "needs target or metrics: what the replicas follow")
+        if self.target is None and self.target_value is not None:
+            raise rule_error(FIELD_REQUIRED, "targetValue needs target, whose value it is")
         if self.min_replicas > self.max_replicas:
             raise rule_error(
                 OUT_OF_RANGE,
                 f"minReplicas ({self.min_replicas}) is above maxReplicas ({self.max_replicas})",
             )
         return self
+
+
+def wakes(args: AutoscalingArgs) -> bool:
+    """Whether a role scales to zero, so that something else has to ask for its first replica."""
+    idle = args.keda.idle_replica_count if args.keda is not None else None
+    return args.min_replicas == 0 or idle == 0
+
+
+def asks_picker(args: AutoscalingArgs) -> bool:
+    """Whether `target` follows requests that the endpoint picker holds."""
+    return args.target is not None and (args.target is AutoscalingTarget.QUEUE or wakes(args))
 
 
 class PrefillDecodeRatioArgs(SpecModel):

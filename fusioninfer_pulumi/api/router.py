@@ -124,6 +124,10 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode] = MetricsMode.OFF
     """Who may read its metrics; by default no one."""
 
+    flow_control: bool | None = None
+    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
+    where `autoscaling.target` needs it. Without it such a request is answered 503."""
+
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
     cache before a prefill pod computes it; by default 0, every prompt."""

@@ -63,8 +63,9 @@ class ServiceSpec(SpecModel):
     """Scheduler, queue, priority and gang."""
 
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
     """How the roles are placed on node pools in relation to each other; read by `place` and

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import GangMode, SchedulingStrategyArgs
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -20,6 +21,15 @@ def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
     """Whether prefill and decode are separate roles."""
     types = {role.component_type for role in roles}
     return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
+
+
+def chosen_layout(layout: Layout, roles: Iterable[RoleArgs], *, is_written: bool) -> Layout:
+    """Returns the layout of a service: where none is written, the one that its roles need.
+
+    An autoscaler needs a scale subresource for all replicas of a role, which only `PerRole` has.
+    """
+    scaled = any(role.autoscaling is not None for role in roles)
+    return Layout.PER_ROLE if scaled and not is_written else layout
 
 
 def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> bool:

@@ -29,6 +29,7 @@ from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_WITHOUT_EFFECT,
     OUTPUT_NOT_ALLOWED,
+    RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
 )
 
@@ -101,6 +102,21 @@ def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             (*parts.at, "endpointPicker", "threshold"),
             f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
             f"{strategy.value}; remove it",
+        )
+
+
+def _flow_control(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+    """Requests that the picker shall hold, and whether it can."""
+    at = (*parts.at, "endpointPicker")
+    if epp.request is None and epp.args.flow_control is not None:
+        message = "has no effect beside endpointPickerConfig: use its featureGates: [flowControl]"
+        yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
+    elif parts.intent.flow_control and epp.family.flow_control is None:
+        yield error(
+            RELEASE_WITHOUT_FEATURE,
+            at,
+            f"{epp.family.name} cannot hold requests: while no pod is ready it answers 503; leave "
+            "the image out, or use v1.3.1 or later, or llm-d's",
         )
 
 
@@ -214,6 +230,7 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
 CHECKS: tuple[Check, ...] = (
     _family,
     _strategy,
+    _flow_control,
     _config,
     _pairing,
     _arguments,

@@ -97,15 +97,17 @@ def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
     if not others:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
+    # Without a written layout it changes with the first and the last `autoscaling`.
+    keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, or "
     return [
         error(
             LAYOUT_CHANGE_WHILE_RUNNING,
             ("layout",),
             f"{layout.value} cannot take the place of {other.value} while the service runs "
             f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
-            "end all old ones at once; create a second service with this layout, move the clients "
-            "and remove this one (docs/rollout.md), or set replicas: 0 for all roles first, which "
-            "interrupts the service",
+            f"end all old ones at once; {keep}create a second service with this layout, move the "
+            "clients and remove this one (docs/rollout.md), or set replicas: 0 for all roles "
+            "first, which interrupts the service",
         )
     ]
 

@@ -257,7 +257,10 @@ def _layout(plan: ServicePlan) -> str:
             if rollout.max_surge:
                 pace += f", {rollout.max_surge} more"
         updated += [f"{lws.name} ({pace})" for lws in role.lws]
-    parts = [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
+    scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
+    # Why it is this layout, which nobody may have written.
+    parts = [f"which the autoscaler of {', '.join(scaled)} needs"] if scaled else []
+    parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:
         parts.append(f"deleted and created again by an update: {', '.join(recreated)}")
     return f"PerRole, {'; '.join(parts) or 'no LeaderWorkerSet'}"

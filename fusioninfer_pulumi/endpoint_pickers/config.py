@@ -1,8 +1,8 @@
 """Writes the EndpointPickerConfig for a request, and says whether an endpoint picker can do it.
 
 The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
-always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin,
-and feature gates never are, because they differ between releases.
+always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin.
+Feature gates differ between releases, and only that of flow control is written, on request.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class EppRequest:
             there. The unit is that of the documents' `pd-profile-handler`.
         groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
             no groups.
+        flow_control: Whether it holds requests while no pod has room for them.
     """
 
     strategy: Strategy
@@ -55,6 +56,7 @@ class EppRequest:
     block_size: int | None = None
     threshold: int = 0
     groups: GroupAffinity | None = None
+    flow_control: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ _ALONE = {
     "lora": "each request goes to a pod that has its LoRA adapter loaded",
 }
 
+#: Feature gate of all releases that can hold requests.
+FLOW_CONTROL = "flowControl"
+
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
@@ -146,7 +151,12 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
     references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
-    header = {"apiVersion": family.api_versions[0], "kind": KIND}
+    header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": KIND}
+    if request.flow_control:
+        header["featureGates"] = [FLOW_CONTROL]
+        if family.limits_waiting:
+            # A model loads for minutes: clients and gateways say how long a request may take.
+            header["flowControl"] = {"defaultRequestTTL": "0s"}
     if request.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,

@@ -20,6 +20,7 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
     X_K8S_API,
     EppFamily,
     Family,
+    FlowControl,
     PrefixKeys,
 )
 from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
@@ -67,6 +68,8 @@ _GAIE_1_2 = EppFamily(
     pd_threshold=False,
     decider_first=False,
     rewrite_api=None,
+    flow_control=None,
+    limits_waiting=False,
     traces_tls=False,
 )
 _GAIE_1_3 = _after(
@@ -76,6 +79,9 @@ _GAIE_1_3 = _after(
     weight_trap=False,
     kv_metric_flag=None,
     needs_inference_objective_crd=False,
+    flow_control=FlowControl(
+        "inference_extension_flow_control_queue_size", "inference_objective_running_requests"
+    ),
     rewrite_api="inference.networking.x-k8s.io/v1alpha2",
 )
 _GAIE_1_4 = _after(
@@ -117,6 +123,7 @@ _LLM_D_0_9 = _after(
     api_versions=(LLM_D_API, X_K8S_API),
     # It ignores the older group if the cluster has the kind of both.
     rewrite_api="llm-d.ai/v1alpha2",
+    flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
     prefix_keys=PrefixKeys.PRODUCER,
     pd_needs_headers_handler=False,
 )
@@ -126,6 +133,7 @@ _LLM_D_0_10 = _after(
     versions=((0, 10, 0), (0, 10, 0)),
     gate_values=True,
     decider_first=False,
+    limits_waiting=True,
     traces_tls=True,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
@@ -73,6 +74,18 @@ class PrefixKeys(str, enum.Enum):
     PRODUCER = "producer"  #: `blockSizeTokens` of approx-prefix-cache-producer, at least 64
 
 
+class FlowControl(NamedTuple):
+    """Metrics of a picker that can hold requests; they outlive the pods.
+
+    Attributes:
+        held: Requests that wait in the picker (gauge).
+        running: Requests that it has sent to a pod, and that are not answered (gauge).
+    """
+
+    held: str
+    running: str
+
+
 @dataclass(frozen=True)
 class EppFamily:
     """What is known about the images of one family.
@@ -101,6 +114,11 @@ class EppFamily:
         decider_first: Whether a decider must stand before the handler that names it.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
+        flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
+            request, and answers 503 without one (v1.2.1 `requestcontrol/director.go`).
+        limits_waiting: Whether flow control ends a request that waits for 60 s, if nothing else
+            is written (llm-d v0.10.0 `flowcontrol/controller/config.go`; 0s there is no limit,
+            which is the default of all others).
         traces_tls: Whether it sends traces by TLS where the endpoint says so; up to v0.9.0 it
             never does (`tracing/telemetry.go`: `otlptracegrpc.WithInsecure()`).
     """
@@ -126,6 +144,8 @@ class EppFamily:
     pd_threshold: bool
     decider_first: bool
     rewrite_api: str | None
+    flow_control: FlowControl | None
+    limits_waiting: bool
     traces_tls: bool
 
     @property

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fusioninfer_pulumi.api.autoscaling import asks_picker
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.topology import is_prefill_decode
-from fusioninfer_pulumi.endpoint_pickers.config import GroupAffinity
+from fusioninfer_pulumi.endpoint_pickers.config import FLOW_CONTROL, GroupAffinity
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.images import (
+    DEFAULT_HOLDING_IMAGE,
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
     family_of,
@@ -36,11 +38,13 @@ class EppIntent:
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
+        flow_control: Whether it holds requests while no pod has room for them.
     """
 
     strategy: Strategy | None
     pairs: bool
     rewrites: bool = False
+    flow_control: bool = False
 
 
 def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
@@ -54,10 +58,18 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     rewrites = bool(args.model_rewrites)
     if args.endpoint_picker_config is not None:
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
-        return EppIntent(None, len(profiles) > 1, rewrites)
+        gates = config_list(args.endpoint_picker_config, "featureGates")
+        return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates)
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    return EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION, rewrites)
+    written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
+    held = any(role.autoscaling is not None and asks_picker(role.autoscaling) for role in declared)
+    return EppIntent(
+        strategy,
+        strategy is Strategy.PD_DISAGGREGATION,
+        rewrites,
+        flow_control=held if written is None else written,
+    )
 
 
 def epp_image(
@@ -77,7 +89,8 @@ def epp_image(
     image = args.image
     if image is None:
         llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
-        default = DEFAULT_PD_IMAGE if llm_d else DEFAULT_IMAGE
+        default = DEFAULT_HOLDING_IMAGE if intent.flow_control else DEFAULT_IMAGE
+        default = DEFAULT_PD_IMAGE if llm_d else default
         image = explicit.image if explicit is not None else default
     if is_output(image):
         if explicit is None:

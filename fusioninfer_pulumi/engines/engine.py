@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
@@ -84,6 +84,20 @@ class ContainerCommand:
     command: list[Any]
     args: list[Any] | None
     note: str | None = None
+
+
+class LoadMetrics(NamedTuple):
+    """Metrics of an engine's load, as its release calls them.
+
+    Attributes:
+        running: Requests that it computes.
+        waiting: Requests that wait for it.
+        kv_cache: Part of its KV cache that is in use, from 0 to 1.
+    """
+
+    running: str
+    waiting: str
+    kv_cache: str
 
 
 @dataclass(frozen=True)
@@ -499,6 +513,10 @@ class Engine(Protocol):
     def old_kv_metric(self, command: EngineCommand) -> str | None:
         """What its release calls vLLM's `vllm:kv_cache_usage_perc`, None where it has that name."""
         return None
+
+    def load_metrics(self, command: EngineCommand) -> LoadMetrics:
+        """What its release calls the metrics of its load."""
+        ...
 
     def tracing_arguments(self, endpoint: str) -> Sequence[Argument] | None:
         """The arguments that make it trace, None where none are known."""

@@ -22,6 +22,8 @@ class EnginePreset:
         arguments: Arguments that every pod needs.
         length_arguments: Those that take the longest sequence that fits: without them vLLM stops
             where one of the model's own length does not.
+        drain_arguments: Those by which a pod that ends answers what it has begun.
+        drain_since: The first release that has them.
         cpu_variables: Variables of processors.
         cpu_cache: Bytes of KV cache that these variables ask for.
         launcher: Launcher of several nodes, where no data parallel ranks are asked for.
@@ -34,6 +36,8 @@ class EnginePreset:
     cpu_image: str | None = None
     arguments: tuple[str, ...] = ()
     length_arguments: tuple[str, ...] = ()
+    drain_arguments: tuple[str, ...] = ()
+    drain_since: str = ""
     cpu_variables: Mapping[str, str] = field(default_factory=dict)
     cpu_cache: int = 0
     launcher: str = "multiprocessing"
@@ -53,6 +57,9 @@ PRESETS: Mapping[str, EnginePreset] = {
         program=("vllm", "serve"),
         cpu_image="vllm/vllm-openai-cpu:v{release}-x86_64",
         length_arguments=("--max-model-len", "auto"),
+        # Without it requests that run longer than 20 s are lost (docs/failures.md).
+        drain_arguments=("--shutdown-timeout", "300"),
+        drain_since="0.18.0",
         cpu_variables={"VLLM_CPU_KVCACHE_SPACE": "4"},
         cpu_cache=4 * 2**30,
         expert_layouts=True,

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.engines.engine import (
     Engine,
     EngineCommand,
     KvConnector,
+    LoadMetrics,
     Offload,
     Offloading,
     Transfer,
@@ -398,6 +399,10 @@ class Sglang(Engine):
         if command.readable and not command.has("--enable-metrics"):
             return "SGLang serves metrics only with --enable-metrics; add it to the arguments"
         return None
+
+    def load_metrics(self, command: EngineCommand) -> LoadMetrics:
+        # As its guide to production metrics says.
+        return LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return None  # they have changed their spelling between releases, so they are the user's

@@ -26,6 +26,7 @@ from fusioninfer_pulumi.engines.engine import (
     Engine,
     EngineCommand,
     KvConnector,
+    LoadMetrics,
     Offload,
     Offloading,
     Transfer,
@@ -682,6 +683,10 @@ class Vllm(Engine):
         version = command.image.version
         old = version is not None and version < KV_CACHE_METRIC
         return "vllm:gpu_cache_usage_perc" if old else None
+
+    def load_metrics(self, command: EngineCommand) -> LoadMetrics:
+        cache = self.old_kv_metric(command) or "vllm:kv_cache_usage_perc"
+        return LoadMetrics("vllm:num_requests_running", "vllm:num_requests_waiting", cache)
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]

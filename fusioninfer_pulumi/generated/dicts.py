@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
+        AutoscalingTarget,
         CacheArgs,
         ClaimReferenceArgs,
         ClaimTierArgs,
@@ -134,8 +135,17 @@ class AutoscalingArgsDict(TypedDict, total=False):
     max_replicas: Required[int]
     """Most replicas."""
 
-    metrics: Required[Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]]
-    """What the replicas follow; of several, the one that asks for most of them counts."""
+    target: AutoscalingTarget | Literal["latency", "throughput", "queue"] | None
+    """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
+    and of the endpoint picker, for the service alone."""
+
+    target_value: float | None
+    """Value of `target` for one replica, in place of the library's: requests in flight (100),
+    waiting (5) or held (5)."""
+
+    metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
+    """What the replicas follow, beside `target`; of several, the one that asks for most of them
+    counts."""
 
     prometheus: str | None
     """`KEDA`: address of the Prometheus, such as `http://prometheus-operated.monitoring:9090`."""
@@ -307,6 +317,10 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     metrics: MetricsMode | Literal["Off", "Authenticated", "Unauthenticated"] | Literal[False]
     """Who may read its metrics; by default no one."""
+
+    flow_control: bool | None
+    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
+    where `autoscaling.target` needs it. Without it such a request is answered 503."""
 
     threshold: int | None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
@@ -525,8 +539,9 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
     """How the roles are placed on node pools in relation to each other; read by `place` and
@@ -1549,8 +1564,9 @@ class ModelServiceDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica` (default): one LeaderWorkerSet for each replica. `PerRole`: one for each role,
-    with its own rolling update and a scale subresource; a live service cannot change it."""
+    """`PerReplica`: one LeaderWorkerSet for each replica. `PerRole`: one for each role, with its
+    own rolling update and a scale subresource; a live service cannot change it. By default
+    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
     """How the roles are placed on node pools in relation to each other; read by `place` and

@@ -13,7 +13,9 @@ from fusioninfer_pulumi.api.autoscaling import (
     MetricSource,
 )
 from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.operations.scaling_target import ScalingTarget, scaling_target
 from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
@@ -25,11 +27,13 @@ class AutoscalerPlan:
 
     Attributes:
         name: Name of the LeaderWorkerSet, and of the object.
+        target: What stands for the `target` of the role, None without one.
     """
 
     role: str
     name: str
     args: AutoscalingArgs
+    target: ScalingTarget | None = None
 
     @property
     def kind(self) -> str:
@@ -37,11 +41,23 @@ class AutoscalerPlan:
         keda = self.args.engine is AutoscalingEngine.KEDA
         return "ScaledObject" if keda else "HorizontalPodAutoscaler"
 
+    @property
+    def target_metrics(self) -> tuple[AutoscalingMetricArgs, ...]:
+        """The metrics of the role's `target`."""
+        return self.target.metrics if self.target is not None else ()
 
-def autoscalers(roles: Sequence[RolePlan]) -> tuple[AutoscalerPlan, ...]:
+
+def autoscalers(
+    service: str, namespace: Any, roles: Sequence[RolePlan], router: RouterPlan | None
+) -> tuple[AutoscalerPlan, ...]:
     """Returns an autoscaler for each LeaderWorkerSet of a scaled role."""
     return tuple(
-        AutoscalerPlan(role.name, lws.name, role.args.autoscaling)
+        AutoscalerPlan(
+            role.name,
+            lws.name,
+            role.args.autoscaling,
+            scaling_target(service, namespace, role, roles, router),
+        )
         for role in roles
         if role.args.autoscaling is not None
         for lws in role.lws
@@ -57,6 +73,7 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     named = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
+    preset = planned.target_metrics
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
@@ -74,7 +91,10 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                     else {}
                 ),
                 **advanced,
-                "triggers": [_trigger(args.prometheus or "", metric) for metric in args.metrics],
+                "triggers": [
+                    *(_strict(_trigger(args.prometheus or "", metric)) for metric in preset),
+                    *(_trigger(args.prometheus or "", metric) for metric in args.metrics),
+                ],
             },
         }
     return {
@@ -86,7 +106,7 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
             "minReplicas": args.min_replicas,
             "maxReplicas": args.max_replicas,
             **behavior,
-            "metrics": [_metric(metric) for metric in args.metrics],
+            "metrics": [_metric(metric) for metric in (*preset, *args.metrics)],
         },
     }
 
@@ -118,3 +138,8 @@ def _trigger(address: str, metric: AutoscalingMetricArgs) -> Manifest:
             **unsafe,
         },
     }
+
+
+def _strict(trigger: Manifest) -> Manifest:
+    """A query without a result is an error, which leaves the replicas alone, and not zero."""
+    return {**trigger, "metadata": {**trigger["metadata"], "ignoreNullValues": "false"}}

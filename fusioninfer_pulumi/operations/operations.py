@@ -44,7 +44,7 @@ def operations_plan(
     return OperationsPlan(
         budgets=disruption_budgets(service, roles, args.disruption_budget),
         monitoring=monitoring_plan(service, args.monitoring, roles, router),
-        autoscalers=autoscalers(roles),
+        autoscalers=autoscalers(service, args.namespace, roles, router),
     )
 
 

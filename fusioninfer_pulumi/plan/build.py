@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import needs_gang, scheduler_name
+from fusioninfer_pulumi.api.topology import chosen_layout, needs_gang, scheduler_name
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -64,10 +64,11 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         pods, problems = build_pods(ctx)
         built.append((ctx, pods))
         findings += problems
-    roles = tuple(role_plan(ctx, pods, args.layout, args.groups) for ctx, pods in built)
+    layout = chosen_layout(args.layout, args.roles, is_written="layout" in args.model_fields_set)
+    roles = tuple(role_plan(ctx, pods, layout, args.groups) for ctx, pods in built)
     strategy = args.scheduling_strategy
     ganged = needs_gang(args.roles, strategy)
-    gangs = gang_plans(service, roles, strategy, args.layout, args.groups) if ganged else ()
+    gangs = gang_plans(service, roles, strategy, layout, args.groups) if ganged else ()
     parts: RouterParts | None = None
     router: RouterPlan | None = None
     if intent is not None:
@@ -100,7 +101,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         gang_scheduled=ganged,
         queue=strategy.queue,
         priority_class=strategy.priority_class_name,
-        layout=args.layout,
+        layout=layout,
         rollout=args.rollout,
         wait=args.wait,
         findings=(),

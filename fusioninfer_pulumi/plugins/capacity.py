@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.inventory import InventoryArgs, NodePoolArgs, TaintArgs, TaintEffect
-from fusioninfer_pulumi.api.model import ModelArgs, read_source
+from fusioninfer_pulumi.api.model import ModelArgs, hub_name, read_source
 from fusioninfer_pulumi.api.placement import ServicePlacementArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -113,6 +113,7 @@ __all__ = [
     "examine_mapping",
     "expand",
     "file_text",
+    "hub_name",
     "info",
     "install_command",
     "integer",

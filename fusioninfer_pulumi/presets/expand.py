@@ -20,6 +20,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
+from fusioninfer_pulumi.engines.arguments import release_numbers
 from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_container
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.flags import canonical, integer
@@ -347,7 +348,7 @@ class _Writer:
         container: dict[str, Any] = {"name": name, "image": self._image()}
         if not written_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._arguments(auto=self.on_cpu or chosen.auto)
+            arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
             if arguments or written_container.get("args"):
                 container["args"] = [*(written_container.get("args") or ()), *arguments]
         port = role.port or self.engine.default_port
@@ -369,7 +370,7 @@ class _Writer:
         registry = self.args.image_registry
         return f"{registry}/{image}" if registry else image
 
-    def _arguments(self, *, auto: bool) -> list[str]:
+    def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
         """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
         preset, written_words = self.preset, [str(word) for word in self.own.get("args") or ()]
         written: list[str] = []
@@ -382,10 +383,22 @@ class _Writer:
         if auto:
             reason = "the longest sequence that the cache holds"
             written += self._beside(written_words, preset.length_arguments, LIBRARY, reason)
+        if self._drains(role):
+            reason = "seconds that a pod that ends has for what it has begun"
+            written += self._beside(written_words, preset.drain_arguments, LIBRARY, reason)
         known = catalogue_model(self.model_name)
         if known is not None and self.engine.name == CATALOGUE_ENGINE:
             written += self._beside(written_words, known.arguments, MODEL, known.source)
         return written
+
+    def _drains(self, role: RoleArgs) -> bool:
+        """Whether pods wait for what they have begun: only where nobody waits longer for it.
+
+        Workers of several nodes sleep the whole time, as they do not see when their leader is done.
+        """
+        preset = self.preset
+        released = release_numbers(self.release) >= release_numbers(preset.drain_since)
+        return role.component_type is ComponentType.WORKER and role.nodes == 1 and released
 
     def _beside(
         self, own: Sequence[str], wanted: Sequence[str], origin: str, reason: str

@@ -207,6 +207,7 @@ def _request(
         block_size=_block_size(served),
         threshold=epp_args.threshold or 0,
         groups=affinity,
+        flow_control=intent.flow_control,
     )
 
 

@@ -112,6 +112,20 @@ def test_the_layout_of_a_running_service_is_kept(
     assert made(engine, service(layout=other)).children
 
 
+def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any) -> None:
+    def unwritten(**fields: Any) -> Any:
+        return service(role(replicas=5, **fields))
+
+    scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
+    engine.state = PER_REPLICA_STATE
+    with pytest.raises(InvalidServiceError, match="PerRole cannot take the place of PerReplica"):
+        made(engine, unwritten(autoscaling=scaled))
+    engine.state = PER_ROLE_STATE
+    with pytest.raises(InvalidServiceError, match="write layout: PerRole to keep it, or create a"):
+        made(engine, unwritten())
+    assert made(engine, unwritten(autoscaling=scaled)).children
+
+
 @pytest.mark.parametrize(
     "state",
     [

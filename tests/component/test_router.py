@@ -185,6 +185,30 @@ def test_the_endpoint_of_a_gateways_address(engine: Any) -> None:
     assert endpoint(engine, spec(gateway={})) == "http://192.0.2.7"
 
 
+def test_without_a_picker_the_route_waits_for_the_service(engine: Any) -> None:
+    made: list[InferenceService] = []
+    off = {"endpointPicker": {"enabled": False}}
+
+    def program() -> dict[str, Any]:
+        made.append(InferenceService("app", spec(httproute=ROUTE, **off)))
+        return {"url": made[0].endpoint, "status": made[0].status, "ready": made[0].readiness}
+
+    refusal = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound"}
+    parents = [{"parentRef": {"name": "shared"}, "conditions": [refusal]}]
+    engine.live["svc-httproute"] = {"status": {"parents": parents}}
+    available = [{"type": "Available", "status": "True"}]
+    engine.live["svc-inference-0"] = {"status": {"readyReplicas": 1, "conditions": available}}
+    deployment = engine.run(program)
+    assert after(deployment, "HTTPRoute") == {"Service"}
+    assert [made[0].inference_pool, made[0].gateway] == [None, None]
+    assert made[0].service is not None
+    assert deployment.exports["url"] == "http://svc.example.com"
+    told = {each["type"]: each["status"] for each in deployment.exports["ready"]}
+    assert told["RouterReady"] == "False"
+    assert "BackendNotFound" in str(deployment.exports["status"]["conditions"])
+    assert endpoint(engine, spec(**off)) == "http://svc.default.svc:8000"
+
+
 def test_a_route_that_an_earlier_services_gateway_does_not_take_is_refused(engine: Any) -> None:
     refused: list[str] = []
 

@@ -362,14 +362,21 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
     scaling |= draw.fields(0.5, minReplicas=max(replicas - 1, 1))
     if setting.groups is None and draw.chance(0.4):
         queries = [
-            {"query": "sum(vllm_waiting)", "target": "5"},
-            {"query": "max(x)", "target": 2.5},
+            {"query": 'sum(waiting{app="qwen"})', "target": "5"},
+            {"query": 'max(x{app="qwen"})', "target": 2.5},
         ]
         scaling |= {"engine": "KEDA", "prometheus": "http://prometheus:9090"}
         scaling["metrics"] = queries[: draw.one(1, 2)]
         keda = draw.of("keda")
         queries[0] |= keda.fields(0.3, name="waiting", unsafeSsl=True)
         scaling |= keda.fields(0.6, keda=_keda(keda))
+        target = draw.of("target")
+        # Zero replicas and held requests need a picker of certain releases.
+        asleep = "idleReplicaCount" in scaling.get("keda", {})
+        if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
+            scaling["target"] = target.one("latency", "throughput")
+            scaling |= target.fields(targetValue=(32, 7.5))
+            scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
     else:
         scaling |= draw.fields(0.2, engine="HPA")
         metric = {"name": "vllm_queue", "target": draw.one(5, "500m")}

@@ -88,7 +88,8 @@ def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -
     role: Manifest = {"name": draw.one("router", "gateway"), "componentType": "router"}
     family = _family(draw.of("family"), grouped=spec.get("groups") is not None, pairs=pairs)
     role |= _strategy(draw.of("strategy"), strategy, family, pair=pair)
-    picker = _picker(draw.of("picker"), family, spec, pairs=pairs)
+    holds = family not in (None, "gaie-1.2") and strategy != "config"
+    picker = _picker(draw.of("picker"), family, spec, pairs=pairs, holds=holds)
     role |= {"endpointPicker": picker} if picker or draw.chance(0.1) else {}
     role |= _route_and_gateway(draw.of("route"), metadata, picker)
     role |= _pool(draw.of("pool"))
@@ -137,7 +138,9 @@ def _strategy(draw: Draw, strategy: str | None, family: str | None, *, pair: boo
     return fields
 
 
-def _picker(draw: Draw, family: str | None, spec: Manifest, *, pairs: bool) -> Manifest:
+def _picker(
+    draw: Draw, family: str | None, spec: Manifest, *, pairs: bool, holds: bool
+) -> Manifest:
     picker: Manifest = {}
     if family is not None:
         draw.features.add(f"picker: {family}")
@@ -154,6 +157,8 @@ def _picker(draw: Draw, family: str | None, spec: Manifest, *, pairs: bool) -> M
         metrics=("Off", "Authenticated", "Authenticated", "Unauthenticated", False),
         tls=({"secretName": "picker-certificate"}, {"enabled": True}, {"enabled": False}),
     )
+    if holds:
+        picker |= draw.of("flowControl").fields(0.2, flowControl=(True, False))
     if pairs and draw.chance(0.3) and family != "llm-d-0.7":
         picker["threshold"] = draw.one(0, 200)
     if pairs and spec.get("groups") is not None and draw.chance(0.4):

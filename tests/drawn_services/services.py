@@ -104,10 +104,27 @@ def _service(draw: Draw) -> Manifest:
         role.update(more)
     if routed:
         role = router(draw.of("router role"), service, strategy, pair=pair)
+        _queue(role, roles, spec, setting)
         roles.insert(draw.of("router").whole(0, len(roles)), role)
     spec["roles"] = roles
     spec |= _left_out(draw.of("left out"), setting, roles)
     return service
+
+
+def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting: Setting) -> None:
+    """Scales workers by requests that the picker holds, where its release can."""
+    picker = router_role.get("endpointPicker", {})
+    holds = "image" in picker and "1.2" not in picker.get("family", picker["image"])
+    scaled = [role["autoscaling"] for role in roles if "autoscaling" in role]
+    alone = all(role["componentType"] == "worker" for role in roles)
+    known = setting.engine != "other" and setting.monitored and setting.groups is None
+    if not (scaled and holds and alone and known) or "endpointPickerConfig" in router_role:
+        return
+    picker |= {"flowControl": True, "metrics": "Authenticated"}
+    spec["monitoring"].pop("picker", None)
+    for autoscaling in scaled:
+        autoscaling |= {"engine": "KEDA", "prometheus": "http://p:9090", "target": "queue"}
+        autoscaling["metrics"] = []
 
 
 def _left_out(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -9,14 +10,16 @@ from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.rollout.order import update_order
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
 PODS_POLICY = {"type": "Pods", "value": 1, "periodSeconds": 60}
-QUERY = {"query": "sum(vllm:num_requests_waiting)", "target": "5"}
+QUERY = {"query": 'sum(queue{fusioninfer_io_service="svc"})', "target": "5"}
 
 
 def scaled(given: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
@@ -68,6 +71,23 @@ def test_a_role_is_scaled_by_its_set() -> None:
     assert only(manifest, "LeaderWorkerSet")["spec"]["replicas"] == 3
 
 
+def test_the_layout_follows_from_autoscaling_where_none_is_written() -> None:
+    unwritten = scaled()
+    del unwritten["spec"]["layout"]
+    assert problems(unwritten) == []
+    assert rendered(unwritten) == rendered(scaled())
+    text = plan_text(unwritten)
+    assert "PerRole, which the autoscaler of inference needs; updated by" in text
+    assert "PerRole" not in plan_text(service(role()))
+
+
+def plan_text(manifest: Manifest) -> str:
+    (args,) = load(manifest)
+    plan, file = plan_service(args), io.StringIO()
+    print_plan(plan, [], render(plan), file)
+    return " ".join(file.getvalue().split())
+
+
 def test_each_serving_group_is_scaled_by_itself() -> None:
     manifest = scaled(spec={"groups": 2})
     assert problems(manifest) == []
@@ -94,7 +114,7 @@ def test_keda_scales_by_queries() -> None:
             "metricType": "AverageValue",
             "metadata": {
                 "serverAddress": "http://p:9090",
-                "query": "sum(vllm:num_requests_waiting)",
+                "query": QUERY["query"],
                 "threshold": "5",
             },
         }
@@ -185,7 +205,7 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
             scaled({"metrics": [{**WAITING, "name": "vllm/waiting"}]}),
             'metrics[0].name: must be the name of a metric, without / and %, got "vllm/waiting"',
         ),
-        (scaled({"metrics": []}), "roles[0].autoscaling.metrics:"),
+        (scaled({"metrics": []}), "roles[0].autoscaling: needs target or metrics"),
         (
             scaled(disruptionBudget={"minAvailable": 1}),
             "roles[0].disruptionBudget.minAvailable: the replicas of inference are scaled: give",

@@ -161,7 +161,7 @@ def test_the_picker_is_scraped_where_it_serves_metrics(
         ),
         (
             service(serving(PORT), monitoring={"picker": True}),
-            "monitoring.picker: the service has no router; remove it",
+            "monitoring.picker: the service has no endpoint picker; remove it",
         ),
         (
             monitored(serving(PORT), monitoring={"picker": True}),

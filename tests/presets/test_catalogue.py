@@ -61,7 +61,7 @@ def test_the_sizes_are_those_of_the_capacity_package() -> None:
     wrong = {
         model["name"]: model["accelerators"]
         for model in document["models"]
-        if sizes(model["name"], model["memory"]) != model["accelerators"]
+        if sizes(model) != model["accelerators"]
     }
     assert wrong == {}
 

@@ -37,6 +37,8 @@ RECIPE = [
     "--reasoning-parser",
     "qwen3",
 ]
+#: What a pod has begun it answers; a replica over several nodes would always wait that long.
+DRAIN = ["--shutdown-timeout", "300"]
 
 
 def short(name: str = "serve", kind: str = "worker", **more: Any) -> Manifest:
@@ -69,7 +71,7 @@ def test_a_model_and_an_accelerator_are_enough() -> None:
         "name": "vllm",
         "image": f"vllm/vllm-openai:v{RELEASE}",
         "command": ["vllm", "serve"],
-        "args": ["Qwen/Qwen3-32B", *RECIPE, "--tensor-parallel-size", "2"],
+        "args": ["Qwen/Qwen3-32B", *DRAIN, *RECIPE, "--tensor-parallel-size", "2"],
         "ports": [{"name": "http", "containerPort": 8000}],
         "resources": {
             "requests": {"cpu": "8", "memory": "24Gi"},
@@ -91,7 +93,7 @@ def test_processors_need_no_number() -> None:
     assert warnings(manifest) == []
     made = engine(manifest)
     assert made["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
-    assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto"]
+    assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto", *DRAIN]
     assert made["env"] == [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
     assert "limits" not in made["resources"]
     assert plan_of(manifest).total_accelerators == 0
@@ -135,9 +137,10 @@ def test_a_dense_pair_that_needs_several_nodes_says_what_is_missing() -> None:
 
 def test_a_number_of_gpus_is_enough() -> None:
     words = engine(service(short(gpus=4), **UNKNOWN))["args"]
-    assert words == ["team/chat", "--tensor-parallel-size", "4"]
+    assert words == ["team/chat", *DRAIN, "--tensor-parallel-size", "4"]
     both = engine(service(short(gpus=4, multinode={"nodeCount": 2}), **UNKNOWN))["args"]
     assert both[both.index("--pipeline-parallel-size") :][:2] == ["--pipeline-parallel-size", "2"]
+    assert "--shutdown-timeout" not in both
 
 
 @pytest.mark.parametrize(
@@ -175,9 +178,19 @@ def test_a_partial_template_is_merged_by_the_containers_name() -> None:
     assert pod["nodeSelector"] == {"pool": "h100"}
     assert made["image"] == f"vllm/vllm-openai:v{RELEASE}"
     assert made["args"][1:3] == ["--max-model-len", "8192"]
-    assert made["args"][3:8] == RECIPE
+    assert made["args"][3:10] == [*DRAIN, *RECIPE]
     assert made["env"] == [{"name": "HF_HOME", "value": "/data"}]
     assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
+
+
+def test_pods_that_end_have_time_for_what_they_have_begun() -> None:
+    (pod,) = pods(service(short(gpus=1), **UNKNOWN))
+    assert pod["terminationGracePeriodSeconds"] > 300
+    older = engine(service(short(gpus=1, engine={"version": "0.17.0"}), **UNKNOWN))
+    assert "--shutdown-timeout" not in older["args"]
+    pairs = [short("prefill", "prefiller", gpus=1), short("decode", "decoder", gpus=1)]
+    for part in pods(service(*pairs, **UNKNOWN)):
+        assert "--shutdown-timeout" not in str(part)
 
 
 def test_a_template_may_leave_its_containers_out() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import ROUTE, objects, only, pair, routed
-from samples import Manifest, listening, plan_of, problems, rendered, warnings
+from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.chart import charts
@@ -93,6 +93,13 @@ def test_the_chart_ends_at_the_service() -> None:
         ("Service", "svc", "port 8000"),
     )
     assert chart.entries == (0,)
+
+
+def test_a_queue_that_no_picker_holds_scales_nothing() -> None:
+    followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
+                "prometheus": "http://p:9090"}  # fmt: skip
+    manifest = behind_service(role(autoscaling=followed))
+    assert any("needs endpointPicker.enabled: true" in each for each in problems(manifest))
 
 
 def named(name: str, manifest: Manifest) -> Manifest:

@@ -17,19 +17,29 @@ _TABLE = """
 H100         | 79.18  | llm-d-planner e50305a            | NVIDIA-H100-80GB-HBM3 NVIDIA-H100-PCIe | nvidia-h100-80gb nvidia-h100-mega-80gb | p5.* Standard_ND96isr_H100_v5
 H100-NVL     | 93.1   | nvidia-smi 95830 MiB             | NVIDIA-H100-NVL                        |                                        | Standard_NC40ads_H100_v5 Standard_NC80adis_H100_v5
 H200         | 139.81 | vLLM 0.11.0's log                | NVIDIA-H200 NVIDIA-H200-NVL            | nvidia-h200-141gb                      | p5e.* p5en.* Standard_ND96isr_H200_v5
+H20          | 95.0   | vllm-project/vllm#51041          | NVIDIA-H20                             |                                        |
+H800         | 79.18  | as H100                          | NVIDIA-H800 NVIDIA-H800-PCIe           |                                        |
+GH200        | 95.08  | nvidia-smi 97871 MiB             | NVIDIA-GH200-480GB                     |                                        |
+B300         | 267.69 | SemiAnalysisAI/InferenceX-app    | NVIDIA-B300-SXM6-AC NVIDIA-B300        | nvidia-b300                            | p6-b300.*
 B200         | 178.35 | unslothai/unsloth#3411           | NVIDIA-B200                            | nvidia-b200                            | p6-b200.*
 A100         | 79.15  | vLLM 0.8.5's log                 | NVIDIA-A100-SXM4-80GB NVIDIA-A100-80GB-PCIe | nvidia-a100-80gb                  | p4de.* Standard_ND96amsr_A100_v4 Standard_NC24ads_A100_v4 Standard_NC48ads_A100_v4 Standard_NC96ads_A100_v4
+A800         | 79.15  | as A100                          | NVIDIA-A800-SXM4-80GB NVIDIA-A800-80GB-PCIe |                                   |
 A100-40GB    | 39.38  | vllm-project/vllm#16570          | NVIDIA-A100-SXM4-40GB NVIDIA-A100-PCIE-40GB | nvidia-tesla-a100                 | p4d.* Standard_ND96asr_v4
 L40S         | 44.31  | vLLM 0.10.0's log                | NVIDIA-L40S                            |                                        | g6e.*
 L4           | 22.03  | vLLM 0.29.0's log                | NVIDIA-L4                              | nvidia-l4                              | g6.*
 A10G         | 22.0   | nvidia-smi 23028 MiB             | NVIDIA-A10G                            |                                        | g5.*
 T4           | 14.74  | vLLM 0.7.2's log                 | Tesla-T4 NVIDIA-T4                     | nvidia-tesla-t4                        | g4dn.* Standard_NC4as_T4_v3 Standard_NC8as_T4_v3 Standard_NC16as_T4_v3 Standard_NC64as_T4_v3
 RTX-PRO-6000 | 94.97  | nvidia-smi 97887 MiB             | NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition | nvidia-rtx-pro-6000              | g7e.*
+RTX-PRO-4500 | 31.38  | vllm-project/vllm#51590          | NVIDIA-RTX-PRO-4500-Blackwell-Server-Edition |                                  |
 RTX-5090     | 31.36  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-5090                |                                        |
+RTX-5080     | 15.42  | nvidia-smi 16303 MiB             | NVIDIA-GeForce-RTX-5080                |                                        |
 RTX-4090     | 23.52  | vLLM 0.28.0's log                | NVIDIA-GeForce-RTX-4090                |                                        |
 RTX-3090     | 23.58  | vllm-project/vllm#10517          | NVIDIA-GeForce-RTX-3090                |                                        |
 RTX-A6000    | 47.5   | vLLM 0.9.2's log                 | NVIDIA-RTX-A6000                       |                                        |
 RTX-A5000    | 23.55  | nvidia-smi 24564 MiB             | NVIDIA-RTX-A5000                       |                                        |
+MI300X       | 191.98 | vLLM's refusals on full ones     | AMD_Instinct_MI300X_OAM AMD_Instinct_MI300X |                                   | Standard_ND96isr_MI300X_v5
+MI325X       | 255.98 | as MI300X and MI355X             | AMD_Instinct_MI325_OAM AMD_Instinct_MI325X  |                                   |
+MI355X       | 287.98 | SemiAnalysisAI/InferenceX#2522   | AMD_Instinct_MI355X_OAM AMD_Instinct_MI355X |                                   |
 """  # noqa: E501  # a table
 
 
@@ -48,6 +58,7 @@ _INSTANCES = {kind.removesuffix("*"): row[0] for row in _rows() for kind in row[
 #: Node labels that name the accelerator.
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
+AMD_LABEL = "amd.com/gpu.product-name"
 GKE_LABEL = "cloud.google.com/gke-accelerator"
 _INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _NAME_LABELS = (
@@ -61,7 +72,9 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
 
     Names of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) are none of a whole one.
     """
-    name = _PRODUCTS.get(labels.get(PRODUCT_LABEL, "")) or _GKE.get(labels.get(GKE_LABEL, ""))
+    name = _GKE.get(labels.get(GKE_LABEL, ""))
+    for label in (AMD_LABEL, PRODUCT_LABEL):
+        name = _PRODUCTS.get(labels.get(label, "")) or name
     for label in _INSTANCE_LABELS:
         kind = labels.get(label, "")
         # Instance types of AWS differ in size behind the point, those of Azure are listed whole.
@@ -81,14 +94,18 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
 
 def by_name(name: str) -> Accelerator | None:
     """The accelerator of a name: ours, or a product's as drivers, clouds and people write it."""
-    plain = re.sub(r"[\s_]+", "-", name.strip())
+    plain = _plain(name)
     for table in (_PRODUCTS, _GKE):
         for product, accelerator in table.items():
-            if plain.lower() == product.lower():
+            if plain == _plain(product):
                 return ACCELERATORS[accelerator]
-    short = plain.upper().removeprefix("NVIDIA-")
+    short = plain.upper().removeprefix("NVIDIA-").removeprefix("AMD-").removeprefix("INSTINCT-")
     short = _SHORT.get(short, short)
     return ACCELERATORS.get(short)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip()).lower()
 
 
 _SHORT = {"A100-80GB": "A100", "H100-80GB": "H100", "H200-141GB": "H200", "H100-SXM": "H100"}

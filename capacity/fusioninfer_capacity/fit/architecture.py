@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,24 +54,57 @@ class Cache:
         width: Elements of a token in one head, keys and values together.
         window: Tokens of a sliding window, None where all tokens are kept.
         latent: Whether it is that of multi-head latent attention.
+        index: Bytes of a token beside these, whatever their type: the index of sparse attention.
+        packed: Bytes of a token's elements in 8 bits where they are more than one each, else None.
     """
 
     heads: int
     width: int
     window: int | None = None
     latent: bool = False
+    index: int = 0
+    packed: int | None = None
 
     def elements(self, tensor: int) -> int:
         """Elements that each rank keeps of one token."""
         return max(1, -(-self.heads // tensor)) * self.width
 
+    def bytes(self, tensor: int, bits: int) -> int:
+        """Bytes that each rank keeps of one token."""
+        if self.packed is not None and bits == 8:
+            return self.packed + self.index
+        return self.elements(tensor) * bits // 8 + self.index
+
+
+#: What a layer without attention keeps.
+NOTHING = Cache(0, 0)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a layer keeps of each sequence, however long it is; ranks divide it.
+
+    Attributes:
+        convolution: Elements of its convolution, in the type of the model.
+        recurrent: Elements of its recurrent state.
+        recurrent_bits: Bits of each of these.
+    """
+
+    convolution: int
+    recurrent: int
+    recurrent_bits: int
+
+    def bytes(self, tensor: int, bits: int) -> int:
+        """Bytes that each rank keeps of one sequence; `bits` are those of the model's type."""
+        return (self.convolution * bits + self.recurrent * self.recurrent_bits) // 8 // tensor
+
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: its weights, and what it keeps of each token; None where that is not known."""
+    """One layer: its weights, and what it keeps."""
 
     parts: tuple[Part, ...]
-    cache: Cache | None
+    cache: Cache | State
 
 
 @dataclass(frozen=True)
@@ -107,11 +140,6 @@ class Architecture(ModelShape):
             if not part.name.endswith(".absorbed")  # a copy
         )
         return in_layers + self.embedding * (1 if self.tied else 2) + self.vision
-
-    @property
-    def known_cache(self) -> bool:
-        """Whether it is known what every layer keeps."""
-        return all(layer.cache is not None for layer in self.layers)
 
 
 @cache
@@ -167,6 +195,14 @@ def read_config(config: Config) -> Architecture:
         vocabulary=vocabulary,
         intermediate=int(text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0),
         expert_width=_expert_width(text),
+        experts_per_token=_experts_per_token(text),
+        expert_hidden=int(text.get("moe_latent_size") or hidden),
+        encoder=_encoder(config),
+        image=_image(config),
+        depth=count,
+        recurrent=any(isinstance(layer.cache, State) for layer in layers),
+        latent=bool(text.get("kv_lora_rank")),
+        sparse=bool(text.get("index_topk")),
         longest=_longest(text),
         limit=_limit(text),
         heads=_head_counts(text),
@@ -244,6 +280,26 @@ def _vision(config: Config) -> int:
     return size("depth", "num_hidden_layers") * width * (4 * width + 3 * inner)
 
 
+def _encoder(config: Config) -> tuple[int, int]:
+    """As SGLang reads them, with its defaults."""
+    vision = config.get("vision_config")
+    stated = vision if isinstance(vision, Mapping) else {}
+    return int(stated.get("num_hidden_layers") or 24), int(stated.get("hidden_size") or 1024)
+
+
+def _image(config: Config) -> int:
+    """Bytes of the largest image in a layer of Qwen's encoders: 16,384 tokens of several patches.
+
+    Images of other families have a few hundred tokens.
+    """
+    vision = config.get("vision_config")
+    if not isinstance(vision, Mapping) or not str(config.get("model_type")).startswith("qwen"):
+        return 0
+    width, inner = (int(vision.get(key) or 0) for key in ("hidden_size", "intermediate_size"))
+    merged = int(vision.get("spatial_merge_size") or 2)
+    return 16384 * merged**2 * (4 * inner + 8 * width)
+
+
 # Layers.
 
 
@@ -283,10 +339,14 @@ def _experts(
 
 
 def _expert_width(text: Config) -> int:
-    routed = text.get("num_experts_per_tok") or text.get("experts_per_token")
     width = text.get("moe_intermediate_size") or text.get("intermediate_size")
-    many = any(text.get(key) for key in _EXPERTS)
-    return int(routed * width) if many and routed and width else 0
+    return _experts_per_token(text) * int(width or 0)
+
+
+def _experts_per_token(text: Config) -> int:
+    names = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts")
+    routed = next((text[name] for name in names if text.get(name)), 0)
+    return int(routed) if any(text.get(key) for key in _EXPERTS) else 0
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -399,16 +459,18 @@ def _latent(text: Config, index: int) -> Layer:
         parts += _experts(text, int(count), width, int(text.get("n_shared_experts") or 0) * width)
     else:
         parts.append(_mlp(text, _number(text, "intermediate_size")))
-    # Sparse attention keeps an index beside the latent; its format differs by release.
-    cache = None if sparse else Cache(1, rank + rope, latent=True)
-    return Layer(tuple(parts), cache)
+    index = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
+    # vLLM's and SGLang's format of 8 bits: 512 elements, 4 scales, and 64 elements in 16 bits.
+    packed = rank + rank // 128 * 4 + 2 * rope if sparse else None
+    return Layer(tuple(parts), Cache(1, rank + rope, latent=True, index=index, packed=packed))
+
+
+#: Bytes of the scale of an index, whose elements are stored in 8 bits.
+_INDEX_SCALE = 4
 
 
 def _gated_delta(text: Config, index: int) -> Layer:
-    """Qwen3-Next and Qwen3.5: every fourth layer attends, the others keep a state of fixed size.
-
-    The state shares pages with the attention layers in ways that differ between releases.
-    """
+    """Qwen3-Next and Qwen3.5: every fourth layer attends, the others keep a state of fixed size."""
     hidden = _number(text, "hidden_size")
     kinds = text.get("layer_types")
     every = int(text.get("full_attention_interval") or 4)
@@ -429,7 +491,100 @@ def _gated_delta(text: Config, index: int) -> Layer:
         parts += _experts(text, _number(text, *_EXPERTS), width, shared)
     else:
         parts.append(_mlp(text, _number(text, "intermediate_size")))
-    return Layer(tuple(parts), None)
+    return Layer(tuple(parts), _kept(text, index) if attends else _delta_state(text))
+
+
+def _delta_state(text: Config) -> State:
+    """As vLLM's `gated_delta_net_state_shape`; Qwen3-Next's config names no type of its own."""
+    keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
+    heads, value = _number(text, "linear_num_value_heads"), _number(text, "linear_value_head_dim")
+    kernel = int(text.get("linear_conv_kernel_dim") or 4)
+    return State(
+        (2 * keys + heads * value) * (kernel - 1),
+        heads * value * _number(text, "linear_key_head_dim"),
+        _BITS.get(str(text.get("mamba_ssm_dtype") or "auto"), 16),
+    )
+
+
+def _nemotron_h(text: Config, index: int) -> Layer:
+    """One of Mamba-2, attention, a feed-forward layer or experts, as the pattern says.
+
+    Neither experts nor feed-forward layers have gates.
+    """
+    pattern = str(text.get("hybrid_override_pattern") or "")
+    kind = pattern[index : index + 1]
+    hidden = _number(text, "hidden_size")
+    norm = Part("norm", hidden, split=False, bits=16)
+    if kind == "*":
+        attention = {**text, "head_dim": text.get("head_dim") or text.get("attention_head_dim")}
+        parts = (norm, *(replace(part, name=part.name.replace("self_attn", "mixer"))
+                         for part in _attention(attention)))  # fmt: skip
+        return Layer(parts, _kept(attention, index))
+    if kind == "-":
+        width = _number(text, "intermediate_size")
+        return Layer((norm, Part("mixer.up_proj", 2 * hidden * width, width=width)), NOTHING)
+    if kind == "E":
+        return Layer((norm, *_ungated_experts(text)), NOTHING)
+    if kind != "M":
+        raise UnknownArchitectureError(f"the layer {kind or 'without a kind'} is not known")
+    heads, width = _number(text, "mamba_num_heads"), _number(text, "mamba_head_dim")
+    states, groups = _number(text, "ssm_state_size"), _number(text, "n_groups")
+    inner, shared = heads * width, 2 * groups * states
+    kernel = int(text.get("conv_kernel") or 4)
+    dtype = str(text.get("mamba_ssm_cache_dtype") or "float16")
+    state = State((inner + shared) * (kernel - 1), heads * width * states, _BITS.get(dtype, 16))
+    parts = (
+        norm,
+        Part("mixer.in_proj", hidden * (2 * inner + shared + heads)),
+        Part("mixer.out_proj", inner * hidden),
+        Part("mixer.conv1d", (inner + shared) * kernel, bits=16),
+    )
+    return Layer(parts, state)
+
+
+def _ungated_experts(text: Config) -> Iterator[Part]:
+    hidden, count = _number(text, "hidden_size"), _number(text, "n_routed_experts")
+    width, latent = _number(text, "moe_intermediate_size"), text.get("moe_latent_size")
+    yield Part("mixer.gate", hidden * count, split=False, bits=16)
+    routed = 2 * int(latent or hidden) * width * count
+    yield Part("mixer.experts.0.up_proj", routed, expert=True, width=width)
+    if latent:
+        yield Part("mixer.fc1_latent_proj", 2 * hidden * int(latent), split=False)
+    shared = int(text.get("moe_shared_expert_intermediate_size") or 0)
+    shared *= int(text.get("n_shared_experts") or 0)
+    if shared:
+        yield Part("mixer.shared_experts.up_proj", 2 * hidden * shared, width=shared)
+
+
+def _gemma4(text: Config, index: int) -> Layer:
+    """Layers with a window, and wider ones without, whose values are their keys.
+
+    Experts stand beside the feed-forward layer, not in its place.
+    """
+    if text.get("hidden_size_per_layer_input") or text.get("num_kv_shared_layers"):
+        raise UnknownArchitectureError("embeddings of each layer are not known")
+    windowed = _windowed(text, index)
+    hidden = _number(text, "hidden_size")
+    heads, kv, head = _heads(text)
+    if not windowed:
+        head = int(text.get("global_head_dim") or head)
+        kv = int(text.get("num_global_key_value_heads") or kv)
+    copies = 2 if windowed or not text.get("attention_k_eq_v") else 1
+    parts = [
+        Part("self_attn.q_proj", hidden * heads * head),
+        Part("self_attn.k_proj", copies * hidden * kv * head, heads=kv),
+        Part("self_attn.o_proj", hidden * heads * head),
+        _norms(text),
+        _mlp(text, _number(text, "intermediate_size")),
+    ]
+    if text.get("enable_moe_block"):
+        count, width = _number(text, "num_experts"), _number(text, "moe_intermediate_size")
+        parts += [
+            replace(part, name=part.name.removeprefix("mlp."))
+            for part in _experts(text, count, width, 0, gate="router.proj")
+        ]
+    window = int(text["sliding_window"]) if windowed else None
+    return Layer(tuple(parts), Cache(kv, 2 * head, window))
 
 
 _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
@@ -449,6 +604,8 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     **dict.fromkeys(
         ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"), _gated_delta
     ),
+    "nemotron_h": _nemotron_h,
+    "gemma4_text": _gemma4,
     "gpt_oss": _gpt_oss,
     "llama4_text": _llama4,
 }  # fmt: skip

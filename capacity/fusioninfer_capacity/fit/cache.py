@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fusioninfer_capacity.fit.architecture import Cache, Layer
+from fusioninfer_capacity.fit.architecture import Cache, Layer, State
 from fusioninfer_capacity.fit.engines import Memory
 
 #: SGLang's `--swa-full-tokens-ratio`: tokens of a sliding pool for each token of the full one.
 _POOL_RATIO = 0.8
+#: SGLang's `--mamba-full-memory-ratio`: bytes of the pool of states for each byte of the KV cache.
+_STATE_RATIO = 0.9
+
+Kind = Cache | State
 
 
 @dataclass(frozen=True)
@@ -18,73 +22,134 @@ class CacheLayout:
     """The cache of one pipeline stage on one accelerator.
 
     Attributes:
-        kinds: What its layers keep of a token, with the number of layers that keep it.
+        kinds: What its layers keep, with the number of layers that keep it.
+        bits: Bits of an element of the KV cache.
+        state_bits: Bits of the model's type, in which convolutions are kept.
         ways: Ways that attention is split.
     """
 
-    kinds: Sequence[tuple[Cache, int]]
+    kinds: Sequence[tuple[Kind, int]]
     bits: int
+    state_bits: int
     ways: int
     memory: Memory
 
     @property
     def token(self) -> int:
         """Bytes of a token that all layers keep."""
-        return sum(self._bytes(kind) * count for kind, count in self.kinds)
+        return sum(self._bytes(kind) * count for kind, count in self._caches)
 
     def sequence(self, length: int) -> float:
         """Bytes that one sequence of a length takes."""
         if self._pools:
             return length * self._pooled
-        block = self.memory.block
+        if self.memory.windows != "groups" and self._states:
+            return length * self.token * (1 + _STATE_RATIO)
         if not self._groups:
+            block = self.memory.block
             return -(-length // block) * block * self.token
-        layers, groups = self._groups
-        page = block * max(self._bytes(kind) for kind, _ in self.kinds) * layers
-        pages = 0
-        for kind, many in groups:
-            kept = (
-                length
-                if kind.window is None
-                else min(kind.window - 1 + self.memory.batched, length)
-            )
-            pages += many * (-(-kept // block) + (0 if kind.window is None else 1))
-        return pages * page
+        return self._pages(length) * self._page
 
-    def _bytes(self, kind: Cache) -> int:
-        return kind.elements(self.ways) * self.bits // 8
+    def requests(self, room: int, length: int) -> float:
+        """Sequences of a length for which there is room."""
+        if self._groups and not self._pools:
+            # Pages are whole: few of them are large where layers keep states.
+            return max(0, room) // self._page / self._pages(length)
+        return room / self.sequence(length)
+
+    def _pages(self, length: int) -> int:
+        """Pages of one sequence in all groups of layers."""
+        assert self._groups is not None, "asked for before"
+        pages = 0
+        for kind, groups in self._groups[1]:
+            if isinstance(kind, State):
+                pages += groups * self.memory.states
+                continue
+            block = self._block(kind)
+            kept = length
+            if kind.window is not None:
+                kept = min(kind.window - 1 + self.memory.batched, length)
+            pages += groups * (-(-kept // block) + (0 if kind.window is None else 1))
+        return pages
+
+    @property
+    def _page(self) -> int:
+        """Bytes of a page in all layers of a group."""
+        assert self._groups is not None, "asked for before"
+        widest = max(self._bytes(kind) for kind, _ in self._caches)
+        return self._groups[0] * self._block_of_widest * widest
+
+    def _block(self, kind: Cache) -> int:
+        """Tokens in a page of a kind: more of those that are smaller."""
+        widest = max(self._bytes(other) for other, _ in self._caches)
+        return self._block_of_widest * (widest // self._bytes(kind))
+
+    @property
+    def _block_of_widest(self) -> int:
+        """Tokens in a page; so many that a state has room in it (`_align_hybrid_block_size`)."""
+        block = self.memory.block
+        if not self._states:
+            return block
+        widest = max(self._bytes(kind) for kind, _ in self._caches)
+        largest = max(self._bytes(kind) for kind, _ in self._states)
+        return max(block, -(-largest // (_ALIGNED * widest)) * _ALIGNED)
+
+    def _bytes(self, kind: Kind) -> int:
+        return kind.bytes(self.ways, self.state_bits if isinstance(kind, State) else self.bits)
+
+    @property
+    def _caches(self) -> list[tuple[Cache, int]]:
+        return [(kind, count) for kind, count in self.kinds if isinstance(kind, Cache)]
+
+    @property
+    def _states(self) -> list[tuple[State, int]]:
+        return [(kind, count) for kind, count in self.kinds if isinstance(kind, State)]
 
     @property
     def _pools(self) -> bool:
-        return self.memory.windows == "pools" and any(kind.window for kind, _ in self.kinds)
+        return self.memory.windows == "pools" and any(kind.window for kind, _ in self._caches)
 
     @property
     def _pooled(self) -> float:
-        full = sum(self._bytes(kind) * many for kind, many in self.kinds if kind.window is None)
-        slid = sum(self._bytes(kind) * many for kind, many in self.kinds if kind.window)
+        full = sum(self._bytes(kind) * many for kind, many in self._caches if kind.window is None)
+        slid = sum(self._bytes(kind) * many for kind, many in self._caches if kind.window)
         return full + _POOL_RATIO * slid
 
     @property
-    def _groups(self) -> tuple[int, Sequence[tuple[Cache, int]]] | None:
+    def _groups(self) -> tuple[int, Sequence[tuple[Kind, int]]] | None:
         """Layers of a group, and how many groups each kind has; None where all layers are one.
 
         vLLM's `_get_kv_cache_groups_uniform_page_size`: the smaller number of layers is the size
         of all groups, unless the numbers are close.
         """
-        if self.memory.windows != "groups" or len(self.kinds) < 2:
+        if self.memory.windows != "groups" or len(self.kinds) < 2 or not self._caches:
             return None
         counts = [count for _, count in self.kinds]
         least, most = min(counts), max(counts)
-        size = most if most < least * 1.25 else least
+        size = most if most < least * self.memory.close else least
         return size, [(kind, -(-count // size)) for kind, count in self.kinds]
 
 
-def layout(layers: Sequence[Layer], bits: int, ways: int, memory: Memory) -> CacheLayout:
-    """The cache of layers of which all is known."""
-    kinds = Counter(layer.cache for layer in layers if layer.cache is not None)
-    if memory.windows == "full":
-        plain: Counter[Cache] = Counter()
+#: Tokens of which a page has a multiple where layers keep states.
+_ALIGNED = 16
+
+
+def layout(
+    layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
+) -> CacheLayout:
+    """The cache of layers."""
+    kinds: Counter[Kind] = Counter(layer.cache for layer in layers if _keeps(layer.cache))
+    caches = [kind for kind in kinds if isinstance(kind, Cache)]
+    uneven = len({kind.bytes(ways, bits) for kind in caches}) > 1
+    if memory.windows == "full" or (uneven and not memory.uneven):
+        plain: Counter[Kind] = Counter()
         for kind, count in kinds.items():
-            plain[Cache(kind.heads, kind.width, None, kind.latent)] += count
+            plain[replace(kind, window=None) if isinstance(kind, Cache) else kind] += count
         kinds = plain
-    return CacheLayout(tuple(kinds.items()), bits, ways, memory)
+        if uneven and memory.windows == "groups":
+            memory = replace(memory, windows="full")
+    return CacheLayout(tuple(kinds.items()), bits, state_bits, ways, memory)
+
+
+def _keeps(kind: Kind) -> bool:
+    return isinstance(kind, State) or kind.width > 0

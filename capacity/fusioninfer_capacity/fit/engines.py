@@ -2,12 +2,14 @@
 
 vLLM, 0.9.0 and later (`v1/worker/gpu_worker.py`): the cache gets what `--gpu-memory-utilization`
 leaves when weights, the peak of a profiling run and memory outside of PyTorch are taken away; from
-0.21.0 on an estimate for CUDA graphs, too. The constants are fitted to recorded start-ups
+0.21.0 on an estimate for CUDA graphs, too. Read in 0.8.5, 0.11.0, 0.14.0, 0.17.1, 0.18.0, 0.20.0,
+0.21.0 and 0.24.0 to 0.33.0. The constants are fitted to recorded start-ups
 (capacity/tests/fit/startup_logs.yaml).
 
 SGLang (`model_executor/model_runner*.py`): of the memory that is free before the weights are
 loaded, `--mem-fraction-static` is for weights and cache. Its default leaves room for activations
-and CUDA graphs (`server_args.py` of 0.4.6.post1, 0.4.9, 0.5.3 and 0.5.9).
+and CUDA graphs (`server_args.py` of 0.4.6.post1, 0.4.9, 0.5.3, 0.5.9 to 0.5.15, `memory_hook.py`
+of 0.5.19 and 0.5.23).
 """
 
 from __future__ import annotations
@@ -29,14 +31,30 @@ class ModelShape:
     Attributes:
         intermediate: Width of the widest dense layer.
         expert_width: Width that one token's routed experts have together, 0 without experts.
+        experts_per_token: Routed experts of one token.
+        expert_hidden: Width of what goes into experts.
         vision: Parameters of encoders of images, 0 without one.
+        encoder: Layers and width of encoders of images, as SGLang reads them.
+        image: Bytes of activations of the largest image.
+        depth: Layers.
+        recurrent: Whether some layers keep a state of fixed size.
+        latent: Whether its attention is multi-head latent attention.
+        sparse: Whether that is sparse.
     """
 
     hidden: int
     vocabulary: int
     intermediate: int
     expert_width: int
+    experts_per_token: int
+    expert_hidden: int
     vision: int
+    encoder: tuple[int, int]
+    image: int
+    depth: int
+    recurrent: bool
+    latent: bool
+    sparse: bool
 
 
 @dataclass(frozen=True)
@@ -66,11 +84,15 @@ class Memory:
         bits: Bits of an unquantized parameter where the arguments say so, else None.
         block: Tokens in a block of the KV cache.
         batched: Tokens of one step.
-        certain: Whether the overhead is known well enough to refuse by it.
+        margin: Share of the accelerator's memory inside of which a start-up is doubtful.
+        doubt: Why the overhead is not known well enough to refuse by it; None where it is.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
         windows: How layers with a sliding window are kept: `groups` of layers with blocks of
             their own, `pools` of tokens, or like any other layer (`full`).
+        close: Numbers of layers that differ by less than this factor are one size of group.
+        uneven: Whether groups may keep different numbers of bytes of a token.
+        states: Pages that each group of layers with a state has for a sequence.
         basis: What the numbers rest on, for people.
     """
 
@@ -81,11 +103,15 @@ class Memory:
     bits: int | None
     block: int
     batched: int
-    certain: bool
+    margin: float
+    doubt: str | None
     holds_longest: bool
     experts_across_copies: bool
     windows: str
     basis: str
+    close: float = 1.25
+    uneven: bool = False
+    states: int = 1
 
 
 class Unclear(Exception):  # noqa: N818  # no error: the memory is not checked then
@@ -160,27 +186,58 @@ def _release(
     return version, f"{named}, reckoned as {_text(newest)}" if version > newest else named
 
 
+def _doubt(command: EngineCommand, newest: Version) -> str | None:
+    """Why nothing is refused by the overhead of a release; None where it was read."""
+    version = command.image.version
+    if version is None:
+        return "the image names no release"
+    return f"releases after {_text(newest)} were not read" if version > newest else None
+
+
 def _text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
+#: Share of the accelerator's memory inside of which a start-up is doubtful, beyond it refused: of
+#: releases and models whose logs constants are fitted to, and of others. It lies between recorded
+#: start-ups, of which estimates are too pessimistic by less, and the closest recorded refusals.
+MARGIN, WIDE_MARGIN = 0.01, 0.05
+
 # vLLM
 
 _VLLM_OLDEST: Version = (0, 9, 0)
-_VLLM_NEWEST: Version = (0, 24, 0)
+#: The newest release that was read, and the newest of which there are logs of many models.
+_VLLM_NEWEST: Version = (0, 33, 0)
+_VLLM_LOGGED: Version = (0, 24, 0)
 #: First release whose default share is 0.92, with CUDA graphs in it.
 _GRAPHS: Version = (0, 21, 0)
 #: First release whose sampler sorts nothing if its own kernel works.
 _KERNEL: Version = (0, 18, 0)
+#: First release that runs all tokens of a step through the experts at once, in a workspace that it
+#: keeps (vllm-project/vllm#34086, `workspace_shapes`).
+_UNCHUNKED: Version = (0, 18, 0)
+#: First releases of the second model runner, for dense models and for all: its profiling run
+#: samples without tensors of its own. It counts CUDA graphs from the latter on.
+_RUNNER_DENSE: Version = (0, 25, 0)
+_RUNNER: Version = (0, 29, 0)
 #: First release with the largest batches on accelerators of 160 GiB or more
 #: (`get_batch_defaults`).
 _LARGEST_BATCHES: Version = (0, 28, 0)
+#: First release that makes groups of layers whose tokens differ in size.
+_UNEVEN: Version = (0, 21, 0)
+#: First release that caches prefixes of models that keep states: each keeps two of them.
+_STATE_PREFIXES: Version = (0, 26, 0)
+#: First release that makes one group of numbers of layers that differ by less than half.
+_CLOSER: Version = (0, 18, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
 #: sorts nothing, either, where FlashInfer works in the image, which its reference does not say
 #: (vllm-project/vllm#26859, LMCache/LMCache#913): the cache is larger there than estimated.
-_SAMPLER_SORTS, _SAMPLER = 38.5, 16.0
+_SAMPLER_SORTS, _SAMPLER, _SAMPLER_SECOND = 38.5, 16.0, 4.0
 _VLLM_OUTSIDE_ONE, _VLLM_OUTSIDE_MANY = int(0.15 * GIB), int(0.9 * GIB)
-_CUDA_GRAPHS = int(0.55 * GIB)
+#: CUDA graphs: what the first takes, and each further one in each layer.
+_FIRST_GRAPH, _GRAPH_OF_LAYER = int(0.1 * GIB), int(0.15 * 2**20)
+#: Most tokens of a step for which activations of experts are held against logs.
+_MOST_BATCHED = 16384
 #: Arguments that move weights or cache elsewhere, or size them otherwise.
 _VLLM_UNFOLLOWED = (
     "--cpu-offload-gb", "--num-gpu-blocks-override", "--kv-cache-memory-bytes",
@@ -204,15 +261,21 @@ def vllm_memory(
         default = 16384
     batched = stated_number(command, "--max-num-batched-tokens") or default
     sequences = stated_number(command, "--max-num-seqs") or (1024 if many else 256)
-    # Peak of the profiling run: the sampler's, or that of a layer, beside the hidden states.
-    sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
-    layer = batched * 6 * (shape.expert_width or shape.intermediate) / ways
-    peak = max(sampler * min(sequences, batched) * shape.vocabulary, layer)
-    overhead = int(peak + 4 * shape.hidden * batched)
+    images = bool(shape.vision) and not command.has("--language-model-only")
+    overhead = _activations(command, version, shape, ways, batched, sequences)
+    overhead = max(overhead, shape.image) if images else overhead
     overhead += _VLLM_OUTSIDE_ONE if ranks == 1 else _VLLM_OUTSIDE_MANY
-    if version >= _GRAPHS and not command.has("--enforce-eager"):
-        overhead += _CUDA_GRAPHS
+    overhead += _graphs(command, version, shape, sequences)
     connected = command.has("--kv-transfer-config", "--disable-hybrid-kv-cache-manager")
+    # Not fitted: the encoder of images in the profiling run, pages of states, later releases.
+    fitted = version <= _VLLM_LOGGED and not images and not shape.recurrent
+    doubt = _doubt(command, _VLLM_NEWEST)
+    at_once = _through_experts(command, batched) if shape.experts_per_token else 0
+    if doubt is None and version >= _UNCHUNKED and at_once > _MOST_BATCHED:
+        doubt = f"{at_once} tokens go through its experts at once, logs have {_MOST_BATCHED}"
+    if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
+        doubt = "experts on AMD's accelerators leave up to 27 % more or less than estimated"
+    prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
     return Memory(
         share=int(device.total * fraction),
         overhead=overhead,
@@ -221,23 +284,85 @@ def vllm_memory(
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
         batched=batched,
-        # Not estimated: the encoder of images in the profiling run, and releases
-        # that were not read or that the image does not name.
-        certain=command.image.version is not None
-        and version <= _VLLM_NEWEST
-        and (not shape.vision or command.has("--language-model-only")),
+        margin=MARGIN if fitted else WIDE_MARGIN,
+        doubt=doubt,
         holds_longest=not automatic,
         experts_across_copies=True,
-        windows="full" if connected else "groups",
+        windows="full" if connected and not shape.recurrent else "groups",
         basis=f"{release}, {fraction:g} of the memory, {batched} tokens and {sequences} sequences "
         "in a step",
+        close=1.5 if version >= _CLOSER else 1.25,
+        uneven=version >= _UNEVEN,
+        states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
     )
+
+
+def _activations(
+    command: EngineCommand,
+    version: Version,
+    shape: ModelShape,
+    ways: int,
+    batched: int,
+    sequences: int,
+) -> int:
+    """Bytes of the peak of the profiling run: the sampler's or a layer's, beside hidden states."""
+    sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
+    if version >= _RUNNER or (version >= _RUNNER_DENSE and _simple(shape)):
+        sampler = _SAMPLER_SECOND
+    width, workspace = shape.expert_width or shape.intermediate, 0
+    if shape.experts_per_token and version >= _UNCHUNKED:
+        width = shape.intermediate
+        # Both projections of each expert; experts that are spread are not split.
+        spread = command.engine is not None and command.engine.spreads_experts(command)
+        expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
+        # What copies send each other is not in it: it depends on their backend.
+        rows = batched * shape.experts_per_token
+        hidden = shape.expert_hidden
+        workspace = int(2 * rows * (max(2 * expert, hidden) + max(expert, hidden)))
+    layer = batched * 6 * width / ways
+    peak = max(sampler * min(sequences, batched) * shape.vocabulary, layer)
+    return int(peak + 4 * shape.hidden * batched) + workspace
+
+
+def _simple(shape: ModelShape) -> bool:
+    return not shape.experts_per_token and not shape.recurrent
+
+
+def _through_experts(command: EngineCommand, batched: int) -> int:
+    """Tokens of a step of all copies that share their experts."""
+    sizes = command.parallelism
+    return batched * (sizes.data if sizes is not None else 1)
+
+
+def _graphs(command: EngineCommand, version: Version, shape: ModelShape, sequences: int) -> int:
+    """Bytes that are kept free for CUDA graphs: of pieces, and of whole steps of decode."""
+    if version < _GRAPHS or command.has("--enforce-eager"):
+        return 0
+    if _RUNNER_DENSE <= version < _RUNNER and _simple(shape):
+        return 0
+    largest = min(2 * sequences, 512)
+    stated = stated_number(command, "--max-cudagraph-capture-size")
+    largest = stated if stated is not None else largest
+    graphs = _capture_sizes(largest) + _capture_sizes(min(sequences, largest))
+    return _FIRST_GRAPH + _GRAPH_OF_LAYER * shape.depth * graphs
+
+
+def _capture_sizes(largest: int) -> int:
+    """How many sizes of batches up to one are captured (`VllmConfig._set_cudagraph_sizes`)."""
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
+    return sum(size <= largest for size in sizes)
 
 
 # SGLang
 
 _SGLANG_OLDEST: Version = (0, 4, 6)
-_SGLANG_NEWEST: Version = (0, 5, 9)
+#: The newest release that was read, and the newest of which there are logs.
+_SGLANG_NEWEST: Version = (0, 5, 23)
+_SGLANG_LOGGED: Version = (0, 5, 9)
+#: First release that captures graphs of pieces of prefill, and first with larger batches on
+#: accelerators of less than 35 GiB.
+_PIECES: Version = (0, 5, 10)
+_SMALL_BATCHES: Version = (0, 5, 20)
 #: Bytes that the driver and the communication library take before any weight.
 _SGLANG_OUTSIDE_ONE, _SGLANG_OUTSIDE_MANY = int(0.5 * GIB), int(1.8 * GIB)
 _SGLANG_UNFOLLOWED = (
@@ -255,21 +380,26 @@ def sglang_memory(
     version, release = _release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNFOLLOWED)
     fraction = _fraction(command, "--mem-fraction-static")
     chunk = stated_number(command, "--chunked-prefill-size")
-    if fraction is None and shape.vision:
-        raise Unclear("SGLang's default for models with images is not followed; give "
-                      "--mem-fraction-static")  # fmt: skip
     if fraction is None:
-        fraction = _default_fraction(version, device, chunk, ways, ranks)
+        pieces = None if command.has("--disable-piecewise-cuda-graph") else shape
+        fraction = _default_fraction(version, device, chunk, ways, ranks, pieces)
+        if shape.vision and version >= (0, 5, 0) and not command.has("--language-only"):
+            fraction *= _with_images(shape)
+    cache_bits = _bits(command, "--kv-cache-dtype", _SGLANG_CACHE)
+    if cache_bits is None and shape.sparse and device.name.startswith("B"):
+        cache_bits = 8
+    fitted = version <= _SGLANG_LOGGED and not shape.vision and not shape.recurrent
     free = device.total - (_SGLANG_OUTSIDE_ONE if ranks == 1 else _SGLANG_OUTSIDE_MANY)
     return Memory(
         share=int(free * fraction),
         overhead=0,
         length=stated_number(command, "--context-length"),
-        cache_bits=_bits(command, "--kv-cache-dtype", _SGLANG_CACHE),
+        cache_bits=cache_bits,
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
-        certain=command.image.version is not None and version <= _SGLANG_NEWEST,
+        margin=MARGIN if fitted else WIDE_MARGIN,
+        doubt=_doubt(command, _SGLANG_NEWEST),
         holds_longest=False,
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",
@@ -277,10 +407,25 @@ def sglang_memory(
     )
 
 
+def _with_images(shape: ModelShape) -> float:
+    """Part of the fraction that encoders of images leave (`adjust_mem_fraction_for_vlm`)."""
+    layers, width = shape.encoder
+    complexity = layers * width**2 / (24 * 1024**2)
+    return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
+
+
 def _default_fraction(
-    version: Version, device: Accelerator, chunk: int | None, ways: int, ranks: int
+    version: Version,
+    device: Accelerator,
+    chunk: int | None,
+    ways: int,
+    ranks: int,
+    pieces: ModelShape | None,
 ) -> float:
-    """The default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`."""
+    """The default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
+
+    `pieces` is the model if graphs of pieces of prefill are captured.
+    """
     total = device.total / 2**20
     if version < (0, 4, 7):
         if total <= 81920:
@@ -290,10 +435,23 @@ def _default_fraction(
     if version < (0, 5, 1):
         return round((total - _reserved_before(total, ranks)) / total, 3)
     prefill, graphs = _batches(total, ways)
+    if version >= _SMALL_BATCHES and 20 * 1024 <= total < 35 * 1024:
+        prefill, graphs = 4096, 48 if ways < 4 else 160
     reserved = 512 + max(chunk or prefill, 2048) * 1.5 + graphs * 2 + ranks / 8 * 1024
+    if version >= _PIECES and pieces is not None:
+        reserved += 1536 if pieces.latent else _pieces(chunk or prefill) * 8
     if total > 60 * 1024:
         reserved = max(reserved, 10 * 1024)
     return round((total - reserved) / total, 3)
+
+
+def _pieces(largest: int) -> int:
+    """How many sizes of prefill are captured."""
+    sizes = [
+        *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
+        *range(1280, 4097, 256), *range(4608, largest + 1, 512),
+    ]  # fmt: skip
+    return sum(size <= largest for size in sizes)
 
 
 def _reserved_before(total: float, ranks: int) -> float:

@@ -38,10 +38,6 @@ MEMORY_ESTIMATED = Rule(
     remedy="Nothing.",
 )
 
-#: Inside this share of an accelerator's memory a start-up is doubtful, beyond it refused. It lies
-#: between the recorded start-ups, of which the estimates are too pessimistic by at most 0.6 %, and
-#: the recorded refusals, of which the closest lack 1.1 %. Others can be too pessimistic by more.
-MARGIN = 0.01
 #: Sizes of tensor parallelism that are tried, and accelerators that a node has at most.
 _WAYS = (2, 4, 8, 16)
 _NODE = 8
@@ -60,7 +56,7 @@ def fit_findings(
 
     `at` is the role, `place` its engine's arguments; `nodes` are those of a replica.
     """
-    margin = MARGIN * role_fit.accelerator.total
+    margin = role_fit.margin * role_fit.accelerator.total
     where = role_fit.accelerator.name
     if role_fit.cache <= 0:
         whole = role_fit.accelerator.total
@@ -70,9 +66,9 @@ def fit_findings(
             f"weights take {_gib(role_fit.weights)} and the engine {_gib(role_fit.overhead)} of "
             f"{_gib(role_fit.share)} on each {where}: no room for the KV cache"
         )
-        yield say(
-            WEIGHTS_EXCEED_MEMORY, place, message + _smallest(command, model, role_fit, nodes)
-        )
+        change = "" if sure else _doubt(role_fit)
+        change += _smallest(command, model, role_fit, nodes)
+        yield say(WEIGHTS_EXCEED_MEMORY, place, message + change)
         return
     if role_fit.needed is not None and role_fit.cache < role_fit.needed:
         sure = (
@@ -85,9 +81,12 @@ def fit_findings(
             f"a sequence of {role_fit.length} tokens takes {_gib(role_fit.needed)} of KV cache on "
             f"each {where}, and {_gib(role_fit.cache)} are left"
         )
-        yield say(CACHE_TOO_SMALL, place, message + _smallest(command, model, role_fit, nodes))
+        change = "" if sure else _doubt(role_fit)
+        change += _smallest(command, model, role_fit, nodes)
+        yield say(CACHE_TOO_SMALL, place, message + change)
         return
-    yield info(MEMORY_ESTIMATED, at, f"memory estimated for {where}: {role_fit.basis}")
+    text = f"memory estimated for {where}: {role_fit.basis}"
+    yield info(MEMORY_ESTIMATED, at, text + _doubt(role_fit))
 
 
 def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:
@@ -153,6 +152,10 @@ def _fits(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int
 def _with(command: EngineCommand, *words: str) -> EngineCommand:
     """A command line with more arguments; the last of two that are the same counts."""
     return replace(command, arguments=(*command.arguments, *words))
+
+
+def _doubt(role_fit: Fit) -> str:
+    return f"; uncertain: {role_fit.doubt}" if role_fit.doubt is not None else ""
 
 
 def _gib(size: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.cache import CacheLayout, layout
+from fusioninfer_capacity.fit.cache import layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.weights import Split, stages
 from fusioninfer_pulumi.plugins.capacity import EngineCommand
@@ -22,11 +22,11 @@ class Fit:
         share: What weights, overhead and cache have together.
         overhead: What activations and the engine take beside them.
         length: Tokens of the longest sequence; None where it is not known.
-        certain: Whether the overhead is known well enough to refuse by it.
+        margin: Share of the accelerator's memory inside of which a start-up is doubtful.
+        doubt: Why it is not certain; None where it is.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         small_cache: Whether the cache is stored in 8 bits.
-        needed: What one sequence of that length takes of the cache; None where it is not known
-            what the model keeps, or for how long.
+        needed: What one sequence of that length takes of the cache; None where that is not known.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
         requests: Requests of that length that a replica holds at a time.
     """
@@ -36,13 +36,19 @@ class Fit:
     weights: int
     overhead: int
     length: int | None
-    certain: bool
+    margin: float
+    doubt: str | None
     holds_longest: bool
     small_cache: bool
     basis: str
     needed: int | None = None
     tokens: int | None = None
     requests: float | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether the overhead is known well enough to refuse by it."""
+        return self.doubt is None
 
     @property
     def cache(self) -> int:
@@ -81,6 +87,7 @@ class Fit:
             "length": self.length,
             "requests": None if self.requests is None else round(self.requests, 2),
             "basis": self.basis,
+            "uncertain": self.doubt,
         }
 
     def change(self, new: Fit) -> str | None:
@@ -130,20 +137,21 @@ def fit(
         weights=max(stage.weights for stage in pipeline_stages),
         overhead=memory.overhead,
         length=length,
-        certain=memory.certain,
+        margin=memory.margin,
+        doubt=memory.doubt,
         holds_longest=memory.holds_longest,
         small_cache=memory.cache_bits == 8,
         basis=memory.basis,
     )
-    if not model.known_cache or length is None:
+    if length is None:
         return role_fit
     bits = memory.cache_bits or stored.bits
-    kept = [layout(stage.layers, bits, sizes.tensor, memory) for stage in pipeline_stages]
+    kept = [
+        layout(stage.layers, bits, stored.bits, sizes.tensor, memory) for stage in pipeline_stages
+    ]
     room = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
-    tightest = min(
-        range(len(pipeline_stages)), key=lambda at: _requests(kept[at], room[at], length)
-    )
-    requests = max(0.0, _requests(kept[tightest], room[tightest], length))
+    tightest = min(range(len(pipeline_stages)), key=lambda at: kept[at].requests(room[at], length))
+    requests = max(0.0, kept[tightest].requests(room[tightest], length))
     copies = max(1, sizes.devices(nodes) // ranks)
     return replace(
         role_fit,
@@ -152,7 +160,3 @@ def fit(
         tokens=int(requests * length) * copies,
         requests=requests * copies,
     )
-
-
-def _requests(kept: CacheLayout, room: int, length: int) -> float:
-    return room / kept.sequence(length)

@@ -7,19 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
-from fusioninfer_capacity.fit.architecture import (
-    Architecture,
-    UnknownArchitectureError,
-    known_architecture,
-    read_config,
-)
+from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
 from fusioninfer_capacity.fit.engines import Accelerator, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
+from fusioninfer_capacity.fit.lookup import model_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import shape_findings
 from fusioninfer_pulumi.plugins.capacity import (
     MEMORY_NOT_CHECKED,
-    EngineCommand,
     Finding,
     InferenceServiceArgs,
     Location,
@@ -34,8 +29,6 @@ from fusioninfer_pulumi.plugins.capacity import (
     info,
     model_config_finding,
     quantity,
-    read_model_config,
-    read_source,
     shown,
     warning,
 )
@@ -77,11 +70,11 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     if command.engine is None:
         return None, findings
     try:
-        architecture = _architecture(command, model)
+        architecture = model_architecture(model, command.model)
     except ModelConfigError as problem:
         return None, [*findings, model_config_finding(problem)]
-    except Unclear as reason:
-        return None, [*findings, *_unchecked(at, accelerator, reason)]
+    except UnknownArchitectureError as reason:
+        return None, [*findings, *_unchecked(at, accelerator, str(reason))]
     variables = _variables(role.pods.leader.container)
     refused = list(shape_findings(place, command, architecture, variables, role.nodes))
     findings += refused
@@ -90,12 +83,12 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
-        return None, [*findings, *([] if refused else _unchecked(at, accelerator, reason))]
+        return None, [*findings, *([] if refused else _unchecked(at, accelerator, str(reason)))]
     findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
     return fitted, findings
 
 
-def _unchecked(at: Location, accelerator: Accelerator | None, reason: Unclear) -> list[Finding]:
+def _unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
     """Says so where somebody expects a check."""
     if accelerator is None:
         return []
@@ -111,28 +104,6 @@ def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
         for variable in _listed(container.get("env"))
         if isinstance(variable, Mapping)
     }
-
-
-def _architecture(command: EngineCommand, model: ModelArgs | None) -> Architecture:
-    """That of `model.config`, else of the model that the command line names."""
-    try:
-        if model is not None and model.config is not None:
-            config = model.config
-            return read_config(read_model_config(config) if isinstance(config, str) else config)
-        name = command.model or ""
-        source = read_source(model.uri) if model is not None else None
-        if source is not None and source.scheme == "hf":
-            name = source.place
-        known = known_architecture(name)
-    except UnknownArchitectureError as reason:
-        raise Unclear(str(reason)) from None
-    except ModelConfigError:
-        raise
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        raise Unclear("model.config is not understood") from None
-    if known is None:
-        raise Unclear(f"model {name or 'without a name'} is not in the table; give model.config")
-    return known
 
 
 # Accelerators.

@@ -24,6 +24,7 @@ class Wish:
         name: Name of the model, as the engine takes it.
         length: Tokens of the longest sequence, None for the model's own.
         most_nodes: Nodes of a replica at most.
+        arguments: What the engine gets beside its sizes.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Wish:
     engine: str = "vllm"
     length: int | None = None
     most_nodes: int = _MOST_NODES
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Layout:
 def arguments(wish: Wish, layout: Layout) -> list[str]:
     """The engine's arguments of a layout."""
     engine, sized = ENGINES[wish.engine], SIZED[wish.engine]
-    words = [engine.model_flags[0], wish.name, *sized.proposal.arguments]
+    words = [engine.model_flags[0], wish.name, *sized.proposal.arguments, *wish.arguments]
     if layout.tensor > 1:
         words += [engine.size_flags["tensor"][0], str(layout.tensor)]
     if layout.nodes > 1:

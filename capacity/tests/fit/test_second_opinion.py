@@ -6,7 +6,8 @@ Where the two differ, and who is right:
 - Of gpt-oss it counts neither the padding of the experts for their kernels (vLLM logs 13.47 and
   64.38 GiB) nor what sliding windows save.
 - Overhead: it takes 3.5 GiB for the engine and up to 1.9 GiB for activations, of DeepSeek up to
-  7 GiB; ours follows what vLLM 0.21 logged. That matters where little is left for the cache.
+  7 GiB; ours follows the workspaces and graphs of vLLM 0.24. That matters where little is left
+  for the cache.
 - By itself it gives all memory that the accelerator is sold with; it was asked for ours here.
 """
 
@@ -79,7 +80,7 @@ def test_tokens_agree_but_for_the_overhead() -> None:
         assert found.tokens is not None
         errors.append(abs(found.tokens / row["tokens"] - 1))
         overhead = row["activations"] + row["runtime"]
-        # Ours is the smaller one: what is refused by mistake is worse than what is missed.
-        assert -3 * GIB < found.overhead - overhead < 0.2 * GIB, row
-    assert median(errors) < 0.02
-    assert sum(error < 0.1 for error in errors) > 0.9 * len(errors)
+        # Ours is larger where many layers are captured, or where experts get all tokens at once.
+        assert -3 * GIB < found.overhead - overhead < 1.1 * GIB, row
+    assert median(errors) < 0.01
+    assert sum(error < 0.1 for error in errors) > 0.95 * len(errors)

@@ -8,8 +8,10 @@ from statistics import median
 import pytest
 
 from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture
-from fusioninfer_capacity.fit.engines import Unclear
+from fusioninfer_capacity.fit.cache import layout
+from fusioninfer_capacity.fit.engines import SIZED, Unclear
 from fusioninfer_capacity.fit.findings import fit_findings
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.weights import Split, stages
@@ -17,6 +19,8 @@ from fusioninfer_pulumi.findings import Severity
 
 #: Logs of releases that are followed, on accelerators that are known, whose overhead is certain.
 JUDGED = [log for log in LOGS if "gpu" in log and "version" in log]
+#: Logs of caches alone, of models that keep states.
+PAGES = [log for log in LOGS if log["id"].startswith(("talos", "club"))]
 WEIGHED = [log for log in LOGS if "weights" in log and "version" in log]
 
 
@@ -53,7 +57,9 @@ def test_weights_are_within_five_percent(log: Log) -> None:
     assert model is not None
     assert sizes is not None
     heaviest = max(each.weights for each in stages(model, Split(sizes.tensor, sizes.pipeline)))
-    assert heaviest / GIB == pytest.approx(log["weights"], rel=0.05)
+    # MXFP4 experts that are split eight ways are padded by a fifth, which is not estimated.
+    allowed = 0.2 if log.get("padded") else 0.05
+    assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
 
 
 def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst() -> None:
@@ -94,9 +100,8 @@ def test_few_judged_logs_are_not_checked() -> None:
     judged = [log for log in JUDGED if "outcome" in log]
     unchecked = [log["id"] for log in judged if refused(log) is None]
     assert len(judged) - len(unchecked) >= 24
-    # Releases before 0.9.0, and one of a model that encodes images.
     assert all(tuple(map(int, log["version"].split("."))) < (0, 9) for log in judged
-               if log["id"] in unchecked and "Mistral-Small" not in log["model"])  # fmt: skip
+               if log["id"] in unchecked)  # fmt: skip
 
 
 def test_sglang_takes_what_its_fraction_leaves() -> None:
@@ -104,7 +109,7 @@ def test_sglang_takes_what_its_fraction_leaves() -> None:
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
     model = known_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.elements(1) * 2 for layer in model.layers if layer.cache is not None)
+    kept = sum(layer.cache.bytes(1, 16) for layer in model.layers)
     left = log["free"] * 0.88 - log["weights"]
     assert left == pytest.approx(log["cache"], rel=0.01)
     assert int(left * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
@@ -114,7 +119,7 @@ def test_a_latent_takes_what_sglang_logged() -> None:
     log = next(log for log in LOGS if log["id"] == "zdszero")
     model = known_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.elements(8) * 2 for layer in model.layers if layer.cache is not None)
+    kept = sum(layer.cache.bytes(8, 16) for layer in model.layers)
     assert kept == log["token"]
     assert int(log["cache"] * GIB / kept) == pytest.approx(log["tokens"], rel=0.001)
 
@@ -127,3 +132,46 @@ def test_an_fp8_cache_takes_half_of_what_vllm_logged_for_it() -> None:
     found = fit(command_of(log), model, on)
     assert found.tokens is not None
     assert found.cache / found.tokens == pytest.approx(log["cache"] * GIB / log["tokens"], rel=0.01)
+
+
+@pytest.mark.parametrize("log", PAGES, ids=lambda log: str(log["id"]))
+def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
+    """To the token: pages, groups and two states of each sequence are those of the engine."""
+    command = command_of({"version": "0.26.0", **log})
+    model = known_architecture(log["model"])
+    sizes = command.parallelism
+    assert model is not None
+    assert sizes is not None
+    memory = SIZED["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
+    kept = layout(model.layers, 8, 16, sizes.tensor, memory)
+    # The log has two digits of a GiB.
+    requests = [kept.requests(int((log["cache"] + more) * GIB), 131072) for more in (-0.005, 0.005)]
+    assert any(int(each * 131072) == log["tokens"] for each in requests)
+
+
+def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
+    """65,536 tokens leave 4.15 GiB on an H100, of which 14.7 were expected."""
+    words = ["--tensor-parallel-size", "4", "--max-num-batched-tokens", "65536"]
+    model = known_architecture("Qwen/Qwen3-235B-A22B-FP8")
+    assert model is not None
+    caches = {}
+    for version in ("0.17.1", "0.20.0"):
+        log = {"engine": "vllm", "model": "m", "version": version, "arguments": words}
+        found = fit(command_of(log), model, ACCELERATORS["H100"])
+        caches[version] = found.cache / GIB
+        assert found.certain is (version == "0.17.1")
+    assert caches["0.17.1"] > caches["0.20.0"] + 4
+    assert caches["0.20.0"] == pytest.approx(4.15, abs=0.5)
+
+
+def test_graphs_are_counted_where_the_runner_counts_them() -> None:
+    model = known_architecture("Qwen/Qwen3-32B")
+    assert model is not None
+    overheads = {}
+    for version in ("0.20.0", "0.24.0", "0.28.0", "0.29.0"):
+        log = {"engine": "vllm", "model": "m", "version": version, "arguments": []}
+        overheads[version] = fit(command_of(log), model, ACCELERATORS["H100"]).overhead / GIB
+    assert overheads["0.24.0"] - overheads["0.20.0"] == pytest.approx(1.06, abs=0.01)
+    # The second runner samples without tensors of its own, and counts graphs since 0.29.
+    assert overheads["0.28.0"] < overheads["0.20.0"] - 1
+    assert overheads["0.29.0"] - overheads["0.28.0"] == pytest.approx(1.06, abs=0.01)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
     AutoscalingEngine,
+    AutoscalingTarget,
     MetricSource,
     PrefillDecodeRatioArgs,
+    asks_picker,
+    wakes,
 )
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -23,6 +28,7 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
+from fusioninfer_pulumi.operations.scaling_target import load_metrics
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
@@ -30,6 +36,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     INVALID_FORMAT,
     OUT_OF_RANGE,
+    OUTPUT_NOT_ALLOWED,
     UNKNOWN_VALUE,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
@@ -48,6 +55,30 @@ AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
     remedy="Use engine HPA and a metric of source Pods.",
 )
 
+AUTOSCALING_NEVER_WAKES = Rule(
+    "autoscaling-never-wakes",
+    "error",
+    "A role that scales to zero has a metric that exists without its pods.",
+    remedy="Use `target`, or a metric of the endpoint picker or of the gateway.",
+)
+AUTOSCALING_METRIC_UNSCOPED = Rule(
+    "autoscaling-metric-unscoped",
+    "warning",
+    "A metric is that of one service, and not the sum over all of them.",
+    remedy="Select the series of the service by a label.",
+)
+
+#: Metrics of engine pods in a query, without a match inside of a longer name.
+_ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
+_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`")
+#: What is no metric: matchers, ranges, and the labels behind a keyword.
+_NO_METRIC = re.compile(
+    r"\{[^}]*\}|\[[^]]*\]"
+    r"|\b(?:by|without|on|ignoring|group_left|group_right)\b\s*(?:\([^)]*\))?"
+)
+_KEYWORDS = frozenset({"and", "or", "unless", "offset", "bool", "start", "end", "inf", "nan"})
+_NAME = re.compile(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?!\s*\()(?![\w:])")
+
 #: Values that the API server accepts in `behavior`. Its schema only says string.
 _SELECT_POLICIES = ("Max", "Min", "Disabled")
 _POLICY_TYPES = ("Pods", "Percent")
@@ -62,7 +93,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         if args is None:
             continue
         at = ("roles", role.position, "autoscaling")
-        if spec.layout is not Layout.PER_ROLE:
+        if built.plan.layout is not Layout.PER_ROLE:
             yield error(
                 FIELD_OUT_OF_PLACE,
                 at,
@@ -72,7 +103,9 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         yield from _replicas(role, args, at)
         if built.plan.gangs:
             yield from _gang(role, args, minima, at)
+        yield from _target(built, role, args, at)
         yield from _metrics(args, at)
+        yield from _reach(args, at)
         yield from _behavior(args, at)
         if (spec.groups or 1) > 1:
             yield from _groups(args, at)
@@ -111,6 +144,107 @@ def _groups(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
                 "is one number for all serving groups, and the role is scaled in each of them: use "
                 "engine HPA and a metric of source Pods",
             )
+
+
+def _target(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
+) -> Iterator[Finding]:
+    """What `target` needs: series of the engines and of the endpoint picker, with their labels."""
+    if args.target is None:
+        return
+    where, spec = (*at, "target"), built.args
+    if spec.monitoring is None or not spec.monitoring.engines:
+        message = "is required with autoscaling.target, whose queries select by its labels"
+        yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
+    if load_metrics(built.plan.roles) is None:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            where,
+            "needs one engine for all roles, vLLM or SGLang: the metrics of others are not known; "
+            "write metrics",
+        )
+    if not isinstance(spec.namespace, str):
+        message = "is part of the queries of autoscaling.target, and cannot be an Output"
+        yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
+    if (spec.groups or 1) > 1:
+        message = "follows one number for all serving groups, and the role is scaled in each"
+        yield error(AUTOSCALING_METRIC_ACROSS_GROUPS, where, f"{message}; write metrics")
+    if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
+        message = "queue follows the endpoint picker and needs engine KEDA; or use throughput"
+        yield error(FIELD_OUT_OF_PLACE, where, message)
+    elif asks_picker(args):
+        yield from _picker_target(built, role, where)
+
+
+def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
+    """What it takes for the endpoint picker to hold requests, and for Prometheus to know it."""
+    router = built.plan.router
+    if built.router is None or not built.router.picks_endpoints:
+        lacking = "a router role" if built.router is None else "endpointPicker.enabled: true"
+        yield error(
+            FIELD_REQUIRED,
+            where,
+            f"needs {lacking}: the endpoint picker holds the requests that no replica has room "
+            "for; without it clients get an error",
+        )
+    if router is None:
+        return
+    at = (*router.at, "endpointPicker")
+    if not router.intent.flow_control and router.epp.request is None:
+        message = f"needs featureGates: [flowControl], as {role.name} is scaled by held requests"
+        yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
+    elif not router.intent.flow_control:
+        message = f"cannot be false: {role.name} is scaled by the requests that the picker holds"
+        yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
+    monitoring = built.args.monitoring
+    if router.epp.metrics is MetricsMode.OFF:
+        message = "is required: autoscaling follows requests that the picker holds; Authenticated"
+        yield error(FIELD_REQUIRED, (*at, "metrics"), message)
+    elif monitoring is not None and monitoring.picker is False:
+        message = "cannot be false: autoscaling follows requests that the picker holds"
+        yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
+    if router.intent.pairs:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            where,
+            "cannot hold requests for prefill and decode: they are let through when the first of "
+            "the two serves, and fail; use latency or throughput with minReplicas of 1 or more",
+        )
+
+
+def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+    """Metrics of all services, and those that are gone with the pods that they shall wake."""
+    asleep = bool(args.metrics) and args.target is None and wakes(args)
+    for index, metric in enumerate(args.metrics):
+        names: tuple[str, ...] = (metric.name or "",)
+        scoped = bool(metric.selector)
+        if args.engine is AutoscalingEngine.KEDA:
+            names, scoped = _metric_names(metric.query or "")
+        elif metric.source is not MetricSource.EXTERNAL:
+            continue
+        asleep = asleep and bool(names) and all(map(_ENGINE_METRIC.fullmatch, names))
+        if names and not scoped:
+            yield warning(
+                AUTOSCALING_METRIC_UNSCOPED,
+                (*at, "metrics", index),
+                f"selects no series: {names[0]} of every service counts; select by a label, such "
+                'as {fusioninfer_io_service="NAME"}, which monitoring sets',
+            )
+    if asleep:
+        yield error(
+            AUTOSCALING_NEVER_WAKES,
+            (*at, "metrics"),
+            "are metrics of the role's own pods, and at zero replicas there are none: nothing "
+            "starts the first one; use target, or a metric of the endpoint picker or gateway",
+        )
+
+
+def _metric_names(query: str) -> tuple[tuple[str, ...], bool]:
+    """The metrics that a PromQL query names, and whether it selects any series by a label."""
+    text = _QUOTED.sub('""', query)
+    names = (name for name in _NAME.findall(_NO_METRIC.sub(" ", text)))
+    scoped = re.search(r"\{[^}]*[=!]", text) is not None
+    return tuple(name for name in names if name.lower() not in _KEYWORDS), scoped
 
 
 def _gang(
@@ -174,7 +308,8 @@ def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if not keda and args.prometheus is not None:
         yield error(FIELD_OUT_OF_PLACE, (*at, "prometheus"), "belongs to engine KEDA; remove it")
     yield from _keda(args, at)
-    apis = set()
+    # Those of `target` are external ones.
+    apis = {"external.metrics.k8s.io"} if args.target is not None and not keda else set()
     for index, metric in enumerate(args.metrics):
         where = (*at, "metrics", index)
         if keda:

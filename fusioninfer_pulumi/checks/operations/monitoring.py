@@ -155,7 +155,7 @@ def _picker(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding
         yield error(
             MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
-            "the service has no router; remove it",
+            "the service has no endpoint picker; remove it",
         )
     elif args.picker and metrics is MetricsMode.OFF:
         yield error(

@@ -258,7 +258,7 @@ def _apis(plan: ServicePlan) -> Iterator[Served]:
             yield table.CLAIMS
     for scaled in plan.operations.autoscalers:
         if scaled.args.engine is AutoscalingEngine.HPA:
-            for metric in scaled.args.metrics:
+            for metric in (*scaled.target_metrics, *scaled.args.metrics):
                 external = metric.source is MetricSource.EXTERNAL
                 yield table.EXTERNAL_METRICS if external else table.POD_METRICS
 

@@ -1,0 +1,39 @@
+"""The architecture of a service's model."""
+
+from __future__ import annotations
+
+from fusioninfer_capacity.fit.architecture import (
+    Architecture,
+    UnknownArchitectureError,
+    known_architecture,
+    read_config,
+)
+from fusioninfer_pulumi.plugins.capacity import (
+    ModelArgs,
+    ModelConfigError,
+    hub_name,
+    read_model_config,
+)
+
+
+def model_architecture(model: ModelArgs | None, served: str | None = None) -> Architecture:
+    """That of `model.config`, else of the table; `served` is the name that the engine takes.
+
+    Raises:
+        ModelConfigError: The file of `model.config` cannot be read.
+        UnknownArchitectureError: It is not understood, or the table has no such model.
+    """
+    if model is not None and model.config is not None:
+        config = model.config
+        try:
+            return read_config(read_model_config(config) if isinstance(config, str) else config)
+        except (ModelConfigError, UnknownArchitectureError):
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+            raise UnknownArchitectureError("model.config is not understood") from None
+    uri = model.uri if model is not None else None
+    name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
+    known = known_architecture(name)
+    if known is None:
+        raise UnknownArchitectureError(f"model {name} is not in the table; give model.config")
+    return known

@@ -1,0 +1,69 @@
+"""From zero: what a real picker does with a request while no pod is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from e2e.harness import Cluster
+from e2e.routers import PICKERS, only
+from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+
+HOLDS = {**PLAIN, "flowControl": True, "metrics": "Unauthenticated"}
+#: The family of each picker that runs here and can hold requests.
+HOLDING = {"1.5": FAMILIES["gaie-1.5"], "llm-d": FAMILIES["llm-d-0.10"]}
+
+
+@pytest.fixture
+def empty(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
+    """A service whose pods are not there yet."""
+    with Fleet(cluster, namespace) as fleet:
+        yield fleet
+
+
+def gauge(chooser: Chooser, metric: str) -> float:
+    """The sum of a gauge of the picker; zero where it has no series."""
+    found = re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", chooser.picker.metrics(), re.MULTILINE)
+    return sum(map(float, found))
+
+
+@pytest.mark.proves(
+    "with flow control a picker holds a request while its pool has no pod, says so by the metric "
+    "that autoscaling follows, and sends it to the first pod that serves"
+)
+@pytest.mark.parametrize("version", sorted(HOLDING))
+def test_a_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
+    if not PICKERS[version].is_available():
+        pytest.skip("llm-d-epp is not on PATH")
+    flow = HOLDING[version].flow_control
+    assert flow is not None
+    body = {"model": "m", "prompt": "Wake up."}
+    with empty.picker(version, endpointPicker=HOLDS) as chooser, ThreadPoolExecutor() as threads:
+        asked = threads.submit(chooser.processor.ask, body, timeout=4 * PATIENCE)
+        empty.cluster.wait(lambda: gauge(chooser, flow.held) == 1, PATIENCE, chooser.picker.metrics)
+        assert not asked.done()
+        empty.deploy("svc", pods=2)
+        answer = asked.result(4 * PATIENCE)
+        assert answer.endpoint in {engine.endpoint for engine in empty.engines.values()}
+        empty.cluster.wait(lambda: gauge(chooser, flow.held) == 0, PATIENCE, chooser.picker.metrics)
+
+
+@pytest.mark.proves(
+    "without flow control, and with the picker of v1.2 in any case, a request to a pool without "
+    "pods is answered 503"
+)
+@pytest.mark.parametrize(
+    ("version", "gate"), [("1.2", "plain"), ("1.2", "gated"), ("1.5", "plain")]
+)
+def test_a_picker_without_flow_control_refuses(empty: Fleet, version: str, gate: str) -> None:
+    objects = empty.routing(version)
+    if gate == "gated":
+        data = only(objects, "ConfigMap")["data"]
+        (key,) = data
+        data[key] += "featureGates: [flowControl]\n"
+    with empty.run(version, objects) as chooser:
+        assert chooser.ask().status == 503

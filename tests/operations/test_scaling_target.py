@@ -1,0 +1,264 @@
+"""`autoscaling.target`: which metrics it follows, by which values, and what it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from routed import only
+from samples import plan_of, problems, rendered, role, service, warnings
+
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+
+Manifest = dict[str, Any]
+PROMETHEUS = "http://p:9090"
+ENGINES = 'namespace="default",fusioninfer_io_service="svc"'
+PICKER = 'namespace="default",service="svc-epp"'
+HELD = f"(sum(inference_extension_flow_control_queue_size{{{PICKER}}}) or vector(0))"
+RUNNING = f"(sum(inference_objective_running_requests{{{PICKER}}}) or vector(0))"
+READ = f"and on() (max(up{{{PICKER}}}) == 1)"
+IN_FLIGHT = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enable-metrics"]
+
+
+def keda(target: str | None, **more: Any) -> Manifest:
+    return {"engine": "KEDA", "prometheus": PROMETHEUS, "target": target, "maxReplicas": 4, **more}
+
+
+def router(**picker: Any) -> Manifest:
+    return {
+        "name": "router",
+        "componentType": "router",
+        "httproute": {"parentRefs": [{"name": "gateway"}]},
+        "endpointPicker": {"metrics": "Authenticated", **picker},
+    }
+
+
+def serving(name: str, kind: str, autoscaling: Any, image: str = "vllm/vllm-openai:v0.32.0",
+            **more: Any) -> Manifest:  # fmt: skip
+    command = SGLANG if "sglang" in image else ["vllm", "serve", "m"]
+    command = ["serve"] if "other" in image else command
+    container = {
+        "name": "engine", "image": image, "command": command,
+        "ports": [{"containerPort": 30000 if "sglang" in image else 8000}],
+    }  # fmt: skip
+    return role(
+        name,
+        kind,
+        autoscaling=autoscaling,
+        template={"spec": {"containers": [container]}},
+        **more,
+    )
+
+
+def scaled(autoscaling: Manifest, *roles: Manifest, **spec: Any) -> Manifest:
+    worker = serving("inference", "worker", autoscaling)
+    return service(*roles, worker, **{"monitoring": {}, **spec})
+
+
+def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
+    """Query and threshold of each trigger of the only ScaledObject."""
+    assert problems(manifest) == []
+    found = only(manifest, "ScaledObject")["spec"]["triggers"]
+    assert all(each["metadata"]["ignoreNullValues"] == "false" for each in found)
+    return {
+        each["name"]: (each["metadata"]["query"], each["metadata"]["threshold"]) for each in found
+    }
+
+
+def test_latency_follows_requests_in_flight() -> None:
+    assert triggers(scaled(keda("latency"))) == {
+        "in-flight": (" + ".join(f"sum({name}{{{ENGINES}}})" for name in IN_FLIGHT), "100"),
+    }
+    (_, value) = triggers(scaled(keda("latency", targetValue=32)))["in-flight"]
+    assert value == "32"
+
+
+def test_throughput_follows_full_engines() -> None:
+    decodes = f'{ENGINES},fusioninfer_io_component_type=~"worker|decoder"'
+    assert triggers(scaled(keda("throughput"))) == {
+        "waiting": (f"sum(vllm:num_requests_waiting{{{ENGINES}}})", "5"),
+        "kv-cache": (f"sum(vllm:kv_cache_usage_perc{{{decodes}}})", "0.8"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("image", "metric"),
+    [
+        ("vllm/vllm-openai:v0.8.5", "vllm:gpu_cache_usage_perc"),
+        ("lmsysorg/sglang:v0.5.4", "sglang:token_usage"),
+    ],
+)
+def test_metrics_are_those_of_the_release(image: str, metric: str) -> None:
+    manifest = scaled({})
+    manifest["spec"]["roles"] = [serving("inference", "worker", keda("throughput"), image)]
+    (query, _) = triggers(manifest)["kv-cache"]
+    assert query.startswith(f"sum({metric}{{")
+
+
+def test_from_zero_it_follows_what_the_picker_holds() -> None:
+    manifest = scaled(keda("throughput", minReplicas=0), router())
+    found = triggers(manifest)
+    assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
+    # Without pods they have no series, which would be an error.
+    assert found["waiting"][0] == f"(sum(vllm:num_requests_waiting{{{ENGINES}}})) or vector(0)"
+    assert triggers(scaled(keda("latency", minReplicas=0), router())) == {
+        "in-flight": found["in-flight"]
+    }
+    assert triggers(scaled(keda("queue"), router()))["held"] == (f"{HELD} {READ}", "5")
+
+
+def config(manifest: Manifest) -> Any:
+    (found,) = (each for each in rendered(manifest) if each["kind"] == "ConfigMap")
+    return yaml.safe_load(found["data"]["config.yaml"])
+
+
+def test_the_picker_holds_requests_where_a_target_needs_it() -> None:
+    manifest = scaled(keda("latency", minReplicas=0), router())
+    assert config(manifest)["featureGates"] == ["flowControl"]
+    epp = plan_of(manifest).router.epp
+    assert epp.image.endswith(":v1.5.0")
+    for awake in (scaled(keda("latency"), router()), service(router(), role())):
+        assert "featureGates" not in config(awake)
+        assert plan_of(awake).router.epp.image.endswith(":v1.2.1")
+    asked = scaled(keda("latency"), router(flowControl=True))
+    assert config(asked)["featureGates"] == ["flowControl"]
+    # It would end requests after a minute, in which few models are loaded.
+    newest = router(image="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0")
+    waiting = config(scaled(keda("latency", minReplicas=0), newest))
+    assert waiting["flowControl"] == {"defaultRequestTTL": "0s"}
+
+
+@pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.flow_control])
+def test_each_family_that_holds_requests_takes_its_configuration(family: str) -> None:
+    row = FAMILIES[family]
+    manifest = scaled(keda("queue", minReplicas=0), router(family=family))
+    assert "flowControl" in row.feature_gates
+    if row.limits_waiting:
+        assert "defaultRequestTTL" in (row.sections["flowControl"] or ())
+    assert row.flow_control is not None
+    assert row.flow_control.held in triggers(manifest)["held"][0]
+
+
+def pair(prefill: int, decode: int, **more: Any) -> Manifest:
+    target = keda("throughput", maxReplicas=8, **more)
+    minima = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
+    return service(
+        serving("prefill", "prefiller", target, replicas=prefill),
+        serving("decode", "decoder", target, replicas=decode),
+        monitoring={},
+        schedulingStrategy={"gangPolicy": minima},
+    )
+
+
+def test_prefill_and_decode_keep_their_ratio() -> None:
+    manifest = pair(1, 4)
+    assert problems(manifest) == []
+    found = {
+        each["metadata"]["name"]: [
+            (trigger["metadata"]["query"], float(trigger["metadata"]["threshold"]))
+            for trigger in each["spec"]["triggers"]
+        ]
+        for each in rendered(manifest)
+        if each["kind"] == "ScaledObject"
+    }
+    prefill, decode = found["svc-prefill"], found["svc-decode"]
+    assert [query for query, _ in prefill] == [query for query, _ in decode]
+    assert [value for _, value in decode] == [5, 0.8]
+    assert [value for _, value in prefill] == [20, 3.2]
+
+
+def test_an_hpa_follows_external_metrics_of_the_service() -> None:
+    manifest = scaled({"target": "throughput", "maxReplicas": 4})
+    assert problems(manifest) == []
+    found = only(manifest, "HorizontalPodAutoscaler")["spec"]["metrics"]
+    selector = {"matchLabels": {"fusioninfer_io_service": "svc"}}
+    assert found == [
+        {
+            "type": "External",
+            "external": {
+                "metric": {"name": name, "selector": selector},
+                "target": {"type": "AverageValue", "averageValue": value},
+            },
+        }
+        for name, value in (
+            ("fusioninfer_requests_waiting", "5"),
+            ("fusioninfer_kv_cache_usage", "0.8"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target or metrics"),
+        (scaled({"maxReplicas": 4, "targetValue": 2, "metrics": [{"name": "a", "target": 1}]}),
+         "roles[0].autoscaling: targetValue needs target"),
+        (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
+        (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
+        (scaled(keda("latency"), groups=2), "autoscaling.target: follows one number for all serv"),
+        (scaled({"target": "queue", "maxReplicas": 4}, router()), "needs engine KEDA; or use thro"),
+        (scaled(keda("queue")), "autoscaling.target: needs a router role: the endpoint picker"),
+        (scaled(keda("latency", minReplicas=0)), "autoscaling.target: needs a router role"),
+        (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot hold requests: while"),
+        (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot hold requ"),
+        (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
+         "flowControl: has no effect beside endpointPickerConfig"),
+        (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
+         "endpointPickerConfig: needs featureGates: [flowControl], as inference"),
+        (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),
+        (scaled(keda("queue"), router(), monitoring={"picker": False}), "picker: cannot be false"),
+        (scaled(keda("queue"), router(flowControl=False)), "flowControl: cannot be false: "),
+        (service(router(), *pair(1, 1, minReplicas=0)["spec"]["roles"], monitoring={}),
+         "cannot hold requests for prefill and decode"),
+        (service(serving("inference", "worker", keda("latency"), "other/engine:1"), monitoring={}),
+         "needs one engine for all roles, vLLM or SGLang"),
+    ],
+)  # fmt: skip
+def test_what_a_target_cannot_have_is_refused(manifest: Manifest, problem: str) -> None:
+    assert any(problem in each for each in problems(manifest)), problems(manifest)
+
+
+WAITING = "sum(vllm:num_requests_waiting)"
+
+
+def queried(*queries: str, **more: Any) -> Manifest:
+    metrics = [{"query": query, "target": 5} for query in queries]
+    return scaled(keda(None, metrics=metrics, **more))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "asleep"),
+    [
+        (queried(WAITING, minReplicas=0), True),
+        (queried(f"{WAITING} or vector(0)", minReplicas=0), True),
+        (queried('sum(rate(sglang:num_queue_reqs{a="b"}[2m] offset 5m)) by (x)', minReplicas=0),
+         True),
+        (queried(WAITING, keda={"idleReplicaCount": 0}), True),
+        (queried(WAITING), False),
+        (queried(WAITING, "sum(envoy_requests)", minReplicas=0), False),
+        (queried(f"{WAITING} + sum(envoy_requests)", minReplicas=0), False),
+    ],
+)  # fmt: skip
+def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: bool) -> None:
+    told = "roles[0].autoscaling.metrics: are metrics of the role's own pods"
+    assert any(told in each for each in problems(manifest)) == asleep
+
+
+@pytest.mark.parametrize(
+    ("manifest", "unscoped"),
+    [
+        (queried(WAITING), True),
+        (queried("sum(rate(requests[5m])) by (le)"), True),
+        (queried('sum(vllm:num_requests_waiting{pod=~"svc-.*"})'), False),
+        (queried("vector(2)"), False),
+        (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1}]}), False),
+        (scaled({"maxReplicas": 4, "metrics": [{"name": "a", "target": 1, "source": "External"}]}),
+         True),
+        (scaled({"maxReplicas": 4, "metrics": [
+            {"name": "a", "target": 1, "source": "External", "selector": {"b": "c"}}]}), False),
+    ],
+)  # fmt: skip
+def test_a_metric_of_all_services_is_warned_of(manifest: Manifest, unscoped: bool) -> None:
+    assert any("of every service counts" in each for each in warnings(manifest)) == unscoped

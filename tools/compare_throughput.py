@@ -1,0 +1,62 @@
+"""Writes `capacity/tests/fit/throughput.json`: published throughputs beside estimated ones.
+
+The cases are those of `capacity/tests/fit/throughput.yaml`. In an environment of its own:
+
+    pip install aiconfigurator-core==0.12.0 && python tools/compare_throughput.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
+
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
+from fusioninfer_capacity.fit.architecture import known_architecture  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.estimate import Estimates  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.load import Load, served  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
+from fusioninfer_pulumi.engines.command import read_command  # noqa: E402  # likewise
+
+FOLDER = ROOT / "capacity" / "tests" / "fit"
+
+
+def main() -> None:
+    """Writes the results that can be estimated."""
+    cases = yaml.safe_load((FOLDER / "throughput.yaml").read_text(encoding="utf-8"))
+    rows = [row for case in cases for row in estimated(case)]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    (FOLDER / "throughput.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    print(f"{len(rows)} results")
+
+
+def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of a page; without those of which the cache holds no request."""
+    model, gpu, tensor = case["model"], case["gpu"], case["tensor"]
+    words = [*case["arguments"], "--tensor-parallel-size", str(tensor)]
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": words,
+                 "command": ["vllm", "serve", model]}  # fmt: skip
+    architecture = known_architecture(model)
+    assert architecture is not None, "cases are of models of the table"
+    tokens = fit(read_command(container), architecture, ACCELERATORS[gpu]).tokens or 0
+    times = Estimates(model, gpu, "vllm", tensor, 1)
+    rows = []
+    for length, output, measured in case["results"]:
+        best = served(times, Load(1, length, output), tokens / (length + output))
+        if best is not None:
+            rows.append({
+                "page": case["page"], "model": model, "gpu": gpu, "tensor": tensor,
+                "input": length, "output": output, "measured": measured,
+                "estimated": round(best.rate * (length + output), 2), "times": times.release,
+            })  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    main()
