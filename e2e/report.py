@@ -73,9 +73,11 @@ NOT_PROVED = """\
   configuration the test makes of HTTPRoute and InferencePool or Service, as the inference
   extension's standalone form has it. Where a claim names a stand-in, a thread of the test writes
   that status, and answers `/v1/models`.
-- **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
-  selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
-  and by metrics that a thread of the test serves as an adapter would.
+- **No Prometheus operator, no Grafana, no KEDA.** Monitors and ScaledObjects are stored and
+  validated, and their selectors compared with pods. Where a claim names Prometheus, the test writes
+  the configuration that the operator would make of the monitors. No dashboard was shown by Grafana:
+  their queries were asked. HorizontalPodAutoscalers scale by their bounds, and by metrics that a
+  thread of the test serves as an adapter would.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
   The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
   gets the provider of its SDK's version: nothing was run with that.
