@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import samples
 import yaml
+from in_one_process import run
 
 import fusioninfer_pulumi
 from fusioninfer_pulumi import capacity
@@ -48,37 +46,10 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-SCRIPT = """
-import contextlib, io, json, sys
-from fusioninfer_pulumi.cli.main import main
-texts = []
-for line in sys.argv[1:]:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(line.split())
-    texts.append(err.getvalue() if status == 2 else out.getvalue())
-print(json.dumps(texts))
-"""
-
-
-def printed(package: Path, *commands: str) -> list[str]:
-    """What commands print, or why they fail, in one process that finds the package."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *commands],
-        cwd=package,
-        env={**os.environ, "PYTHONPATH": str(package)},
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return list(json.loads(done.stdout))
-
-
 def test_the_package_of_the_page_works(package: Path) -> None:
     for name, gpus in {"two": 2, "three": 3, "many": 32}.items():
         (package / f"{name}.yaml").write_text(service(gpus))
-    check, table, plan, diff, size = printed(
+    check, table, plan, diff, size = run(
         package,
         "check many.yaml",
         "plan two.yaml",
@@ -86,11 +57,11 @@ def test_the_package_of_the_page_works(package: Path) -> None:
         "diff two.yaml three.yaml",
         "size m",
     )
-    assert "at most 16 GPUs, got 32 [gpu-budget-exceeded]" in check
-    assert "GPUS OF A REPLICA" in table
-    assert json.loads(plan)[0]["roles"][0]["memory"] == {"gpus": 2}
-    assert "2 -> 3 GPUs of a replica" in diff
-    assert size == "m: at most 16 GPUs\n"
+    assert "at most 16 GPUs, got 32 [gpu-budget-exceeded]" in check[2]
+    assert "GPUS OF A REPLICA" in table[1]
+    assert json.loads(plan[1])[0]["roles"][0]["memory"] == {"gpus": 2}
+    assert "2 -> 3 GPUs of a replica" in diff[1]
+    assert size == (0, "m: at most 16 GPUs\n", "")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_one_process import run
 from package_code import FILES, PACKAGE, PLUGIN_FILES, PLUGINS, ROOT, imported
 from page_blocks import blocks
 
@@ -79,20 +79,8 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "fusioninfer_pulumi.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_an_importer_of_another_package_is_used(acme: Path) -> None:
-    status, text, said = run(acme, "convert", "model.yaml")
+    ((status, text, said),) = run(acme, "convert model.yaml")
     assert (status, said) == (0, "")
     assert "kind: InferenceService" in text
     assert "replicas: 2" in text
@@ -102,12 +90,14 @@ def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
     (shown,) = [each for each in blocks(ROOT / "docs" / "importers.md") if each.language == "text"]
     text = (acme / "model.yaml").read_text(encoding="utf-8")
     (acme / "wrong.yaml").write_text(text.replace("replicas: 2", "replicas: -1"), encoding="utf-8")
-    assert run(acme, "check", "wrong.yaml")[2] == shown.text.replace("model.yaml", "wrong.yaml")
     (acme / "lossy.yaml").write_text(text.replace("replicas", "copies"), encoding="utf-8")
-    status, _, said = run(acme, "check", "lossy.yaml")
-    assert status == 2
-    assert said.startswith("lossy.yaml:4: copies: cannot be carried over; known: ")
-    assert run(acme, "check", "--allow-lossy", "lossy.yaml")[0] == 0
+    wrong, lossy, allowed = run(
+        acme, "check wrong.yaml", "check lossy.yaml", "check --allow-lossy lossy.yaml"
+    )
+    assert wrong[2] == shown.text.replace("model.yaml", "wrong.yaml")
+    assert lossy[0] == 2
+    assert lossy[2].startswith("lossy.yaml:4: copies: cannot be carried over; known: ")
+    assert allowed[0] == 0
 
 
 def test_a_service_of_ours_asks_for_no_importer() -> None:

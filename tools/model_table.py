@@ -39,8 +39,9 @@ _KEYS = """
     interleave_moe_layer_step kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim
     v_head_dim index_topk index_head_dim index_n_heads linear_key_head_dim linear_value_head_dim
     linear_num_key_heads linear_num_value_heads linear_conv_kernel_dim mamba_ssm_dtype
-    hybrid_override_pattern mamba_num_heads mamba_head_dim ssm_state_size n_groups conv_kernel
-    mamba_ssm_cache_dtype attention_head_dim moe_latent_size moe_shared_expert_intermediate_size
+    hybrid_override_pattern layers_block_type mamba_num_heads mamba_head_dim ssm_state_size
+    n_groups conv_kernel mamba_ssm_cache_dtype attention_head_dim moe_latent_size
+    moe_shared_expert_intermediate_size
     attention_k_eq_v global_head_dim num_global_key_value_heads enable_moe_block top_k_experts
     hidden_size_per_layer_input num_kv_shared_layers torch_dtype dtype
 """

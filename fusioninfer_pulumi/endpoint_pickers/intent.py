@@ -63,12 +63,14 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
-    held = any(role.autoscaling is not None and asks_picker(role.autoscaling) for role in declared)
+    needed = any(
+        role.autoscaling is not None and asks_picker(role.autoscaling) for role in declared
+    )
     return EppIntent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
         rewrites,
-        flow_control=held if written is None else written,
+        flow_control=needed if written is None else written,
     )
 
 

@@ -141,26 +141,26 @@ class _Writer:
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
-    given: RoleArgs
+    written_role: RoleArgs
     values: list[PresetValue] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        stated = self.given.engine or self.args.engine or EngineArgs()
+        stated = self.written_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[stated.name.value]
         self.preset: EnginePreset = PRESETS[stated.name.value]
         self.release = stated.version or self.preset.release
         default = stated.version is None
-        self.running = RoleEngine(self.given.name, self.engine.title, self.release, default)
+        self.running = RoleEngine(self.written_role.name, self.engine.title, self.release, default)
         self.model_name = hub_name(self.model.uri) or ""
-        self.template: Mapping[str, Any] = self.given.template or {}
+        self.template: Mapping[str, Any] = self.written_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.own = self._own_container()
-        self.on_cpu = (self.given.accelerator or "").lower() == CPU
+        self.on_cpu = (self.written_role.accelerator or "").lower() == CPU
 
     def role(self) -> RoleArgs:
         """The role with its template, and with the fields that follow."""
-        role = self.given
+        role = self.written_role
         self._note_engine()
         chosen = self._layout()
         update: dict[str, Any] = {}
@@ -205,7 +205,7 @@ class _Writer:
 
     def _layout(self) -> Layout:
         """GPUs of a pod, and the split where the user leaves it out."""
-        role, at = self.given, ("roles", self.position)
+        role, at = self.written_role, ("roles", self.position)
         if self.on_cpu:
             if self.preset.cpu_image is None:
                 message = f"{self.engine.title} has no image for processors; use vLLM"
@@ -258,7 +258,7 @@ class _Writer:
             listed = None
         if listed is not None and self._length() is None:
             return listed
-        role = self.given
+        role = self.written_role
         ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
         fitting = layout(self.model, accelerator, self.engine.name, self._length(), ranks=ranks)
         return listed if isinstance(fitting, str) and listed is not None else fitting
@@ -268,11 +268,11 @@ class _Writer:
 
     def _stated_gpus(self) -> int | None:
         asked = accelerators({"spec": {"containers": [self.own]}}) if self.own else 0
-        return self.given.gpus or asked or None
+        return self.written_role.gpus or asked or None
 
     def _split(self, gpus: int) -> Layout:
         """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
-        role, nodes = self.given, self.given.nodes
+        role, nodes = self.written_role, self.written_role.nodes
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
                 "is required: how prefill and decode over several nodes are split, such as data "
@@ -293,7 +293,7 @@ class _Writer:
         command = read_command(self._probe())
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = command.parallelism if command.has(*flags) else None
-        return max(sizes.devices() // self.given.nodes, 1) if sizes is not None else None
+        return max(sizes.devices() // self.written_role.nodes, 1) if sizes is not None else None
 
     def _length(self) -> int | None:
         return integer(read_command(self._probe()).value(self.engine.length_flag))
@@ -310,9 +310,9 @@ class _Writer:
         listed = self.spec.get("containers")
         if not listed:
             return {}
-        written_container = serving_container(self.template, self.given.container)
+        written_container = serving_container(self.template, self.written_role.container)
         # Another container alone is no serving one.
-        named = (self.given.container, *ENGINES, "engine", "main")
+        named = (self.written_role.container, *ENGINES, "engine", "main")
         return (
             written_container
             if written_container["name"] in named or "image" not in written_container
@@ -374,7 +374,7 @@ class _Writer:
         """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
         preset, written_words = self.preset, [str(word) for word in self.own.get("args") or ()]
         written: list[str] = []
-        port = self.given.port
+        port = self.written_role.port
         if port is not None and port != self.engine.default_port:
             written += self._beside(written_words, [PORT_FLAG, str(port)], USER, "port")
         written += self._beside(
@@ -401,11 +401,11 @@ class _Writer:
         return role.component_type is ComponentType.WORKER and role.nodes == 1 and released
 
     def _beside(
-        self, own: Sequence[str], wanted: Sequence[str], origin: str, reason: str
+        self, present: Sequence[str], wanted: Sequence[str], origin: str, reason: str
     ) -> list[str]:
         """The wanted arguments whose flags the user's own lack."""
         written: list[str] = []
-        stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(own)}
+        stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(present)}
         for words in flags_of(wanted):
             index = stated.get(canonical(words[0]))
             text = " ".join(words)
@@ -413,7 +413,7 @@ class _Writer:
                 written += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
                 continue
-            value = own[index].partition("=")[2] or "".join(own[index + 1 : index + 2])
+            value = present[index].partition("=")[2] or "".join(present[index + 1 : index + 2])
             self._note(f"args {words[0]}", value, USER, f"in place of {text}")
             if origin == MODEL and list(words[1:]) not in ([value], []):
                 at = (*self._own_path(), "args", index)
@@ -491,7 +491,7 @@ class _Writer:
             self._note(key, value, origin, reason)
 
     def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
-        self.values.append(PresetValue(self.given.name, field_name, value, origin, reason))
+        self.values.append(PresetValue(self.written_role.name, field_name, value, origin, reason))
 
 
 _Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)

@@ -178,7 +178,8 @@ def read_config(config: Config) -> Architecture:
     quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
         raise UnknownArchitectureError(quantization)
-    count = _number(text, "num_hidden_layers")
+    blocks = text.get("layers_block_type")
+    count = len(blocks) if blocks else _number(text, "num_hidden_layers")
     if count > _MOST_LAYERS:
         raise UnknownArchitectureError(f"{count} layers are not known")
     hidden, vocabulary = _number(text, "hidden_size"), _number(text, "vocab_size")
@@ -511,8 +512,8 @@ def _nemotron_h(text: Config, index: int) -> Layer:
 
     Neither experts nor feed-forward layers have gates.
     """
-    pattern = str(text.get("hybrid_override_pattern") or "")
-    kind = pattern[index : index + 1]
+    pattern = text.get("layers_block_type") or str(text.get("hybrid_override_pattern") or "")
+    kind = _BLOCKS.get(pattern[index], pattern[index]) if index < len(pattern) else ""
     hidden = _number(text, "hidden_size")
     norm = Part("norm", hidden, split=False, bits=16)
     if kind == "*":
@@ -540,6 +541,9 @@ def _nemotron_h(text: Config, index: int) -> Layer:
         Part("mixer.conv1d", (inner + shared) * kernel, bits=16),
     )
     return Layer(parts, state)
+
+
+_BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
 def _ungated_experts(text: Config) -> Iterator[Part]:
@@ -590,7 +594,8 @@ def _gemma4(text: Config, index: int) -> Layer:
 _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
-         "ministral3", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text", "gemma3"),
+         "ministral3", "mimo", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text",
+         "gemma3"),
         _dense,
     ),
     **dict.fromkeys(

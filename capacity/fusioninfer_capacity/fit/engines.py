@@ -83,7 +83,7 @@ class Memory:
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter where the arguments say so, else None.
         block: Tokens in a block of the KV cache.
-        batched: Tokens of one step.
+        batched: Tokens of the steps that run at a time, which windows keep.
         margin: Share of the accelerator's memory inside of which a start-up is doubtful.
         doubt: Why the overhead is not known well enough to refuse by it; None where it is.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
@@ -227,6 +227,8 @@ _LARGEST_BATCHES: Version = (0, 28, 0)
 _UNEVEN: Version = (0, 21, 0)
 #: First release that caches prefixes of models that keep states: each keeps two of them.
 _STATE_PREFIXES: Version = (0, 26, 0)
+#: First release that reserves pages of windows for all steps in flight.
+_IN_FLIGHT: Version = (0, 26, 0)
 #: First release that makes one group of numbers of layers that differ by less than half.
 _CLOSER: Version = (0, 18, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
@@ -274,7 +276,7 @@ def vllm_memory(
     if doubt is None and version >= _UNCHUNKED and at_once > _MOST_BATCHED:
         doubt = f"{at_once} tokens go through its experts at once, logs have {_MOST_BATCHED}"
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
-        doubt = "experts on AMD's accelerators leave up to 27 % more or less than estimated"
+        doubt = "the memory of experts on AMD's accelerators was up to 27 % off"
     prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
     return Memory(
         share=int(device.total * fraction),
@@ -283,7 +285,7 @@ def vllm_memory(
         cache_bits=_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
-        batched=batched,
+        batched=batched * _steps(command, version, shape),
         margin=MARGIN if fitted else WIDE_MARGIN,
         doubt=doubt,
         holds_longest=not automatic,
@@ -295,6 +297,16 @@ def vllm_memory(
         uneven=version >= _UNEVEN,
         states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
     )
+
+
+def _steps(command: EngineCommand, version: Version, shape: ModelShape) -> int:
+    """Steps whose tokens are in flight at a time (`VllmConfig.max_concurrent_batches`)."""
+    if version < _IN_FLIGHT:
+        return 1
+    stages = command.parallelism.pipeline if command.parallelism is not None else 1
+    second = version >= _RUNNER or _simple(shape)
+    overlaps = not command.has("--no-async-scheduling") and (second or stages == 1)
+    return stages + 1 if overlaps else stages
 
 
 def _activations(
@@ -359,6 +371,8 @@ _SGLANG_OLDEST: Version = (0, 4, 6)
 #: The newest release that was read, and the newest of which there are logs.
 _SGLANG_NEWEST: Version = (0, 5, 23)
 _SGLANG_LOGGED: Version = (0, 5, 9)
+#: One report of 0.5.19 has 9.5 GiB of cache on an H100 where its default leaves 4.2.
+_SGLANG_WIDE_MARGIN = 0.08
 #: First release that captures graphs of pieces of prefill, and first with larger batches on
 #: accelerators of less than 35 GiB.
 _PIECES: Version = (0, 5, 10)
@@ -369,6 +383,12 @@ _SGLANG_UNFOLLOWED = (
     "--cpu-offload-gb", "--speculative-algorithm", "--enable-lora", "--max-total-tokens",
     "--json-model-override-args", "--load-format", "--enable-dp-attention", "--enable-eplb",
     "--ep-num-redundant-experts", "--moe-a2a-backend",
+)  # fmt: skip
+#: Arguments without graphs of pieces of prefill.
+_NO_PIECES = (
+    "--disable-piecewise-cuda-graph", "--disable-cuda-graph", "--disaggregation-mode",
+    "--enable-torch-compile", "--enable-hierarchical-cache", "--enable-deterministic-inference",
+    "--enable-symm-mem",
 )  # fmt: skip
 _SGLANG_CACHE = {"auto": None, "bf16": 16, "bfloat16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8}
 
@@ -381,7 +401,8 @@ def sglang_memory(
     fraction = _fraction(command, "--mem-fraction-static")
     chunk = stated_number(command, "--chunked-prefill-size")
     if fraction is None:
-        pieces = None if command.has("--disable-piecewise-cuda-graph") else shape
+        plain = not shape.vision and ways == ranks and not device.name.startswith("MI")
+        pieces = shape if plain and not command.has(*_NO_PIECES) else None
         fraction = _default_fraction(version, device, chunk, ways, ranks, pieces)
         if shape.vision and version >= (0, 5, 0) and not command.has("--language-only"):
             fraction *= _with_images(shape)
@@ -398,7 +419,7 @@ def sglang_memory(
         bits=_bits(command, "--dtype", _WEIGHT_TYPES),
         block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
-        margin=MARGIN if fitted else WIDE_MARGIN,
+        margin=MARGIN if fitted else _SGLANG_WIDE_MARGIN,
         doubt=_doubt(command, _SGLANG_NEWEST),
         holds_longest=False,
         experts_across_copies=False,

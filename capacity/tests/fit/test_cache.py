@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fusioninfer_capacity.fit.architecture import Cache, Layer
+from capacity.tests.startup_logs import command_of
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS
+from fusioninfer_capacity.fit.architecture import Cache, Layer, known_architecture
 from fusioninfer_capacity.fit.cache import layout
-from fusioninfer_capacity.fit.engines import Memory
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory
 
 MEMORY = Memory(
     share=0, overhead=0, length=None, cache_bits=None, bits=None, block=16, batched=8192,
@@ -52,3 +54,30 @@ def test_groups_have_the_size_of_the_smaller_kind() -> None:
 def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
     kept = layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
     assert kept.sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "ways", "bits", "gib", "length", "pages", "requests"),
+    [
+        ("openai/gpt-oss-120b", 1, 16, 10, 131072, 18204, 1.9733333333333334),
+        ("nvidia/Gemma-4-31B-IT-NVFP4", 1, 16, 38.85, 262144, 15912, 1.1668255481410867),
+        ("Qwen/Qwen3.8-27B-FP8", 2, 8, 4.99, 131072, 208, 2.311111111111111),
+    ],
+)
+def test_pages_and_requests_are_those_of_the_engine_s_own_code(
+    model: str, ways: int, bits: int, gib: float, length: int, pages: int, requests: float
+) -> None:
+    """By `get_kv_cache_groups` and `get_max_concurrency_for_kv_cache_config` of vLLM 0.32.0.
+
+    They were run on a processor, with the layers' specs, 8,192 tokens a step and two steps in
+    flight. They make the sizes of groups, not the memory that is left for them.
+    """
+    architecture = known_architecture(model)
+    assert architecture is not None
+    words = ["--tensor-parallel-size", str(ways)]
+    log = {"engine": "vllm", "version": "0.32.0", "model": model, "arguments": words}
+    memory = SIZED["vllm"].memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
+    kept = layout(architecture.layers, bits, 16, ways, memory)
+    room = int(gib * GIB)
+    assert room // kept._page == pages
+    assert kept.requests(room, length) == requests

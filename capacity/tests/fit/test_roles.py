@@ -153,6 +153,18 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
     assert "uncertain: 98304 tokens go through its experts at once" in told(plan)[0].text
 
 
+def test_experts_on_amd_are_uncertain() -> None:
+    words = ("--model", "Qwen/Qwen3-235B-A22B-FP8")
+    node = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
+    image = "vllm/vllm-openai:v0.20.0"
+    plan = planned(*words, image=image, pod={"nodeSelector": node})
+    assert verdict(plan) == ("error", "weights-exceed-memory")
+    plan = planned(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
+                   image=image, pod={"nodeSelector": node}, gpus=2)  # fmt: skip
+    assert verdict(plan)[0] == "warning"
+    assert "uncertain: the memory of experts on AMD's" in told(plan)[0].text
+
+
 def test_newer_sglang_is_refused_beyond_a_wider_margin() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
              "--mem-fraction-static")  # fmt: skip
@@ -203,6 +215,7 @@ def test_hybrid_models_have_tokens() -> None:
         ({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}, None),
         ({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, None),
         ({"cloud.google.com/gke-accelerator": "nvidia-h200-141gb"}, "H200"),
+        ({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, "MI300X"),
         ({"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}, "A100-40GB"),
         ({"node.kubernetes.io/instance-type": "p5.48xlarge"}, "H100"),
         ({"node.kubernetes.io/instance-type": "p5en.48xlarge"}, "H200"),
