@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -55,6 +55,7 @@ class ClusterFacts:
         local_queues: Whether LocalQueues exist, by namespace and name; one that is missing could
             not be read.
         named: Whether objects exist, by kind and name; one that is missing could not be read.
+        quotas: ResourceQuotas by namespace; one that is missing could not be read.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class ClusterFacts:
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
     named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    quotas: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
 
 
@@ -75,18 +77,20 @@ def read_cluster(
     *,
     lws_namespace: str,
     volcano_namespace: str,
-    kueue_namespace: str | None = None,
+    kueue: tuple[str, Collection[tuple[str, str]]] | None = None,
     named: Collection[tuple[NamedKind, str]] = (),
-    local_queues: Collection[tuple[str, str]] = (),
+    namespaces: Collection[str] = (),
 ) -> ClusterFacts:
     """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
     `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name,
-    `local_queues` by namespace and name; Kueue is not asked for without its namespace. What one has
-    no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
+    `namespaces` those whose quotas matter, `kueue` the namespace of its manager and LocalQueues by
+    namespace and name. What one has no rights to read is in `unread`. Raises UnreadableError where
+    nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
+    kueue_namespace, local_queues = kueue or (None, ())
     kinds = {name: reader.definition(name) for name in definitions}
     releases = {
         product: min(product_releases)
@@ -115,6 +119,7 @@ def read_cluster(
         local_queues={queue: there for queue, there in queues.items() if there is not None},
         kubernetes=reader.kubernetes(),
         apis=apis,
+        quotas={name: reader.quotas(name) for name in namespaces},
         named={name: there for name, there in named_objects.items() if there is not None},
         unread=tuple(api.unread),
     )
@@ -187,6 +192,11 @@ class _Reader:
             )
             for group in response.get("groups") or ()
         }
+
+    def quotas(self, namespace: str) -> list[Mapping[str, Any]]:
+        """The ResourceQuotas of a namespace."""
+        listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_resource_quota
+        return items(self._api.get(f"ResourceQuotas in {namespace}", listing, namespace))
 
     def has(
         self,

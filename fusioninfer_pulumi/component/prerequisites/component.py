@@ -20,6 +20,7 @@ from fusioninfer_pulumi.component.prerequisites._check import (
     local_queues,
     named_objects,
     needs,
+    quota_namespaces,
 )
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
@@ -125,7 +126,8 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 lws_namespace=self._args.lws_namespace,
                 volcano_namespace=self._args.volcano_namespace,
                 named=list(named_objects(self._plans)),
-                **self._kueue(),
+                namespaces=quota_namespaces(self._plans),
+                kueue=self._kueue(),
             )
         except UnreadableError as problem:
             self._warn(str(problem))
@@ -135,14 +137,11 @@ class ServingPrerequisites(pulumi.ComponentResource):
         raise_errors(problems, self._name)
         return facts
 
-    def _kueue(self) -> dict[str, Any]:
-        """What is read of Kueue, nothing where no service waits in its queues."""
+    def _kueue(self) -> tuple[str, list[tuple[str, str]]] | None:
+        """What is read of Kueue, None where no service waits in its queues."""
         if all(plan.local_queue is None for plan in self._plans):
-            return {}
-        return {
-            "kueue_namespace": self._args.kueue_namespace,
-            "local_queues": list(local_queues(self._plans)),
-        }
+            return None
+        return self._args.kueue_namespace, list(local_queues(self._plans))
 
     def _warn(self, reason: str) -> None:
         pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)
