@@ -64,8 +64,13 @@ NOT_PROVED = """\
   manifests' names. DNS is CoreDNS.
 - **SGLang never runs.** Its kernels on PyPI (sglang-kernel 0.4.10) are for GPUs alone: on a
   processor `import sgl_kernel` ends with "Could not load any common_ops library".
-- **Offloading of the KV cache never runs**: by its source, vLLM's worker refuses any platform but
-  GPUs.
+- **Ray never carries an engine**: vLLM 0.32.0 for processors connects to the cluster that the pods
+  create, and ends with "current platform cpu does not support ray".
+- **Not every service of the pages runs.** `e2e/serve/shown.py` has a reason for each that does not;
+  some were only not run yet.
+- **Offloading of the KV cache never runs.** vLLM 0.32.0 for processors was tried once with the
+  arguments of a service with memory and disk: it takes them, creates the `OffloadingConnector`, and
+  its worker ends with "CPU Offloading is currently only supported on CUDA-alike and XPU GPUs".
 - **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
   claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
 - **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no
@@ -73,9 +78,12 @@ NOT_PROVED = """\
   configuration the test makes of HTTPRoute and InferencePool or Service, as the inference
   extension's standalone form has it. Where a claim names a stand-in, a thread of the test writes
   that status, and answers `/v1/models`.
-- **No Prometheus, no KEDA.** Monitors and ScaledObjects are stored and validated, and their
-  selectors compared with pods; nothing is scraped. HorizontalPodAutoscalers scale by their bounds,
-  and by metrics that a thread of the test serves as an adapter would.
+- **No Prometheus, no KEDA in what CI runs.** Monitors and ScaledObjects are stored and validated,
+  and their selectors compared with pods; HorizontalPodAutoscalers scale by their bounds, and by
+  metrics that a thread of the test serves as an adapter would. `test_keda.py` (long) runs both, on
+  gauges of the test's; `serve/test_dashboards.py` (long) runs Prometheus on engines and pickers,
+  with the configuration that the operator would make of the monitors.
+- **No Prometheus operator, no Grafana.** Of dashboards only the queries were asked.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
   The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
   gets the provider of its SDK's version: nothing was run with that.

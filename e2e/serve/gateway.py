@@ -74,7 +74,8 @@ class Gateway:
             namespace: Of the route.
             route: Name of the HTTPRoute.
             pods: Those that Envoy chooses from where the picker does not answer. Gateways without
-                a list of their own have none.
+                a list of their own have none. Behind a Service its pods, where nothing writes
+                EndpointSlices.
         """
         self.port, admin = free_ports(2)
         self._cluster = cluster
@@ -86,7 +87,10 @@ class Gateway:
         name = backend(stored)
         if leads_to_service(stored):
             self._name += "-service"
-            settings = service_bootstrap(stored, endpoints(cluster, namespace, name), *listens)
+            (port,) = {r["port"] for rule in stored["spec"]["rules"] for r in rule["backendRefs"]}
+            known = [(pod["status"]["podIP"], port) for pod in pods]
+            addresses = known or endpoints(cluster, namespace, name)
+            settings = service_bootstrap(stored, addresses, *listens)
         else:
             pool = cluster.get(POOLS, name, namespace)
             reference = pool["spec"]["endpointPickerRef"]

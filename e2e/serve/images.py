@@ -22,7 +22,7 @@ from typing import Any
 from e2e.catalog import program
 from e2e.harness.resources import Object
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import Environment, Models, Vllm, vllm
+from e2e.serve.engine import Environment, Models, Ray, Vllm, ray, vllm
 from e2e.serve.hub import PORT
 
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -112,6 +112,8 @@ def image(name: str) -> Image:
     for ending, file in LLM_D.items():
         if repository.endswith(ending):
             return _program(found(file))
+    if repository.endswith("/vllm-ray") and ray().is_installed:
+        return _engine(vllm(), ray())
     if repository.endswith("/storage-initializer"):
         return _fetcher(vllm())
     if repository == "python":
@@ -155,13 +157,17 @@ def _with_libraries(path: str) -> dict[str, Path]:
     return {path.removeprefix("/"): Path(path), **files}
 
 
-def _engine(engine: Vllm) -> Image:
+def _engine(engine: Vllm, with_ray: Ray | None = None) -> Image:
     binaries = f"{engine.directory}/bin"
     path = f"/opt/engine:{binaries}:/usr/local/bin:/usr/bin:/bin"
+    more = {}
+    if with_ray is not None:
+        more = {"PYTHONPATH": str(with_ray.packages)}
+        path = f"{path}:{with_ray.packages}/bin"
     return Image(
         # As the published images of that release have it.
         entrypoint=["vllm", "serve"],
-        environment={**ENGINE_ENVIRONMENT, "PATH": path},
+        environment={**ENGINE_ENVIRONMENT, **more, "PATH": path},
         scripts={
             f"opt/engine/{name}": WRAPPER.format(program=f"{binaries}/{name}", start=start)
             for name, start in STARTERS.items()
@@ -199,7 +205,7 @@ def _fetcher(engine: Vllm) -> Image:
 
 def mounted(environments: Iterable[Environment]) -> list[Path]:
     """Folders of this machine that every container sees at the same place."""
-    folders = [Path("/usr"), Models().directory]
+    folders = [Path("/usr"), Models().directory, ray().directory]
     for environment in environments:
         folders += [environment.directory, environment.base]
     folders += [program(f"epp-{minor}", "epp").parent for minor in ("1.2", "1.5")]

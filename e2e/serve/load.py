@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -38,9 +39,25 @@ class Answer:
 
 
 def complete(
-    url: str, model: str, prompt: str, *, tokens: int = 8, host: str = "", timeout: float = 120
+    url: str,
+    model: str,
+    prompt: str,
+    *,
+    tokens: int = 8,
+    host: str = "",
+    timeout: float = 120,
+    authority: Path | None = None,
 ) -> Any:
     """The whole answer to one prompt.
+
+    Args:
+        url: Where requests go.
+        model: Name of the model.
+        prompt: What it goes on with.
+        tokens: How many it adds.
+        host: Host name of the request.
+        timeout: Seconds.
+        authority: What has signed the certificate for that host name; None for plain HTTP.
 
     Raises:
         AssertionError: If the status is not 200; the message carries the answer.
@@ -48,9 +65,11 @@ def complete(
     body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
             "ignore_eos": True}  # fmt: skip
     headers = {"Host": host} if host else {}
-    answer = urllib3.request(
-        "POST", f"{url}/v1/completions", json=body, headers=headers, timeout=timeout, retries=False
-    )
+    trust: dict[str, Any] = {}
+    if authority is not None:
+        trust = {"ca_certs": str(authority), "server_hostname": host, "assert_hostname": host}
+    with urllib3.PoolManager(timeout=timeout, retries=False, **trust) as pool:
+        answer = pool.request("POST", f"{url}/v1/completions", json=body, headers=headers)
     assert answer.status == 200, f"{answer.status}: {answer.data.decode(errors='replace')}"
     return answer.json()
 

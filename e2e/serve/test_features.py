@@ -1,9 +1,11 @@
-"""Serves: one service with HTTPS, a warmed model cache and traces."""
+"""Serves: one service with HTTPS, a warmed model cache, KV events and traces."""
 
 from __future__ import annotations
 
 import base64
+import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,10 +21,11 @@ from e2e.harness.pods import LEADERS
 from e2e.serve.collector import Collector
 from e2e.serve.deploy import wait_serving
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import Models
+from e2e.serve.engine import Models, vllm
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Hub
-from e2e.serve.services import NEED, objects_of, role, router, service
+from e2e.serve.load import complete
+from e2e.serve.services import NEED, PROMPT, objects_of, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
@@ -33,6 +36,7 @@ HOST = "svc.example.com"
 SECRET = "svc-tls"
 REPOSITORY, NAME = "example/tiny", "chat"
 STORAGE = "shared"
+WATCHER = Path(__file__).with_name("kv_events.py")
 PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 """The release of the documents, 1.2.1, makes no spans."""
 
@@ -70,15 +74,8 @@ class Featured:
 
     def ask(self, prompt: str) -> Object:
         """One answer by HTTPS, from a client that verifies the certificate."""
-        pool = urllib3.HTTPSConnectionPool(
-            "127.0.0.1", self.gateway.port, ca_certs=str(self.certificates.authority),
-            server_hostname=HOST, assert_hostname=HOST, retries=False, timeout=120,
-        )  # fmt: skip
-        body = {"model": NAME, "prompt": prompt, "max_tokens": 8, "temperature": 0}
-        with pool:
-            answer = pool.request("POST", "/v1/completions", json=body, headers={"Host": HOST})
-        assert answer.status == 200, answer.data
-        told: Object = answer.json()
+        told: Object = complete(self.gateway.url, NAME, prompt, host=HOST,
+                                authority=self.certificates.authority)  # fmt: skip
         return told
 
 
@@ -127,7 +124,7 @@ def service_of(namespace: str, hub: Hub) -> Object:
         gateway={"gatewayClassName": "envoy", "listeners": [listener]},
         endpointPicker={"image": PICKER},
     )
-    engines = role()
+    engines = role(kvEvents={})
     (container,) = engines["template"]["spec"]["containers"]
     container["args"] = ["--max-model-len", "2048"]
     storage = {"size": "1Gi", "storageClassName": STORAGE}
@@ -204,6 +201,25 @@ def test_the_job_fills_the_cache(featured: Featured) -> None:
     (mount,) = (m for m in container["volumeMounts"] if m["name"] == "model-cache")
     assert mount["readOnly"]
     assert featured.ask("the quick")["model"] == NAME
+
+
+@pytest.mark.proves(
+    "KV events: a subscriber at the engine's ZMQ endpoint sees blocks stored under the topic that "
+    "pickers look for, when a prompt is computed",
+    needs=NEED,
+)
+def test_a_subscriber_sees_blocks(featured: Featured) -> None:
+    address = featured.pod["status"]["podIP"]
+    command = [str(vllm().python), str(WATCHER), f"tcp://{address}:5557"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        assert watcher.stdout.readline() == "\n"
+        featured.ask(f"events {PROMPT}")
+        message = json.loads(watcher.stdout.readline())
+        watcher.kill()
+    assert message["topic"] == f"kv@{address}:8000@{NAME}"
+    assert set(message["events"]) == {"BlockStored"}
+    assert message["blocks"] >= 2
 
 
 @pytest.mark.proves(

@@ -15,7 +15,7 @@ from e2e.serve.services import NEED, objects_of, role, router, service
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-NAME = re.compile(r"vllm:[a-z_]+")
+NAME = re.compile(r"vllm:[a-z0-9_]+")
 
 OF_PICKERS = (
     "vllm:cache_config_info",
@@ -39,7 +39,7 @@ def named() -> dict[str, str]:
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".yaml", ".md") and path != Path(__file__):
+            if path.suffix in (".json", ".md", ".py", ".yaml") and path != Path(__file__):
                 for name in NAME.findall(path.read_text(encoding="utf-8")):
                     found[name] = str(path.relative_to(ROOT))
     return found

@@ -161,3 +161,39 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
         by_rank = [counter(text, REQUESTS, engine=rank) for rank in ("0", "1")]
         assert sum(by_rank) == REQUEST_COUNT
         assert min(by_rank) > 0, by_rank
+
+
+@pytest.mark.proves(
+    "`ray`, as far as a processor goes: the pods of two nodes make one cluster of ray, which vLLM "
+    "connects to; it then refuses any platform but GPUs",
+    needs=NEED,
+)
+@pytest.mark.long
+def test_ray_spans_nodes_until_the_engine_refuses(running: Serving) -> None:
+    running.have_nodes(2)
+    namespace = running.cluster.new_namespace()
+    image = "example.org/vllm-ray:v0.32.0"
+    inference = spread("ray", "--tensor-parallel-size", "2", image=image)
+    inference["template"]["spec"]["containers"][0]["command"] = ["vllm", "serve"]
+    running.apply(objects_of(service(namespace, inference)))
+    wanted = {
+        LEADERS: [
+            "Connecting to existing Ray cluster",
+            "current platform cpu does not support ray",
+        ],
+        WORKERS: ["Ray runtime started"],
+    }
+    # The group is made again when its leader ends: its logs go with its pods.
+    seen: set[str] = set()
+
+    def told() -> str:
+        return "".join(running.logs(pod) for pod in running.pods(namespace))
+
+    def joined() -> bool:
+        for selector, sentences in wanted.items():
+            text = "".join(running.logs(pod) for pod in running.pods(namespace, selector))
+            seen.update(sentence for sentence in sentences if sentence in text)
+        return seen == {sentence for sentences in wanted.values() for sentence in sentences}
+
+    running.cluster.wait(joined, 240, lambda: f"{seen}\n{told()}")
+    running.cluster.delete_namespace(namespace)

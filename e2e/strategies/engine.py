@@ -63,6 +63,7 @@ class Engine(HttpStandIn):
         endpoint: `address:port`, as pickers name it.
         load: What its metrics say; may be set at any time.
         scrapes: How often its metrics were read.
+        completions: How many it answered.
     """
 
     def __init__(self, address: str, port: int) -> None:
@@ -70,10 +71,12 @@ class Engine(HttpStandIn):
         self.endpoint = f"{address}:{port}"
         self.load = Load()
         self.scrapes = 0
+        self.completions = 0
 
     def answer(self, request: Request) -> Answer:
         """The metrics, or a completion by the model that is asked for."""
         if request.path == "/v1/completions":
+            self.completions += 1
             model = json.loads(request.body)["model"]
             answered = {"object": "text_completion", "model": model, "choices": [{"text": model}]}
             return Answer(body=json.dumps(answered).encode())

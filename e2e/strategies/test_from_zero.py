@@ -35,10 +35,22 @@ def gauge(chooser: Chooser, metric: str) -> float:
     "with flow control a picker holds a request while its pool has no pod, says so by the metric "
     "that autoscaling follows, and sends it to the first pod that serves"
 )
-@pytest.mark.parametrize("version", sorted(HOLDING))
-def test_a_picker_holds_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
-    if not PICKERS[version].is_available():
+def test_a_picker_holds_requests_until_a_pod_serves(empty: Fleet) -> None:
+    held_until_a_pod_serves(empty, "1.5")
+
+
+@pytest.mark.proves(
+    "llm-d's picker holds a request, too",
+    needs="llm-d-epp is on PATH",
+)
+def test_the_picker_of_llm_d_holds_requests(empty: Fleet) -> None:
+    if not PICKERS["llm-d"].is_available():
         pytest.skip("llm-d-epp is not on PATH")
+    held_until_a_pod_serves(empty, "llm-d")
+
+
+def held_until_a_pod_serves(empty: Fleet, version: str) -> None:
+    """Asks before there is a pod, and makes one while the request waits."""
     flow = HOLDING[version].flow_control
     assert flow is not None
     body = {"model": "m", "prompt": "Wake up."}

@@ -153,9 +153,8 @@ def _of_engines(selector: str) -> Iterator[Alert]:
         "Add replicas, lower --max-num-seqs, or give engines more memory.",
         _OF_ROLE,
     )
-    hits, queries = (
-        f"vllm:prefix_cache_{name}_total{{{selector}}}" for name in ("hits", "queries")
-    )
+    hits = f"vllm:prefix_cache_hits_total{{{selector}}}"
+    queries = f"vllm:prefix_cache_queries_total{{{selector}}}"
     recent = _ratio(hits, queries, "[30m]")
     before = _ratio(hits, queries, "[1d] offset 30m")
     yield Alert(

@@ -73,6 +73,7 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
                 "lws_namespace": "lws",
                 "volcano_namespace": "volcano-system",
                 "named": [],
+                "namespaces": ["default"],
             },
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,9 @@ from fusioninfer_pulumi.component.prerequisites._table import (
     release_text,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import RouterPlan, gateway_extras
@@ -27,6 +30,7 @@ from fusioninfer_pulumi.rules.cluster import (
     FEATURE_GATE_OFF_BY_DEFAULT,
     LWS_GANG_PROVIDER_ON,
     NAMED_OBJECT_MISSING,
+    QUOTA_TOO_SMALL,
     RELEASE_NOT_SUPPORTED,
     RELEASE_UNKNOWN,
     STATEFULSET_KEEPS_BROKEN_PODS,
@@ -72,6 +76,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
                 "configuration was not found; gangSchedulingManagement must not be set in it",
             )
         )
+    problems += check_quotas(plans, facts)
     return [*problems, *check_built_in(plans, facts), *check_named(plans, facts)]
 
 
@@ -289,6 +294,48 @@ def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[F
             f"{kind.product}: there is no {kind.kind} {name}; {_services_need(services)} it: "
             f"{kind.way_out}",
         )
+
+
+def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
+    """Returns the namespaces whose quotas matter: those of pods with accelerators."""
+    namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
+    return sorted({name for name in namespaces if not is_output(name)})
+
+
+def check_quotas(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
+    """Warns of quotas below what services ask for; the same update may raise them."""
+    for namespace, quotas in facts.quotas.items():
+        users = [plan for plan in plans if not is_output(plan.namespace)]
+        users = [plan for plan in users if plan.namespace == namespace and plan.total_accelerators]
+        needed = Counter[str]()
+        for plan in users:
+            needed += _accelerators(plan)
+        for quota in quotas:
+            spec = quota.get("spec") or {}
+            # A quota with scopes counts some pods only.
+            hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
+            for resource, amount in needed.items():
+                allowed = hard.get(f"requests.{resource}")
+                if allowed is not None and quantity.parse(allowed) < amount:
+                    yield warning(
+                        QUOTA_TOO_SMALL,
+                        (),
+                        f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
+                        f"{allowed} {resource}, and {', '.join(plan.service for plan in users)} "
+                        f"ask for {amount}: pods beyond it are not created",
+                    )
+
+
+def _accelerators(plan: ServicePlan) -> Counter[str]:
+    """Accelerators of all pods of a service, by the name of the resource."""
+    needed = Counter[str]()
+    for role in plan.roles:
+        pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
+        for template, count in pods:
+            for resource, amount in pod_requests(template).items():
+                if is_accelerator(resource):
+                    needed[resource] += int(amount) * count * len(role.replicas)
+    return +needed
 
 
 def _named(plan: ServicePlan) -> Iterator[tuple[NamedKind, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,7 @@ class ClusterFacts:
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
         named: Whether objects exist, by kind and name; one that is missing could not be read.
+        quotas: ResourceQuotas by namespace; one that is missing could not be read.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class ClusterFacts:
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
     named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    quotas: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
 
 
@@ -68,11 +70,13 @@ def read_cluster(
     lws_namespace: str,
     volcano_namespace: str,
     named: Collection[tuple[NamedKind, str]] = (),
+    namespaces: Collection[str] = (),
 ) -> ClusterFacts:
     """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
-    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name. What one
-    has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
+    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name,
+    `namespaces` those whose quotas matter. What one has no rights to read is in `unread`. Raises
+    UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
@@ -95,6 +99,7 @@ def read_cluster(
         lws_provider=provider,
         kubernetes=reader.kubernetes(),
         apis=apis,
+        quotas={name: reader.quotas(name) for name in namespaces},
         named={name: there for name, there in named_objects.items() if there is not None},
         unread=tuple(api.unread),
     )
@@ -155,6 +160,11 @@ class _Reader:
             )
             for group in response.get("groups") or ()
         }
+
+    def quotas(self, namespace: str) -> list[Mapping[str, Any]]:
+        """The ResourceQuotas of a namespace."""
+        listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_resource_quota
+        return items(self._api.get(f"ResourceQuotas in {namespace}", listing, namespace))
 
     def has(
         self, kind: NamedKind, name: str, apis: Mapping[str, frozenset[str]] | None

@@ -15,7 +15,12 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
+from fusioninfer_pulumi.component.prerequisites._check import (
+    check,
+    named_objects,
+    needs,
+    quota_namespaces,
+)
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_services
@@ -118,6 +123,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 lws_namespace=self._args.lws_namespace,
                 volcano_namespace=self._args.volcano_namespace,
                 named=list(named_objects(self._plans)),
+                namespaces=quota_namespaces(self._plans),
             )
         except UnreadableError as problem:
             self._warn(str(problem))

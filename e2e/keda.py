@@ -1,0 +1,191 @@
+"""KEDA's operator and its metrics adapter, and a Prometheus that reads what the test says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import yaml
+
+from e2e.catalog import manifests, program, tool
+from e2e.harness import Cluster
+from e2e.harness.control_plane import wait_http
+from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.metrics import EXTERNAL, served
+
+NEED = "KEDA (`python -m e2e.build_tools --only keda-operator`) and Prometheus are there"
+
+_TYPE = "text/plain; version=0.0.4"
+
+
+def absent() -> str | None:
+    """Why KEDA cannot run here, None where it can."""
+    if not tool("keda-operator").is_built:
+        return "KEDA is not built: python -m e2e.build_tools --only keda-operator"
+    if shutil.which("prometheus") is None:
+        return "needs prometheus on PATH (Debian: apt-get install prometheus)"
+    return None
+
+
+class Exporter(HttpStandIn):
+    """Serves gauges.
+
+    Attributes:
+        gauges: Value by name; may be set at any time.
+        asked: How often they were read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gauges: dict[str, float] = {}
+        self.asked = 0
+
+    def answer(self, request: Request) -> Answer:
+        """All gauges."""
+        del request
+        self.asked += 1
+        lines = [f"# TYPE {name} gauge\n{name} {value}\n" for name, value in self.gauges.items()]
+        return Answer(body="".join(lines).encode(), content_type=_TYPE)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What Prometheus reads, and the labels that it gives to its series."""
+
+    exporter: Exporter
+    labels: Mapping[str, str]
+
+
+@contextmanager
+def prometheus(cluster: Cluster, targets: Mapping[str, Target]) -> Iterator[str]:
+    """Runs Prometheus with some targets; its address."""
+    (port,) = free_ports(1)
+    jobs = [
+        {
+            "job_name": name,
+            "static_configs": [
+                {
+                    "targets": [f"{LOOPBACK}:{target.exporter.port}"],
+                    "labels": dict(target.labels),
+                }
+            ],
+        }
+        for name, target in targets.items()
+    ]
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
+    path = cluster.directory / f"prometheus-{port}.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    name, address = f"prometheus-{port}", f"http://{LOOPBACK}:{port}"
+    started = cluster.programs.start(
+        name,
+        [
+            shutil.which("prometheus") or "prometheus",
+            f"--config.file={path}",
+            f"--storage.tsdb.path={cluster.directory / name}",
+            f"--web.listen-address={LOOPBACK}:{port}",
+        ],
+    )
+    try:
+        wait_http(started, f"{address}/-/ready")
+        yield address
+    finally:
+        cluster.programs.stop(name)
+
+
+@contextmanager
+def keda(cluster: Cluster) -> Iterator[None]:
+    """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
+    grpc, health, metrics, adapter = free_ports(4)
+    _install_kinds(cluster)
+    # The API server asks without a certificate of its own, so that it is nobody to the adapter.
+    cluster.apply(_anonymous())
+    plane, programs = cluster.plane, cluster.programs
+    common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}
+    common |= {"WATCH_NAMESPACE": "", "KEDA_CLUSTER_OBJECT_NAMESPACE": "default"}
+    operator = programs.start(
+        "keda-operator",
+        [
+            program("keda-operator", "operator"),
+            f"--kubeconfig={plane.kubeconfig('admin')}",
+            f"--cert-dir={plane.certificates.directory}",
+            f"--metrics-service-bind-address={LOOPBACK}:{grpc}",
+            f"--health-probe-bind-address={LOOPBACK}:{health}",
+            "--metrics-bind-address=0",
+            "--enable-prometheus-metrics=false",
+            "--zap-log-level=info",
+        ],
+        env=common,
+    )
+    served_by = programs.start(
+        "keda-adapter",
+        [
+            program("keda-operator", "adapter"),
+            f"--kubeconfig={plane.kubeconfig('admin')}",
+            f"--authentication-kubeconfig={plane.kubeconfig('admin')}",
+            f"--authorization-kubeconfig={plane.kubeconfig('admin')}",
+            f"--lister-kubeconfig={plane.kubeconfig('admin')}",
+            "--authentication-tolerate-lookup-failure",
+            f"--cert-dir={plane.certificates.directory}",
+            f"--tls-cert-file={plane.certificates.certificate}",
+            f"--tls-private-key-file={plane.certificates.key}",
+            f"--metrics-service-address={LOOPBACK}:{grpc}",
+            f"--secure-port={adapter}",
+            f"--bind-address={LOOPBACK}",
+            f"--port={metrics}",
+        ],
+        env=common,
+    )
+    try:
+        wait_http(operator, f"http://{LOOPBACK}:{health}/readyz", timeout=60)
+        wait_http(
+            served_by,
+            f"https://{LOOPBACK}:{adapter}/healthz",
+            authority=plane.certificates.authority,
+            timeout=60,
+        )
+        with served(cluster, adapter, EXTERNAL):
+            yield
+    finally:
+        programs.stop("keda-adapter")
+        programs.stop("keda-operator")
+
+
+def _install_kinds(cluster: Cluster) -> None:
+    paths = manifests("keda-operator", "crds")
+    kinds = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths]
+    cluster.apply(kinds)
+
+    def missing() -> list[str]:
+        stored = [
+            cluster.get("CustomResourceDefinition", kind["metadata"]["name"]) for kind in kinds
+        ]
+        return [
+            kind["metadata"]["name"]
+            for kind in stored
+            if not any(
+                condition["type"] == "Established" and condition["status"] == "True"
+                for condition in kind.get("status", {}).get("conditions") or ()
+            )
+        ]
+
+    cluster.wait(lambda: not missing(), 60, missing)
+
+
+def _anonymous() -> list[dict[str, object]]:
+    rules = [
+        {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["/apis/*", "/openapi/*"], "verbs": ["get"]},
+    ]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "e2e-metrics"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e2e-metrics"}
+    nobody = {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous",
+    }  # fmt: skip
+    return [
+        {**head, "kind": "ClusterRole", "rules": rules},
+        {**head, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [nobody]},
+    ]

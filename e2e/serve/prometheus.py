@@ -1,0 +1,209 @@
+"""A real Prometheus that scrapes what the monitors of a service select.
+
+The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
+for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`. Debian's
+Prometheus has no discovery in Kubernetes: it gets the targets that there are, with the labels that
+its discovery gives them, and chooses and names them itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import urllib3
+import yaml
+
+from e2e.harness import Cluster, Object
+from e2e.harness.control_plane import wait_http
+from e2e.harness.processes import LOOPBACK, free_ports
+
+PROGRAM = "prometheus"
+INTERVAL = "2s"
+_META = "__meta_kubernetes"
+
+
+def absent() -> str | None:
+    """Why it cannot run here, None where it can."""
+    return None if shutil.which(PROGRAM) else f"needs {PROGRAM} on PATH (Debian: {PROGRAM})"
+
+
+class Prometheus:
+    """Scrapes a service whose pods run, and evaluates its rules, until it is closed."""
+
+    def __init__(self, cluster: Cluster, namespace: str, objects: Sequence[Object]) -> None:
+        """Start it; the objects are those of one service."""
+        self._cluster = cluster
+        (port,) = free_ports(1)
+        self._url = f"http://{LOOPBACK}:{port}"
+        folder = cluster.directory / PROGRAM
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        targets = {
+            "PodMonitor": list(_containers(cluster, namespace)),
+            "ServiceMonitor": list(_endpoints(cluster, namespace)),
+        }
+        jobs = [
+            {**job, "static_configs": targets[item["kind"]]}
+            for item in objects
+            if item["kind"] in targets
+            for job in _jobs(item)
+        ]
+        groups = [
+            group
+            for item in objects
+            if item["kind"] == "PrometheusRule"
+            for group in item["spec"]["groups"]
+        ]
+        (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+        config = {
+            "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
+            "rule_files": [str(folder / "rules.yaml")],
+            "scrape_configs": jobs,
+        }
+        (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        self.program = cluster.programs.start(
+            PROGRAM,
+            [PROGRAM, f"--config.file={folder / 'config.yaml'}",
+             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={LOOPBACK}:{port}"],
+        )  # fmt: skip
+        wait_http(self.program, f"{self._url}/-/ready")
+
+    def close(self) -> None:
+        """End it."""
+        self._cluster.programs.stop(PROGRAM)
+
+    def query(self, expression: str) -> list[float]:
+        """The values of an expression's series that are numbers."""
+        answer = self._get("query", query=expression)
+        values = [float(series["value"][1]) for series in answer["result"]]
+        return [value for value in values if not math.isnan(value)]
+
+    def alerts(self) -> dict[str, str]:
+        """The state of each alert; `err` where its expression cannot be evaluated."""
+        return {
+            f"{rule['name']} {rule['labels'].get('role', '')}".strip(): (
+                rule["state"] if rule["health"] == "ok" else rule["health"]
+            )
+            for group in self._get("rules")["groups"]
+            for rule in group["rules"]
+        }
+
+    def targets(self) -> list[str]:
+        """Job, health and last error of each target."""
+        return [
+            f"{target['labels'].get('job')} {target['health']} {target['lastError']}".strip()
+            for target in self._get("targets", state="active")["activeTargets"]
+        ]
+
+    def _get(self, path: str, **fields: str) -> Any:
+        answer = urllib3.request("GET", f"{self._url}/api/v1/{path}", fields=fields, timeout=30)
+        body = json.loads(answer.data)
+        assert body["status"] == "success", body
+        return body["data"]
+
+
+def _containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
+    """A target for each declared port of each container, as the discovery of pods has them."""
+    for pod in cluster.pods(namespace):
+        listed = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+        for container in listed:
+            for port in container.get("ports", ()):
+                number = port["containerPort"]
+                labels = {
+                    **_of_pod(pod),
+                    f"{_META}_pod_container_name": container["name"],
+                    f"{_META}_pod_container_port_name": port.get("name", ""),
+                    f"{_META}_pod_container_port_number": str(number),
+                }
+                yield {"targets": [f"{pod['status']['podIP']}:{number}"], "labels": labels}
+
+
+def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
+    """A target for each address and port of a Service, as the discovery of endpoints has them."""
+    pods = {pod["metadata"]["name"]: pod for pod in cluster.pods(namespace)}
+    services = {item["metadata"]["name"]: item for item in cluster.list("v1/Service", namespace)}
+    for item in cluster.list("v1/Endpoints", namespace):
+        service = services.get(item["metadata"]["name"])
+        if service is None:
+            continue
+        of_service = {
+            f"{_META}_service_name": service["metadata"]["name"],
+            **_labels("service", service),
+        }
+        for subset in item.get("subsets", ()):
+            for address in subset.get("addresses", ()):
+                pod = pods.get(address.get("targetRef", {}).get("name", ""))
+                for port in subset.get("ports", ()):
+                    labels = {
+                        **of_service,
+                        **({} if pod is None else _of_pod(pod)),
+                        f"{_META}_endpoint_port_name": port.get("name", ""),
+                    }
+                    yield {"targets": [f"{address['ip']}:{port['port']}"], "labels": labels}
+
+
+def _of_pod(pod: Object) -> Object:
+    meta = pod["metadata"]
+    return {
+        f"{_META}_namespace": meta["namespace"],
+        f"{_META}_pod_name": meta["name"],
+        **_labels("pod", pod),
+    }
+
+
+def _labels(kind: str, item: Object) -> Object:
+    labels = item["metadata"].get("labels", {})
+    return {f"{_META}_{kind}_label_{_name(key)}": value for key, value in labels.items()}
+
+
+def _jobs(monitor: Object) -> Iterator[Object]:
+    """The scrape configurations of a PodMonitor or ServiceMonitor, without their targets."""
+    of_pods = monitor["kind"] == "PodMonitor"
+    meta, spec = monitor["metadata"], monitor["spec"]
+    source = f"{_META}_pod" if of_pods else f"{_META}_service"
+    for number, endpoint in enumerate(spec["podMetricsEndpoints" if of_pods else "endpoints"]):
+        port = str(endpoint.get("port", endpoint.get("portNumber")))
+        if not of_pods:
+            named = f"{_META}_endpoint_port_name"
+        else:
+            named = f"{source}_container_port_{'name' if 'port' in endpoint else 'number'}"
+        job = f"{meta['namespace']}/{meta['name']}"
+        yield {
+            "job_name": f"{monitor['kind']}/{job}/{number}",
+            "metrics_path": endpoint["path"],
+            "relabel_configs": [
+                *(
+                    _keep(f"{source}_label_{_name(key)}", value)
+                    for key, value in spec["selector"]["matchLabels"].items()
+                ),
+                _keep(named, port),
+                _copy(f"{_META}_namespace", "namespace"),
+                _copy(f"{_META}_pod_name", "pod"),
+                _copy(f"{_META}_pod_container_name", "container"),
+                *(
+                    _copy(f"{source}_label_{_name(key)}", _name(key))
+                    for key in spec.get("podTargetLabels", ())
+                ),
+                {"target_label": "endpoint", "replacement": port},
+                {"target_label": "job", "replacement": job}
+                if of_pods
+                else _copy(f"{source}_name", "job"),
+            ],
+        }
+
+
+def _name(label: str) -> str:
+    return re.sub(r"\W", "_", label)
+
+
+def _keep(source: str, value: str) -> Object:
+    return {"action": "keep", "source_labels": [source], "regex": re.escape(value)}
+
+
+def _copy(source: str, target: str) -> Object:
+    return {"source_labels": [source], "target_label": target}

@@ -1,0 +1,139 @@
+"""Serves: the services of examples and pages, with their models replaced by a tiny one."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import Object
+from e2e.harness.certificates import Certificates, create_certificates
+from e2e.serve.deploy import model_name, wait_serving
+from e2e.serve.enclosure import ADDRESS
+from e2e.serve.engine import Models
+from e2e.serve.gateway import Gateway
+from e2e.serve.hub import PORT, Hub
+from e2e.serve.load import complete
+from e2e.serve.services import NEED
+from e2e.serve.serving import Serving
+from e2e.serve.shown import (
+    SHOWN,
+    Not,
+    Run,
+    Same,
+    engine_pods,
+    folders,
+    objects_of,
+    shown_blocks,
+    without_accelerators,
+)
+
+RUNS = {name: shown for name, shown in SHOWN.items() if isinstance(shown, Run)}
+ALIKE = {name: shown.other for name, shown in SHOWN.items() if isinstance(shown, Same)}
+
+
+@pytest.mark.long
+def test_all_that_is_shown_is_listed() -> None:
+    assert sorted(SHOWN) == sorted([*shown_blocks(), *folders()])
+    assert all(shown.reason for shown in SHOWN.values() if isinstance(shown, Not))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ALIKE)
+def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
+    assert ALIKE[name] in RUNS
+    assert engine_pods(objects_of(name)) == engine_pods(objects_of(ALIKE[name]))
+
+
+@pytest.mark.serve
+@pytest.mark.long
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.proves(
+    "services of examples and pages become Ready and answer, through Envoy where they have a "
+    "router, with only the model's files and accelerators replaced; `e2e/serve/shown.py` lists "
+    "them, those whose engine pods are the same, and why the others do not run here",
+    needs=NEED,
+)
+def test_shown_services_answer(running: Serving, name: str) -> None:
+    shown = RUNS[name]
+    objects = without_accelerators(objects_of(name))
+    with ExitStack() as stack:
+        hub = Hub(ADDRESS, "Qwen/Qwen3-8B", Models().model, PORT)
+        stack.callback(hub.close)
+        namespace = namespace_of(running, objects)
+        certificates = None
+        if shown.certificate:
+            certificates = create_certificates(Path(os.environ["TMPDIR"]) / "shown",
+                                               hosts=[shown.certificate])  # fmt: skip
+        stack.enter_context(applied(running, [*secrets(shown, certificates), *objects], namespace))
+        wait_serving(running, objects, namespace)
+        host = shown.certificate
+        if routes := [item for item in objects if item["kind"] == "HTTPRoute"]:
+            gateway = Gateway(running.cluster, namespace, routes[0]["metadata"]["name"])
+            stack.callback(gateway.close)
+            url, host = gateway.url, gateway.host
+        else:
+            url = service_url(running, objects, namespace, "https" if host else "http")
+        authority = certificates.authority if certificates else None
+        for model in (model_name(objects), *shown.names):
+            prompt = "the quick brown fox"
+            answer = complete(url, model, prompt, host=host, authority=authority)
+            assert answer["usage"]["completion_tokens"] == 8
+            assert answer["model"] == model
+
+
+def namespace_of(running: Serving, objects: list[Object]) -> str:
+    """The namespace that objects name, which is there afterwards."""
+    cluster = running.cluster
+    (namespace,) = {item["metadata"].get("namespace") for item in objects} - {None}
+    if not cluster.exists("v1/Namespace", namespace):
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        cluster.wait(lambda: cluster.exists("v1/ServiceAccount", "default", namespace))
+    return str(namespace)
+
+
+def secrets(shown: Run, certificates: Certificates | None) -> list[Object]:
+    """What a user creates before the service."""
+    data = {name: {"token": b"hf_none"} for name in shown.secrets}
+    if certificates is not None:
+        name = f"{shown.certificate.partition('.')[0]}-tls"
+        files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
+        data[name] = {key: file.read_bytes() for key, file in files.items()}
+    return [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+         "data": {key: base64.b64encode(value).decode() for key, value in values.items()}}
+        for name, values in data.items()
+    ]  # fmt: skip
+
+
+@contextmanager
+def applied(running: Serving, objects: list[Object], namespace: str) -> Iterator[None]:
+    """Apply objects, and take them away afterwards."""
+    kinds = [f"{item['apiVersion']}/{item['kind']}" for item in objects]
+    assert all(map(running.cluster.resource, kinds))
+    try:
+        running.apply(objects, namespace)
+        yield
+    finally:
+        for kind, item in zip(reversed(kinds), reversed(objects), strict=True):
+            running.cluster.delete(kind, item["metadata"]["name"], namespace)
+        running.cluster.wait(lambda: none_left(running, namespace), 60)
+
+
+def none_left(running: Serving, namespace: str) -> bool:
+    """End the pods of a namespace without their grace period; return whether there was none."""
+    pods = running.cluster.pods(namespace)
+    for pod in pods:
+        running.cluster.delete("v1/Pod", pod["metadata"]["name"], namespace, now=True)
+    return not pods
+
+
+def service_url(running: Serving, objects: list[Object], namespace: str, scheme: str) -> str:
+    """Where the service's own Service is, inside of the cluster."""
+    (name,) = (item["metadata"]["name"] for item in objects if item["kind"] == "Service")
+    spec = running.cluster.get("v1/Service", name, namespace)["spec"]
+    return f"{scheme}://{spec['clusterIP']}:{spec['ports'][0]['port']}"
