@@ -35,6 +35,8 @@ ELSEWHERE: dict[str, str] = {
 }
 #: Words of an admission plugin about fields that the dry runs here leave out.
 _OF_CLUSTERS = "priority admission controller"
+#: Fields in whose locations there is one of a pod.
+_OF_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
 #: Of each class of refusals so many mutants are shown.
 _SHOWN = 3
 
@@ -79,7 +81,9 @@ def refused_by_pods_alone(source: Source) -> bool:
     planned = {finding for document in source.planned for _, finding in document.findings}
     wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
-    return running and wrong <= planned and {finding.rule for finding in wrong} <= own_rules()
+    # Rules about gangs and autoscalers have some of the same ids.
+    in_pods = all(_OF_PODS.intersection(finding.location) for finding in wrong)
+    return running and wrong <= planned and in_pods and {f.rule for f in wrong} <= own_rules()
 
 
 @dataclass

@@ -100,11 +100,11 @@ def _short(value: Any) -> str:
 
 def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
     """Yields the outcome of each seed with the package of a checkout."""
-    paths = (str(checkout), str(ROOT / "tests"))
+    packages = (checkout, checkout / "importers", checkout / "capacity", ROOT / "tests")
     child = subprocess.Popen(
         [sys.executable, "-m", "drawn_services", str(first), str(count)],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, packages))},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -105,22 +105,24 @@ MEGABYTES = 300
 
 def test_absurd_texts_are_refused_in_bounded_time_and_memory() -> None:
     # In a process of its own: a text that is too deep ends the process that composes it.
-    start = time.perf_counter()
+    before = os.times()
     done = subprocess.run(
         [sys.executable, __file__],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
+    after = os.times()
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     peak = said.pop("megabytes")
     assert said.pop("endless file") == "/dev/zero: larger than 16 MiB"
     assert said == {name: expected for name, (_, expected) in ABSURD.items()}
     assert peak < MEGABYTES
-    assert time.perf_counter() - start < 30
+    # The processor's time: how busy the machine is says nothing about the text.
+    assert after.children_user - before.children_user < 30
 
 
 def _peak() -> int:

@@ -293,4 +293,4 @@ def test_hundreds_of_objects_take_seconds(run: Run) -> None:
         """
     )
     assert [found["spec"]["replicas"] for found in manifests(recording)] == list(range(300))
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30

@@ -204,9 +204,11 @@ def test_an_answer_may_lead_to_another_try(server: Server) -> None:
 
 
 def test_what_takes_too_long_has_no_answer(server: Server) -> None:
+    is_over = threading.Event()
+
     def reply(_: str, path: str) -> Reply:
         if path.endswith("/slow"):
-            time.sleep(1.5)
+            is_over.wait(30)
         return 201, {}
 
     server.replies = reply
@@ -214,9 +216,11 @@ def test_what_takes_too_long_has_no_answer(server: Server) -> None:
     assert server.api
     begun = time.monotonic()
     slow = Trial(pod("slow"), created=False)
-    answers = tried(server, Trial(pod(), created=True), slow, seconds=0.8)
+    answers = tried(server, Trial(pod(), created=True), slow, seconds=2)
+    took = time.monotonic() - begun
+    is_over.set()
     assert answers == [[Answer(201)], None]
-    assert time.monotonic() - begun < 1.4
+    assert took < 20
 
 
 def test_several_are_sent_at_a_time(server: Server) -> None:
