@@ -327,6 +327,8 @@ def _scheduling(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest
     strategy: Manifest = {"gangPolicy": policy} if policy else {}
     strategy |= draw.fields(0.15, queue="research", priorityClassName="high")
     strategy |= draw.fields(0.1, schedulerName="volcano" if gang else ("volcano", "own"))
+    if policy:
+        policy |= draw.of("default backend").fields(0.1, backend="Volcano")
     if draw.of("backend").chance(0.05):
         return {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueue"}}}
     return {"schedulingStrategy": strategy} if strategy else {}
