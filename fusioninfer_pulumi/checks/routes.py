@@ -272,6 +272,8 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
     at, declared, served = parts.at, parts.declared, parts.served
     intent = parts.intent
     if not parts.picks_endpoints:
+        why = "a gateway speaks plain HTTP to a Service without a BackendTLSPolicy"
+        yield from _https_findings(served, why)
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     names_served = {role.name for role in served}
@@ -303,14 +305,15 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
         )
     elif parts.args.pool is not None and parts.args.pool.target_ports is not None:
         yield from _target_ports((*at, "pool", "targetPorts"), parts.args.pool.target_ports, served)
+    yield from _https_findings(served, "gateway and picker speak plain HTTP to the pods of a pool")
+
+
+def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
+    """Warns of engines with a certificate of their own."""
     for role in served:
         if role.serving.command.serves_https:
-            yield warning(
-                POOL_PODS_SERVE_HTTPS,
-                ("roles", role.position),
-                "serves HTTPS, but gateway and picker speak plain HTTP to the pods of a pool; end "
-                "TLS at the Gateway",
-            )
+            message = f"serves HTTPS, but {why}; end TLS at the Gateway"
+            yield warning(POOL_PODS_SERVE_HTTPS, ("roles", role.position), message)
 
 
 def _target_ports(

@@ -5,7 +5,7 @@ from fusioninfer_pulumi.findings import Rule
 POOL_PODS_SERVE_HTTPS = Rule(
     "pool-pods-serve-https",
     "warning",
-    "The pods of a pool serve plain HTTP.",
+    "The pods behind a route serve plain HTTP.",
     remedy="End TLS at the Gateway; remove `--secure-proxy`.",
 )
 

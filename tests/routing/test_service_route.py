@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 from routed import ROUTE, objects, only, pair, routed
-from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
+from samples import (
+    Manifest,
+    container,
+    listening,
+    plan_of,
+    problems,
+    rendered,
+    role,
+    template,
+    warnings,
+)
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.chart import charts
@@ -60,6 +70,13 @@ def test_prefill_and_decode_are_not_paired() -> None:
     assert any("no endpoint picker: nothing pairs prefill with decode" in each for each in warned)
     service = only(pair(endpointPicker=OFF), "Service")
     assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
+
+
+def test_engines_with_a_certificate_are_not_what_a_gateway_expects() -> None:
+    words = ["--model", "m", "--ssl-certfile", "/c", "--ssl-keyfile", "/k"]
+    serving = role(template=template(container(args=words)))
+    assert any("plain HTTP to a Service" in text for text in warnings(behind_service(serving)))
+    assert not any("plain HTTP" in text for text in warnings(behind_service()))
 
 
 def test_clients_reach_the_route_and_without_one_the_service() -> None:
