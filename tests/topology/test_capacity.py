@@ -257,6 +257,27 @@ def lone_pod_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int,
     return found
 
 
+def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:
+    """Every order of the replicas, each as a whole, and every node for each of its pods."""
+    outcomes, seen = set(), {((0,) * len(roles), free)}
+    queue = list(seen)
+    while queue:
+        bound, left = queue.pop()
+        steps = {
+            ((*bound[:at], bound[at] + 1, *bound[at + 1 :]), after)
+            for at, role in enumerate(roles)
+            if bound[at] < role.replicas
+            for after in placements(role.pod_sizes, left)
+        }
+        if not steps:
+            outcomes.add(bound)
+        queue.extend(steps - seen)
+        seen |= steps
+    return outcomes
+
+
+OUTCOMES = {NONE: lone_pod_outcomes, GangForm.REPLICA: replica_outcomes}
+
 SMALL_POOLS = st.lists(st.builds(NodePool, st.integers(1, 2), st.integers(0, 5)), max_size=2)
 
 
@@ -269,7 +290,7 @@ def test_no_outcome_beats_the_model(
     free = tuple(sorted(itertools.chain(*([pool.accelerators] * pool.nodes for pool in pools))))
     if form is LITERAL:
         roles = [replace(role, minimum=role.replicas) for role in roles]
-    outcomes = (lone_pod_outcomes if form is NONE else gang_outcomes)(roles, free)
+    outcomes = OUTCOMES.get(form, gang_outcomes)(roles, free)
     running = tuple(model.running.values())
     if model.exact:
         assert outcomes == {running}
