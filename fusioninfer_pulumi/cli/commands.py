@@ -22,6 +22,7 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
     from fusioninfer_pulumi.cli.cost import Cost
+    from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 NOTHING_TO_CONVERT = Rule(
@@ -68,18 +69,19 @@ def plan(options: argparse.Namespace) -> int:
         for source, document in documents
         if (item := document.plan) is not None
     ]
-    costs: list[Cost] | None = None
-    if options.prices is not None:
-        from fusioninfer_pulumi.cli.cost import PricesError, cost, read_prices
-
-        try:
-            prices = read_prices(options.prices)
-            costs = [cost(item, prices) for item, *_ in rows]
-        except PricesError as problem:
-            sys.stderr.write(f"fusioninfer-pulumi plan: {problem}\n")
-            return 2
+    try:
+        costs = _costs(options, [item for item, *_ in rows])
+        updates = _updates(options, sources)
+    except _PlanError as problem:
+        sys.stderr.write(f"{problem}\n" if str(problem) else "")
+        return 2
     if options.output == "text":
-        from fusioninfer_pulumi.cli.plan_text import print_plan, print_pools, print_presets
+        from fusioninfer_pulumi.cli.plan_text import (
+            print_plan,
+            print_pools,
+            print_presets,
+            print_update,
+        )
 
         for number, row in enumerate(rows):
             if number:
@@ -88,6 +90,8 @@ def plan(options: argparse.Namespace) -> int:
             print_plan(*row, sys.stdout, placed, alone=len(rows) == 1)
             if costs is not None:
                 sys.stdout.write(f"\na day costs {costs[number]}\n")
+            if updates is not None:
+                print_update(updates[number], options.update, sys.stdout)
             if options.explain:
                 print_presets(row[0], sys.stdout)
         if placement is not None:
@@ -115,11 +119,57 @@ def plan(options: argparse.Namespace) -> int:
             {
                 **plan_json(*row, placement.to_json(number) if placement is not None else None),
                 **({} if costs is None else {"cost": costs[number].to_json()}),
+                **({} if updates is None else {"update": updates[number].to_json()}),
             }
             for number, row in enumerate(rows)
         ]
     )
     return status
+
+
+class _PlanError(ValueError):
+    """A part of `plan` cannot be shown; without a message where findings say why."""
+
+
+def _costs(options: argparse.Namespace, plans: Sequence[ServicePlan]) -> list[Cost] | None:
+    """What services cost, None without prices."""
+    if options.prices is None:
+        return None
+    from fusioninfer_pulumi.cli.cost import PricesError, cost, read_prices
+
+    try:
+        prices = read_prices(options.prices)
+        return [cost(plan, prices) for plan in plans]
+    except PricesError as problem:
+        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
+
+
+def _updates(
+    options: argparse.Namespace, sources: Sequence[Source]
+) -> list[ServiceTimeline] | None:
+    """The updates of services from an older source, None without one."""
+    if options.update is None:
+        return None
+    from fusioninfer_pulumi.cli.diff.timelines import timelines
+    from fusioninfer_pulumi.cli.sources import read_side
+
+    if options.output not in ("text", "json"):
+        raise _PlanError("fusioninfer-pulumi plan: --update needs --output text or json")
+    old = read_side(options.update, options)
+    # Both sides of a comparison mark the secrets of a program in the same way.
+    new = [read_side(source.name, options) if source.is_project else source for source in sources]
+    objects, *new_objects = [source.rendered() for source in (old, *new)]
+    refused = [
+        located
+        for source in (old, *new)
+        for located in source.findings
+        if located[1].severity is Severity.ERROR
+    ]
+    if refused:
+        report(refused, _texts([old]))
+        raise _PlanError
+    plans = [plan for source in new for plan in source.plans]
+    return timelines(objects, [item for items in new_objects for item in items], (old.plans, plans))
 
 
 def _tables(placement: Placed | None, number: int) -> list[Any]:
@@ -337,8 +387,11 @@ def diff(options: argparse.Namespace) -> int:
         shown = [
             located for located in both.new.findings if located[1].severity is not Severity.INFO
         ]
+        from fusioninfer_pulumi.cli.diff.timelines import timelines
+
         plans = (both.old.plans, both.new.plans)
-        sys.stdout.write(comparison.to_html(difference, plans, shown))
+        updates = timelines(objects[0], objects[1], plans)
+        sys.stdout.write(comparison.to_html(difference, plans, shown, updates))
     elif difference:
         from fusioninfer_pulumi.cli.diff.text import print_difference
         from fusioninfer_pulumi.cli.terminal import console

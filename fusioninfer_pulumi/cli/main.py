@@ -192,21 +192,8 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         help="say where each value of containers that the library writes comes from",
     )
     _prices(plan)
-    free = plan.add_mutually_exclusive_group()
-    free.add_argument(
-        "--gpus",
-        type=_counts,
-        default=(),
-        metavar="80,64,48",
-        help="what runs with so many accelerators free, on nodes of the largest pod's size",
-    )
-    free.add_argument(
-        "--nodes",
-        type=_pools,
-        default=(),
-        metavar="8x8,4x4",
-        help="what runs on these free nodes: count x accelerators",
-    )
+    _update(plan)
+    _free(plan)
 
     check = _command(commands, "check", "validate only")
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
@@ -376,6 +363,33 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--previous",
         metavar="PLACED",
         help="where services run already: the JSON of an earlier plan --inventory",
+    )
+
+
+def _free(command: argparse.ArgumentParser) -> None:
+    free = command.add_mutually_exclusive_group()
+    free.add_argument(
+        "--gpus",
+        type=_counts,
+        default=(),
+        metavar="80,64,48",
+        help="what runs with so many accelerators free, on nodes of the largest pod's size",
+    )
+    free.add_argument(
+        "--nodes",
+        type=_pools,
+        default=(),
+        metavar="8x8,4x4",
+        help="what runs on these free nodes: count x accelerators",
+    )
+
+
+def _update(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--update",
+        metavar="OLD",
+        help="show the update from this source or file of rendered objects: which replicas are "
+        "down when, GPUs in use, and the longest it may take; with --output text or json",
     )
 
 

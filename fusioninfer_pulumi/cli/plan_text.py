@@ -15,12 +15,14 @@ from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity import Placed
+from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.cli.terminal import VERBATIM, console, table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.timeline import hours_text
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
@@ -65,6 +67,38 @@ def print_pools(pools: RenderableType, file: TextIO) -> None:
     with console(file) as screen:
         screen.print()
         screen.print(pools)
+
+
+def print_update(update: ServiceTimeline, old: str, file: TextIO) -> None:
+    """Prints the update of a service from an older source."""
+    played = update.timeline
+    with console(file) as screen:
+        screen.print()
+        if played is None:
+            screen.print(f"update from {old}: not shown, {update.missing}", soft_wrap=True)
+            return
+        if not played.turns:
+            screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
+            return
+        longest = hours_text(played.after.seconds)
+        screen.print(
+            f"update from {old}: at most {longest} for its LeaderWorkerSets, "
+            f"peak {played.peak} GPUs",
+            soft_wrap=True,
+        )
+        # A column of replicas that restart or start is left out where none do.
+        used = [
+            place
+            for place, title in enumerate(update.head)
+            if title not in HEAD[2:] or any(row[place] for row in update.cells)
+        ]
+        titles = [update.head[place] for place in used]
+        rows = table(titles, numbers=[title for title in titles if title not in HEAD])
+        for row in update.cells:
+            rows.add_row(*(row[place] for place in used))
+        screen.print(rows)
+        for note in (*update.notes, BOUNDS):
+            screen.print(note, soft_wrap=True)
 
 
 def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare, to_html
+from fusioninfer_pulumi.cli.diff.timelines import timelines
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.plan.objects import render
 
@@ -18,7 +19,8 @@ def page(old: Any, new: Any, *findings: Any) -> str:
     plans = plan_of(old), plan_of(new)
     objects = [list(render(plan)) for plan in plans]
     difference = compare(*objects, plans=([plans[0]], [plans[1]]))
-    return to_html(difference, ([plans[0]], [plans[1]]), findings)
+    sides = [plans[0]], [plans[1]]
+    return to_html(difference, sides, findings, timelines(*objects, sides))
 
 
 def text(written: str) -> str:
@@ -81,3 +83,19 @@ def test_input_is_text_never_html() -> None:
 
 def test_no_difference_is_a_page_too() -> None:
     assert "no difference" in text(page(one(1), one(1)))
+
+
+def test_the_slowest_update_has_a_row_for_each_turn() -> None:
+    shown = text(page(one(2), one(3, image="vllm/vllm-openai:v0.11.2")))
+    assert "turn begins by restarts starts inference gpus before 2 16" in shown
+    assert "1 0s inference-1 inference-2 1 24 2 45m inference-0 2 24 after 1h30m 3 24" in shown
+
+
+def test_many_turns_are_counted() -> None:
+    shown = text(page(one(30), one(30, image="vllm/vllm-openai:v0.11.2")))
+    assert "24 17h15m inference-6 29 240 after 22h30m 30 240" in shown
+    assert "… and 6 more turns before the last row" in shown
+
+
+def test_an_update_without_turns_has_no_section() -> None:
+    assert "slowest" not in text(page(one(3), one(2)))

@@ -211,6 +211,35 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "plan-update": Case(
+        (
+            "plan new.yaml --update old.yaml",
+            "plan new.yaml --update old.yaml --output json",
+            "plan new.yaml --update refused.yaml",
+            "plan new.yaml --update new.yaml",
+            "plan other.yaml --update new.yaml",
+            "plan new.yaml --update invalid.yaml",
+            "plan new.yaml --update old.yaml --output svg",
+        ),
+        {
+            "old.yaml": service(serving("a", replicas=2), serving("b")),
+            "new.yaml": service(
+                serving("a", "v0.12.0", rollout={"timeout": "10m"}),
+                serving("b", "v0.12.0", rollout={"maxUnavailable": 2}),
+            ),
+            "refused.yaml": service(serving("a"), serving("b"), layout="PerRole"),
+            "other.yaml": service(serving("a"), name="other"),
+            "invalid.yaml": INVALID,
+        },
+    ),
+    "plan-update-of-a-project": Case(
+        ("plan new --update old", "plan new --update new", "plan new b.yaml --update old"),
+        {
+            **below("old", project("one")),
+            **below("new", project("two", 2)),
+            "b.yaml": service(serving("b"), name="b"),
+        },
+    ),
     "plan-router": Case(("plan a.yaml", "plan a.yaml --output mermaid"), {"a.yaml": router()}),
     "plan-refused": Case(("plan a.yaml", "plan a.yaml --output json"), {"a.yaml": INVALID}),
     "plan-terminal": Case(("plan a.yaml --gpus 64,32",), {"a.yaml": WARNED}, terminal=True),

@@ -86,8 +86,8 @@ def compare(
     new_plans = list(plans[1])
     old_turns, new_turns = turns(plans[0]), turns(new_plans)
     olds = by_identity(old)
-    news, kept = _with_live_replicas(olds, by_identity(new), new_turns)
-    edits = list(_edits(olds, news))
+    news, kept = with_live_replicas(olds, by_identity(new), new_turns)
+    edits = list(edits_between(olds, news))
     old_lws, new_lws = (
         {key: manifest for key, manifest in objects.items() if key.is_lws}
         for objects in (olds, news)
@@ -131,7 +131,7 @@ def _hidden(olds: Objects, news: Objects) -> tuple[list[Identity], set[Identity]
     return unknown, secret
 
 
-def _with_live_replicas(
+def with_live_replicas(
     olds: Objects, news: Objects, turns: Turns
 ) -> tuple[Objects, dict[str, None]]:
     """The new objects with the replicas that autoscalers have set, and a note for each role."""
@@ -151,7 +151,8 @@ def _with_live_replicas(
     return updated, kept
 
 
-def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
+def edits_between(olds: Objects, news: Objects) -> Iterator[Edit]:
+    """Yields the objects that differ."""
     for key, new in news.items():
         old = olds.get(key)
         if old is None:
@@ -266,7 +267,7 @@ def _totals(
         for key, manifest in lws.items():
             service = (key.namespace, service_of(key, manifest))
             service_sums = sums.setdefault(service, [0, 0, 0, 0])
-            pods, devices = _size(manifest, count)
+            pods, devices = size_of(manifest, count)
             service_sums[side] += pods
             service_sums[2 + side] += devices
     for namespace, name in services:
@@ -274,7 +275,8 @@ def _totals(
             yield ServiceTotals(name, namespace, *sums[namespace, name])
 
 
-def _size(manifest: Manifest, count: AcceleratorsOf) -> tuple[int, int]:
+def size_of(manifest: Manifest, count: AcceleratorsOf) -> tuple[int, int]:
+    """Counts the pods and accelerators of a LeaderWorkerSet."""
     template = at(manifest, "spec", "leaderWorkerTemplate")
     replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
     worker = at(template, "workerTemplate")

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.cli.diff._cells import (
     summary,
 )
 from fusioninfer_pulumi.cli.diff._records import Difference, RoleEffect
+from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, ServiceTimeline
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.findings import Finding, Origin
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -46,6 +47,7 @@ def to_html(
     difference: Difference,
     plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]] = ((), ()),
     findings: Sequence[tuple[Origin, Finding]] = (),
+    timelines: Sequence[ServiceTimeline] = (),
 ) -> str:
     """Writes a difference as a page of one file, without scripts.
 
@@ -53,6 +55,7 @@ def to_html(
         difference: What `compare` found.
         plans: Services before and after, as far as they are known: they have the GPUs of a replica.
         findings: Errors and warnings, each after the origin of its document.
+        timelines: Updates of its services over time.
     """
     before, after = (_sizes(side) for side in plans)
     body = [
@@ -63,6 +66,7 @@ def to_html(
         *_totals(difference),
         *_timeline(difference.effects),
         *_accelerators(difference, before, after),
+        *_slowest(timelines),
         *_objects(difference),
     ]
     return "\n".join([
@@ -274,6 +278,31 @@ def _accelerators(
         label = f"{value}{' (peak)' if peak else ''}"
         yield f"<tr{mark}><td>{name}</td><td>{bar}</td><td>{label}</td></tr>"
     yield "</table>"
+
+
+def _slowest(updates: Sequence[ServiceTimeline]) -> Iterator[str]:
+    """The updates in which a replica changes, one row for each turn."""
+    shown = [update for update in updates if update.timeline is not None and update.timeline.turns]
+    if shown:
+        yield f"<h2>The update at its slowest</h2><p>{_html(BOUNDS)}</p>"
+    for update in shown:
+        cells = update.cells
+        turns, more = cells[1:-1], max(0, len(cells) - 2 - _DRAWN)
+        rows = [cells[0], *turns[:_DRAWN], cells[-1]]
+        highest = max(int(row[-1]) for row in cells) or 1
+        yield f"<h3>{_html(service_name(update.namespace, update.service))}</h3>"
+        yield from _table(
+            [_html(title.lower()) for title in update.head],
+            ([*map(_html, row[:-1]), _bar(int(row[-1]), highest)] for row in rows),
+        )
+        if more:
+            yield f"<p>… and {more} more turns before the last row</p>"
+        yield from (f"<p>{_html(note)}</p>" for note in update.notes)
+
+
+def _bar(value: int, highest: int) -> str:
+    width = round(10 * value / highest, 1)
+    return f'<span class="bar" style="width:{width}rem"></span> {value}'
 
 
 def _objects(difference: Difference) -> Iterator[str]:

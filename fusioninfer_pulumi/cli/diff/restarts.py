@@ -426,7 +426,7 @@ def refusals(
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
     refused = _layout_refusals(*lws)
     for plan in plans:
-        planned_keys = _own(plan, keys)
+        planned_keys = keys_of(plan, keys)
         if not planned_keys or times[str(plan.namespace), plan.service] > 1:
             continue
         differing = {
@@ -467,8 +467,8 @@ def _by_layout(lws: Objects) -> dict[Service, dict[Layout, list[str]]]:
     return by_service
 
 
-def _own(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
-    """The old sets of a service by name."""
+def keys_of(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
+    """The LeaderWorkerSets of a service by name, none if a source has one of them twice."""
     matched = {}
     for planned in (lws.name for role in plan.roles for lws in role.lws):
         known = isinstance(plan.namespace, str)

@@ -1,0 +1,132 @@
+"""Updates over time from manifests: what restarts, what is new, and why there may be none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import container, plan_of, role, service, template
+
+from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline, timelines
+from fusioninfer_pulumi.plan.objects import render
+
+Manifest = dict[str, Any]
+
+
+def serving(tag: str = "v0.11.0", replicas: int = 2, gpus: int = 2, **more: Any) -> Manifest:
+    image = f"vllm/vllm-openai:{tag}"
+    pods = template(container(gpus=gpus, image=image))
+    return role(more.pop("name", "a"), replicas=replicas, template=pods, **more)
+
+
+def between(old: Manifest, new: Manifest) -> ServiceTimeline:
+    plans = plan_of(old), plan_of(new)
+    (update,) = timelines(*(list(render(plan)) for plan in plans), ([plans[0]], [plans[1]]))
+    return update
+
+
+def columns(update: ServiceTimeline) -> list[tuple[str, ...]]:
+    """Restarts, starts, replicas of each role and accelerators of every row."""
+    return [row[2:] for row in update.cells]
+
+
+def test_replicas_below_a_partition_stay() -> None:
+    rollout = {"partition": 1}
+    update = between(
+        service(serving(), rollout=rollout), service(serving("v0.12.0"), rollout=rollout)
+    )
+    assert columns(update) == [("", "", "2", "4"), ("a-1", "", "1", "4"), ("", "", "2", "4")]
+
+
+def test_replicas_that_a_lower_partition_releases_restart() -> None:
+    update = between(service(serving(), rollout={"partition": 2}), service(serving()))
+    assert [row[0] for row in columns(update)] == ["", "a-1", "a-0", ""]
+
+
+def test_a_partition_that_keeps_everything_leaves_no_turn() -> None:
+    rollout = {"partition": 2}
+    update = between(
+        service(serving(), rollout=rollout), service(serving("v0.12.0"), rollout=rollout)
+    )
+    assert update.timeline is not None
+    assert update.timeline.turns == ()
+
+
+def test_a_renamed_role_starts_beside_the_old_one() -> None:
+    update = between(service(serving()), service(serving(name="b")))
+    assert columns(update) == [
+        ("", "", "0", "2", "4"),
+        ("", "b-1, b-0", "0", "2", "8"),
+        ("", "", "2", "0", "4"),
+    ]
+    assert list(update.notes) == ["At most 3.0 GPU-hours beyond those before and after."]
+
+
+def test_a_changed_sub_group_policy_creates_the_lws_again() -> None:
+    more: Manifest = {
+        "multinode": {"nodeCount": 2, "launcher": "none"},
+        "rollout": {"maxUnavailable": 2},
+    }
+    policy: Manifest = {"subGroupPolicy": {"subGroupSize": 1}}
+    update = between(service(serving(**more)), service(serving(**more, **policy)))
+    assert [row[0] for row in columns(update)] == ["", "a-1, a-0", ""]
+
+
+def test_accelerators_of_both_sides_count_while_a_replica_changes() -> None:
+    update = between(service(serving(gpus=4)), service(serving(gpus=2)))
+    assert [row[-1] for row in columns(update)] == ["8", "8", "6", "4"]
+
+
+def test_an_autoscaled_role_keeps_its_live_replicas() -> None:
+    scaling: Manifest = {
+        "autoscaling": {"maxReplicas": 9, "metrics": [{"name": "queue", "target": 5}]}
+    }
+    old = plan_of(service(serving(**scaling)))
+    live = [
+        {**item, "spec": {**item["spec"], "replicas": 5}}
+        if item["kind"] == "LeaderWorkerSet"
+        else item
+        for item in render(old)
+    ]
+    new = plan_of(service(serving("v0.12.0", **scaling)))
+    (update,) = timelines(live, list(render(new)), ([old], [new]))
+    assert columns(update) == [("", "", "5", "10"), ("a", "", "4", "10"), ("", "", "5", "10")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            service(serving(), name="old"),
+            service(serving()),
+            "no replicas of a service of this name",
+        ),
+        (service(serving()), service(serving(replicas=0)), "it runs no replicas"),
+        (service(serving()), service(serving(), layout="PerRole"), "`pulumi up` refuses it: "),
+        (service(serving()), service(serving(replicas=401)), "more than 400 LeaderWorkerSets"),
+    ],
+)
+def test_why_there_is_none(old: Manifest, new: Manifest, why: str) -> None:
+    update = between(old, new)
+    assert (update.timeline, update.cells, list(update.notes)) == (None, [], [])
+    assert why in update.missing
+    assert update.to_json() == {"missing": update.missing}
+
+
+def test_pods_that_are_known_only_in_the_update() -> None:
+    plan = plan_of(service(serving()))
+    hidden = [dict(item) for item in render(plan)]
+    for item in hidden:
+        if item["kind"] == "LeaderWorkerSet":
+            item["spec"] = {**item["spec"], "leaderWorkerTemplate": "<unknown>"}
+    (update,) = timelines(hidden, list(render(plan)), ([plan], [plan]))
+    assert update.missing == "whether replicas restart is known only after the update"
+
+
+def test_a_service_that_stands_twice_in_a_source() -> None:
+    plan = plan_of(service(serving()))
+    objects = list(render(plan))
+    (update,) = timelines([*objects, *objects], objects, ([plan, plan], [plan]))
+    assert "several times in a source" in update.missing
+    updates = timelines(objects, [*objects, *objects], ([plan], [plan, plan]))
+    assert ["several times" in update.missing for update in updates] == [True, True]

@@ -1,0 +1,250 @@
+"""An update over time: that of the state machine, in every strategy, and never longer than said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+from rollouts import grouped_plans, plans
+from samples import minima, nodes, plan_of, prefill_decode, role, service
+
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.state_machine import LONG_PAUSE_SECONDS, UpdateState
+from fusioninfer_pulumi.rollout.timeline import (
+    LwsChange,
+    LwsSize,
+    Timeline,
+    _World,
+    hours_text,
+    timeline,
+)
+
+MINUTE = 60
+
+
+def replicas_of(plan: ServicePlan) -> dict[str, int]:
+    return {lws.name: len(lws.replicas) for each in plan.roles for lws in each.lws}
+
+
+def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
+    """Every LeaderWorkerSet that may restart does, with 8 accelerators for each replica."""
+    counts = replicas_of(plan)
+    return {
+        lws.name: LwsChange(
+            LwsSize(counts[lws.name], 8),
+            LwsSize(counts[lws.name], 8),
+            restarts=not lws.frozen,
+            recreated=not lws.frozen and lws.rollout.strategy is RolloutStrategy.RECREATE,
+        )
+        for lws in update_order(plan)
+    }
+
+
+def rows(played: Timeline) -> list[tuple[int, str, str, int]]:
+    """Minutes, what restarts, what serves, accelerators, without the row before the update."""
+    return [
+        (
+            int(row.seconds // MINUTE),
+            " ".join(name.removeprefix("svc-") for name in row.restarting),
+            " ".join(f"{name}={count}" for name, count in row.serving.items()),
+            row.accelerators,
+        )
+        for row in played.rows[1:]
+    ]
+
+
+def three(**rollout: Any) -> ServicePlan:
+    return plan_of(service(role("a", replicas=3), rollout={"timeout": "10m", **rollout}))
+
+
+def whole(**rollout: Any) -> ServicePlan:
+    spec = {"rollout": {"timeout": "10m", **rollout}, "layout": "PerRole"}
+    return plan_of(service(role("a", replicas=3), **spec))
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (
+            three(),
+            [(0, "a-2", "a=2", 24), (10, "a-1", "a=2", 24), (20, "a-0", "a=2", 24),
+             (30, "", "a=3", 24)],
+        ),
+        (
+            three(maxUnavailable=2),
+            [(0, "a-2 a-1", "a=1", 24), (10, "a-0", "a=2", 24), (20, "", "a=3", 24)],
+        ),
+        (three(strategy="AllAtOnce"), [(0, "a-2 a-1 a-0", "a=0", 24), (10, "", "a=3", 24)]),
+        (three(strategy="Recreate"), [(0, "a-2 a-1 a-0", "a=0", 24), (10, "", "a=3", 24)]),
+        (three(partition=2), [(0, "a-2", "a=2", 24), (10, "", "a=3", 24)]),
+        # LeaderWorkerSet takes turns itself, and may take the timeout once for each replica.
+        (whole(), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
+        (whole(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (30, "", "a=3", 24)]),
+        # The extra replica stays while a partition holds others back.
+        (whole(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (30, "", "a=3", 32)]),
+        (whole(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
+        (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
+    ],
+)  # fmt: skip
+def test_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
+    assert rows(timeline(plan, restarted(plan))) == expected
+
+
+def pair(**spec: Any) -> ServicePlan:
+    rollout = {"timeout": "10m", **spec.pop("rollout", {})}
+    return plan_of(prefill_decode({"replicas": 2}, {"replicas": 2}, rollout=rollout, **spec))
+
+
+def test_prefill_and_decode_take_turns_apart_or_one_after_the_other() -> None:
+    together = pair()
+    assert rows(timeline(together, restarted(together))) == [
+        (0, "prefill-1 decode-1", "prefill=1 decode=1", 32),
+        (10, "prefill-0 decode-0", "prefill=1 decode=1", 32),
+        (20, "", "prefill=2 decode=2", 32),
+    ]
+    in_order = pair(rollout={"roleOrder": "Sequential"})
+    assert rows(timeline(in_order, restarted(in_order))) == [
+        (0, "prefill-1", "prefill=1 decode=2", 32),
+        (10, "prefill-0", "prefill=1 decode=2", 32),
+        (20, "decode-1", "prefill=2 decode=1", 32),
+        (30, "decode-0", "prefill=2 decode=1", 32),
+        (40, "", "prefill=2 decode=2", 32),
+    ]
+
+
+def test_serving_groups_change_as_a_whole() -> None:
+    roles = role("p", replicas=1, multinode=nodes(2, launcher="none")), role("d", replicas=2)
+    rollout = {"level": "Group", "timeout": "10m"}
+    plan = plan_of(service(*roles, groups=2, rollout=rollout))
+    assert rows(timeline(plan, restarted(plan))) == [
+        (0, "1-p-0 1-d-1 1-d-0", "p=1 d=2", 48),
+        (10, "0-p-0 0-d-1 0-d-0", "p=1 d=2", 48),
+        (20, "", "p=2 d=4", 48),
+    ]
+
+
+def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
+    plan = plan_of(service(role("a", replicas=2), rollout={"timeout": "10m"}))
+    changes = restarted(plan) | {"svc-a-1": LwsChange(None, LwsSize(1, 8))}
+    played = timeline(plan, changes, [("old", LwsSize(2, 4))])
+    assert [(row.seconds / MINUTE, row.starting, row.accelerators) for row in played.rows] == [
+        (0, (), 16),
+        (0, ("svc-a-1",), 24),
+        (10, ("svc-a-1",), 24),
+        (45, (), 16),
+    ]
+    assert [row.serving["old"] for row in played.rows[:-1]] == [2, 2, 2]
+    assert played.after.serving == {"a": 2}
+    # 24 accelerators of 45 minutes, where the service has 16 before and after.
+    assert (played.peak, played.extra_hours) == (24, 8 * 0.75)
+
+
+def test_what_no_update_awaits_does_not_count_as_serving() -> None:
+    manifest = prefill_decode(decode={"replicas": 2}, **minima(prefill=1, decode=1))
+    plan = plan_of(manifest)
+    played = timeline(plan, restarted(plan))
+    assert played.not_awaited == ("svc-decode-1",)
+    assert played.turns[-1].restarting == ("svc-decode-1",)
+    assert played.after.serving == {"prefill": 1, "decode": 1}
+
+
+def test_a_change_that_restarts_nothing_has_no_turns() -> None:
+    plan = three()
+    same = LwsSize(1, 8)
+    played = timeline(plan, {name: LwsChange(same, same) for name in replicas_of(plan)})
+    assert (played.turns, played.after.seconds, played.extra_hours) == ((), 0, 0)
+
+
+def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
+    """Some LeaderWorkerSets are new, restart, or stay as they are."""
+    changes = {}
+    for name, change in restarted(plan).items():
+        kind = random.choice(("new", "restarts", "restarts", "stays"))
+        before = None if kind == "new" else change.before
+        restarts = kind == "restarts" and change.restarts
+        changes[name] = LwsChange(
+            before, change.after, restarts=restarts, recreated=restarts and change.recreated
+        )
+    return changes
+
+
+def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, int], set[str]]:
+    """What counts for a limit, of the LeaderWorkerSets that others wait for."""
+    down: dict[tuple[str, int], set[str]] = {}
+    for name in names:
+        lws = steps[name]
+        if lws.in_turn and lws.limit is not None:
+            down.setdefault((lws.queue, lws.limit), set()).add(lws.unit)
+    return down
+
+
+@examples(3)
+@given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
+def test_the_rows_are_those_of_the_order(plan: ServicePlan, random: Random) -> None:
+    changes = drawn(plan, random)
+    played = timeline(plan, changes)
+    steps = {lws.name: lws for lws in update_order(plan)}
+    shown = [name for row in played.turns for name in (*row.restarting, *row.starting)]
+    assert set(shown) == {
+        name for name, change in changes.items() if change.restarts or change.starts
+    }
+    for row in played.turns:
+        for (_, limit), names in units(row.restarting, steps).items():
+            assert len(names) <= limit
+    # In a role, those that others wait for begin in the order of the update.
+    begun = list(dict.fromkeys(shown))
+    for each in plan.roles:
+        turns = [name for name in begun if steps[name].role == each.name and steps[name].in_turn]
+        restarts = [name for name in turns if changes[name].restarts]
+        assert restarts == [name for name in steps if name in restarts]
+    seconds = [row.seconds for row in played.rows]
+    assert seconds == sorted(seconds)
+    for name, count in played.after.serving.items():
+        lasting = [lws for lws in steps.values() if lws.role == name]
+        wanted = sum(changes[lws.name].after.replicas for lws in lasting)
+        pending = [lws.name for lws in lasting if lws.name in played.not_awaited]
+        assert count == wanted if not pending else count < wanted + 1
+
+
+class _Faster(_World):
+    """A world in which replicas become available some time before their timeout ends."""
+
+    random: Random
+    due: dict[str, float]
+
+    def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
+        self.begun = False
+        if not awaited:
+            super()._wait(state, awaited)
+            return
+        for name in awaited:
+            left = state.lws[name].deadline - self.now
+            self.due.setdefault(name, self.now + self.random.random() * left)
+        self.now = min(self.due[name] for name in awaited)
+        self.up.update(name for name in awaited if self.due[name] <= self.now)
+
+
+@examples(3)
+@given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
+def test_a_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
+    changes = drawn(plan, random)
+    faster = _Faster(plan, changes, ())
+    faster.random, faster.due = random, {}
+    slowest, played = timeline(plan, changes), faster.play()
+    slack = LONG_PAUSE_SECONDS * len(slowest.turns)
+    assert played.after.seconds <= slowest.after.seconds + slack
+    assert played.peak <= slowest.peak
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59.2, "1m"), (2700, "45m"), (8130, "2h15m30s")]
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert hours_text(seconds) == text
