@@ -2,8 +2,9 @@
 
 `timeline` plays an update with `step`, the function of the update itself, in a world where nothing
 fails and everything takes as long as it may: a LeaderWorkerSet becomes available when its timeout
-ends. So its end is an upper bound, apart from Pulumi's own work and the pauses between two lists. In a faster update each
-role takes the same turns, and roles that do not wait for each other overlap in another way.
+ends. So its end is an upper bound, apart from Pulumi's own work and the pauses between two lists.
+In a faster update each role takes the same turns, and roles that do not wait for each other overlap
+in another way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
@@ -166,8 +166,7 @@ class _World:
         while True:
             state, actions = step(state, observation)
             names = [name for act in actions if isinstance(act, Register) for name in act.names]
-            if any(isinstance(action, Fail) for action in actions):
-                raise AssertionError(f"an update in which nothing fails: {actions}")
+            assert not any(isinstance(action, Fail) for action in actions), "nothing fails"
             if state.is_over:
                 break
             if names:
@@ -226,14 +225,8 @@ class _World:
     def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
         """Lets time pass until the next LeaderWorkerSet has to be available."""
         self.begun = False
-        if awaited:
-            self.now = min(state.lws[name].deadline for name in awaited)
-            self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
-            return
-        # Replicas that nothing awaits block others: the update fails when those waited too long.
-        first = state.lws[state.in_phases(Phase.WAITING)[0]].step
-        self.now += float(durations.seconds(first.timeout) or 0)
-        self.up |= self.registered
+        self.now = min(state.lws[name].deadline for name in awaited)
+        self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
 
     def _snapshots(self) -> dict[str, Snapshot]:
         return {

@@ -130,3 +130,14 @@ def test_a_service_that_stands_twice_in_a_source() -> None:
     assert "several times in a source" in update.missing
     updates = timelines(objects, [*objects, *objects], ([plan], [plan, plan]))
     assert ["several times" in update.missing for update in updates] == [True, True]
+
+
+def test_optional_replicas_are_listed() -> None:
+    gang: Manifest = {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"a": 1}}}}
+    more: Manifest = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+    update = between(
+        service(serving(replicas=4, **more), **gang),
+        service(serving("v0.12.0", replicas=4, **more), **gang),
+    )
+    assert list(update.notes) == ["Not awaited, and not counted as serving: a-3..a-1."]
+    assert [row[0] for row in columns(update)] == ["", "a-0", "a-3..a-1", ""]

@@ -89,6 +89,7 @@ def whole(**rollout: Any) -> ServicePlan:
         (whole(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (30, "", "a=3", 24)]),
         # The extra replica stays while a partition holds others back.
         (whole(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (30, "", "a=3", 32)]),
+        (whole(strategy="AllAtOnce", partition=2), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
         (whole(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
         (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),
     ],
@@ -198,9 +199,10 @@ def test_the_rows_are_those_of_the_order(plan: ServicePlan, random: Random) -> N
     for row in played.turns:
         for (_, limit), names in units(row.restarting, steps).items():
             assert len(names) <= limit
-    # In a role, those that others wait for begin in the order of the update.
+    # In a role, those that others wait for begin in the order of the update. Serving groups with
+    # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
     begun = list(dict.fromkeys(shown))
-    for each in plan.roles:
+    for each in plan.roles if plan.groups is None else ():
         turns = [name for name in begun if steps[name].role == each.name and steps[name].in_turn]
         restarts = [name for name in turns if changes[name].restarts]
         assert restarts == [name for name in steps if name in restarts]
@@ -221,9 +223,6 @@ class _Faster(_World):
 
     def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
         self.begun = False
-        if not awaited:
-            super()._wait(state, awaited)
-            return
         for name in awaited:
             left = state.lws[name].deadline - self.now
             self.due.setdefault(name, self.now + self.random.random() * left)
