@@ -445,7 +445,7 @@ def _llama4(text: Config, index: int) -> Layer:
 
 
 def _latent_attention(text: Config) -> Iterator[Part]:
-    """Engines keep a second copy of `kv_b_proj` in 16 bits, by which they absorb it into queries."""
+    """Engines keep a second copy of `kv_b_proj` in 16 bits, which they absorb into queries."""
     hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
     rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
     nope, value = _number(text, "qk_nope_head_dim"), _number(text, "v_head_dim")
