@@ -91,7 +91,11 @@ def kinds(cluster: Cluster) -> Iterator[None]:
                 group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
                 for version in crd["spec"]["versions"]:
                     cluster.list(f"{group}/{version['name']}/{kind}")
-        except LookupError:  # discovery comes after the condition Established
+        except LookupError:  # discovery and storage are ready later than the condition Established
+            return False
+        except ApiError as refusal:
+            if refusal.status not in (404, 429):
+                raise
             return False
         return True
 
