@@ -176,7 +176,7 @@ def read_config(config: Config) -> Architecture:
     Raises:
         UnknownArchitectureError: It is not understood.
     """
-    text = _text_config(config)
+    text = _renamed(_text_config(config))
     kind = str(text.get("model_type") or config.get("model_type"))
     read = _FAMILIES.get(kind)
     if read is None:
@@ -239,6 +239,19 @@ def _text_config(config: Config) -> Config:
         if isinstance(nested, Mapping):
             return nested
     return config
+
+
+#: Keys of Step-3.5 and 3.7, by the names that other families have for them.
+_RENAMED = {
+    "num_attention_groups": "num_key_value_heads",
+    "moe_num_experts": "num_experts",
+    "moe_top_k": "num_experts_per_tok",
+}
+
+
+def _renamed(text: Config) -> Config:
+    renamed = {new: text[key] for key, new in _RENAMED.items() if key in text}
+    return {**renamed, **text} if renamed else text
 
 
 def _number(config: Config, *names: str) -> int:
@@ -613,6 +626,8 @@ def _gemma4(text: Config, index: int) -> Layer:
 
 def _routed_here(text: Config, index: int) -> bool:
     """Whether a layer has routed experts: by a list of layers, or behind the first dense ones."""
+    if text.get("moe_layers_enum"):
+        return str(index) in str(text["moe_layers_enum"]).replace(" ", "").split(",")
     listed = text.get("moe_layer_freq")
     if isinstance(listed, list | tuple):
         return bool(listed[index])
@@ -642,8 +657,10 @@ def _mimo_v2(text: Config, index: int) -> Layer:
 
 
 def _step3(text: Config, index: int) -> Layer:
-    """Experts with a shared one behind dense layers; most layers have a window."""
-    parts = [*_attention(text), _norms(text)]
+    """Experts with a shared one behind dense layers; most layers have a window, and more heads."""
+    other = text.get("attention_other_setting") or {}
+    heads = other.get("num_attention_heads") if _windowed(text, index) else None
+    parts = [*_attention({**text, "num_attention_heads": heads} if heads else text), _norms(text)]
     if _routed_here(text, index):
         width, shared = _number(text, "moe_intermediate_size"), _number(text, "share_expert_dim")
         parts += _experts(text, _number(text, *_EXPERTS), width, 0)

@@ -75,6 +75,23 @@ def test_parameters_are_those_of_the_recipe(name: str, billions: int) -> None:
     assert model.doubt is not None
 
 
+def test_a_config_of_step_has_names_of_its_own() -> None:
+    """Those that `Step3p5Config` of vLLM 0.32.0 reads."""
+    table = models()["stepfun-ai/Step-3.7-Flash"]["config"]
+    names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
+             "num_experts_per_tok": "moe_top_k"}  # fmt: skip
+    stated = {names.get(key, key): value for key, value in table.items()}
+    del stated["first_k_dense_replace"]
+    stated["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
+    known = known_architecture("stepfun-ai/Step-3.7-Flash")
+    assert read_config({"model_type": "step3p7", "text_config": stated}) == known
+    # Layers with a window have 96 heads: 33 of them, of queries and outputs.
+    stated["attention_other_setting"] = {"num_attention_heads": 96}
+    more = read_config({"model_type": "step3p7", "text_config": stated})
+    assert known is not None
+    assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
+
+
 def test_modules_of_several_formats_have_their_own_bits() -> None:
     """The recipe of Qwen3.6-27B has 22 GB on disk, drafter included."""
     model = known_architecture("nvidia/Qwen3.6-27B-NVFP4")
