@@ -209,6 +209,19 @@ TOOLS: tuple[Tool, ...] = (
         optional=True,
     ),
     Tool(
+        name="istio",
+        source="istio.io/api",
+        manifests={"crds": ("kubernetes/customresourcedefinitions.gen.yaml",)},
+        optional=True,
+    ),
+    Tool(
+        name="agentgateway",
+        # Not its own module, which is not available. kgateway 2.2 brings the CRDs, too.
+        source="github.com/kgateway-dev/kgateway/v2",
+        manifests={"crds": ("install/helm/agentgateway-crds/templates/*policies.yaml",)},
+        optional=True,
+    ),
+    Tool(
         name="kube-network-policies",
         source="sigs.k8s.io/kube-network-policies",
         programs={"kube-network-policies": "sigs.k8s.io/kube-network-policies/cmd"},

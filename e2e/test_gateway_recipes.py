@@ -1,9 +1,10 @@
-"""The API server's word on the objects of docs/how-to/security.md, with Envoy Gateway's CRDs."""
+"""The API server's word on the objects of docs/how-to/security.md, with the gateways' CRDs."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import yaml
@@ -12,14 +13,35 @@ from e2e import checks
 from e2e.catalog import manifests, tool
 from e2e.harness import ApiError, Cluster, Object
 from e2e.inputs import ROOT
-
-pytestmark = pytest.mark.skipif(
-    not tool("envoy-gateway").is_built,
-    reason="not built: python -m e2e.build_tools --only envoy-gateway",
-)
+from fusioninfer_pulumi import load, plan_service, render
 
 PAGE = ROOT / "docs" / "how-to" / "security.md"
-FILES = ("clients.yaml", "tokens.yaml", "limits.yaml", "tokens-a-minute.yaml", "verify.yaml")
+CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+RECIPES = {
+    "clients.yaml": "envoy-gateway",
+    "tokens.yaml": "envoy-gateway",
+    "limits.yaml": "envoy-gateway",
+    "tokens-a-minute.yaml": "envoy-gateway",
+    "verify.yaml": "envoy-gateway",
+    "istio.yaml": "istio",
+    "agentgateway.yaml": "agentgateway",
+}
+"""Files of the page with objects for a gateway, and the tool that has its CRDs."""
+
+KINDS = frozenset(
+    {
+        "AgentgatewayPolicy",
+        "AuthorizationPolicy",
+        "BackendTrafficPolicy",
+        "ClientTrafficPolicy",
+        "DestinationRule",
+        "EnvoyFilter",
+        "RequestAuthentication",
+        "SecurityPolicy",
+    }
+)
+"""Kinds whose CRDs are applied: Istio's file has many more."""
 
 
 def shown(file: str) -> list[Object]:
@@ -28,26 +50,68 @@ def shown(file: str) -> list[Object]:
     return list(yaml.safe_load_all(rest.partition("```")[0]))
 
 
+def rendered(implementation: str) -> list[Object]:
+    """The objects of the page's service behind another gateway."""
+    (service,) = shown("qwen.yaml")
+    service["spec"]["roles"][0]["gateway"]["implementation"] = implementation
+    (args,) = load(service)
+    return list(render(plan_service(args)))
+
+
+def built(name: str) -> pytest.MarkDecorator:
+    """Skips a test without that tool's CRDs."""
+    return pytest.mark.skipif(
+        not tool(name).is_built, reason=f"not built: python -m e2e.build_tools --only {name}"
+    )
+
+
+def recipes(*tools: str) -> list[Any]:
+    """A case for each file of these gateways."""
+    return [
+        pytest.param(file, marks=built(name)) for file, name in RECIPES.items() if name in tools
+    ]
+
+
 @pytest.fixture(scope="module")
 def kinds(cluster: Cluster) -> Iterator[None]:
-    """The kinds of Envoy Gateway."""
-    crds = [yaml.safe_load(path.read_text()) for path in manifests("envoy-gateway", "crds")]
+    """The kinds of all gateways whose CRDs are there."""
+    crds = [
+        crd
+        for name in sorted(set(RECIPES.values()))
+        if tool(name).is_built
+        for path in manifests(name, "crds")
+        for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if crd and crd["spec"]["names"]["kind"] in KINDS
+    ]
     cluster.apply(crds)
 
     def served() -> bool:
-        stored = [cluster.get("apiextensions.k8s.io/v1/CustomResourceDefinition",
-                              each["metadata"]["name"]) for each in crds]  # fmt: skip
-        told = [(each.get("status") or {}).get("conditions") or () for each in stored]
-        return all(
-            any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-            for conditions in told
-        )
+        try:
+            for crd in crds:
+                group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
+                for version in crd["spec"]["versions"]:
+                    cluster.list(f"{group}/{version['name']}/{kind}")
+        except LookupError:  # discovery and storage are ready later than the condition Established
+            return False
+        except ApiError as refusal:
+            if refusal.status not in (404, 429):
+                raise
+            return False
+        return True
 
     cluster.wait(served, 60)
     yield
-    for each in crds:
-        name = each["metadata"]["name"]
-        cluster.delete("apiextensions.k8s.io/v1/CustomResourceDefinition", name)
+    for crd in crds:
+        cluster.delete(CRD, crd["metadata"]["name"])
+
+
+def accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
+    """Demand that the API server takes objects as they are, nothing left out."""
+    assert objects
+    for written in objects:
+        sent = {**written, "metadata": {**written["metadata"], "namespace": namespace}}
+        (stored,) = cluster.apply([sent], dry_run=True)
+        checks.stored_is_what_was_sent(sent, stored)
 
 
 @pytest.mark.proves(
@@ -55,20 +119,98 @@ def kinds(cluster: Cluster) -> Iterator[None]:
     needs="envoy-gateway is built",
 )
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", recipes("envoy-gateway"))
 def test_the_pages_objects_are_accepted(cluster: Cluster, namespace: str, file: str) -> None:
-    objects = shown(file)
-    assert objects
-    for sent in objects:
-        sent["metadata"]["namespace"] = namespace
-        (stored,) = cluster.apply([sent], dry_run=True)
-        checks.stored_is_what_was_sent(sent, stored)
+    accepted(cluster, namespace, shown(file))
+
+
+@pytest.mark.proves(
+    "the API server accepts the page's objects for Istio and agentgateway, whole; they name the "
+    "rendered HTTPRoute or its Gateway",
+    needs="istio and agentgateway are built",
+)
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize("file", recipes("istio", "agentgateway"))
+def test_objects_of_other_gateways_are_accepted(
+    cluster: Cluster, namespace: str, file: str
+) -> None:
+    accepted(cluster, namespace, shown(file))
+    targets = set(attachable(rendered(RECIPES[file])))
+    for policy in shown(file):
+        for target in policy["spec"]["targetRefs"]:
+            assert target["group"] == "gateway.networking.k8s.io"
+            assert (target["kind"], policy["metadata"]["namespace"], target["name"]) in targets
+
+
+def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
+    """Kind, namespace and name of each rendered HTTPRoute and of the Gateways that it names."""
+    for route in objects:
+        if route["kind"] == "HTTPRoute":
+            namespace = route["metadata"]["namespace"]
+            yield "HTTPRoute", namespace, route["metadata"]["name"]
+            for parent in route["spec"]["parentRefs"]:
+                yield "Gateway", parent.get("namespace", namespace), parent["name"]
+
+
+@pytest.mark.proves(
+    "the API server refuses a misspelled field of any of the page's objects for a gateway",
+    needs="envoy-gateway, istio and agentgateway are built",
+)
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize("file", recipes("envoy-gateway", "istio", "agentgateway"))
+def test_a_misspelled_field_is_refused(cluster: Cluster, namespace: str, file: str) -> None:
+    for written in shown(file):
+        metadata = {**written["metadata"], "namespace": namespace}
+        for field, misspelled in misspellings(written["spec"]):
+            sent = {**written, "metadata": metadata, "spec": misspelled}
+            with pytest.raises(ApiError, match=f"{field}-"):
+                cluster.apply([sent], dry_run=True)
+
+
+def misspellings(part: Any) -> Iterator[tuple[str, Any]]:
+    """Each field's name at any depth, with a copy in which `-` is appended to it."""
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            yield key, {(f"{k}-" if k == key else k): v for k, v in part.items()}
+            for field, misspelled in misspellings(value):
+                yield field, {**part, key: misspelled}
+    elif isinstance(part, list):
+        for index, value in enumerate(part):
+            for field, misspelled in misspellings(value):
+                yield field, [*part[:index], misspelled, *part[index + 1 :]]
 
 
 @pytest.mark.usefixtures("kinds")
+@built("envoy-gateway")
 def test_what_the_kinds_do_not_know_is_refused(cluster: Cluster, namespace: str) -> None:
     sent = copy.deepcopy(shown("limits.yaml")[0])
     sent["metadata"]["namespace"] = namespace
     sent["spec"]["rateLimit"]["local"]["rules"][0]["limit"]["unit"] = "Fortnight"
     with pytest.raises(ApiError, match="Unsupported value"):
         cluster.apply([sent], dry_run=True)
+
+
+@pytest.mark.proves(
+    "the API server accepts the DestinationRule that is rendered for Istio, whole",
+    needs="istio is built",
+)
+@pytest.mark.usefixtures("kinds")
+@built("istio")
+def test_the_rendered_destination_rule_is_accepted(cluster: Cluster, namespace: str) -> None:
+    rules = [each for each in rendered("istio") if each["kind"] == "DestinationRule"]
+    accepted(cluster, namespace, rules)
+
+
+@pytest.mark.usefixtures("kinds")
+@built("istio")
+def test_patches_of_envoy_filters_are_not_checked(cluster: Cluster, namespace: str) -> None:
+    """Why the page has no recipe for limits with Istio."""
+    value = {"name": "envoy.filters.http.local_ratelimit", "no-field-of-envoy": 1}
+    patch = {"applyTo": "HTTP_FILTER", "patch": {"operation": "INSERT_BEFORE", "value": value}}
+    sent = {
+        "apiVersion": "networking.istio.io/v1alpha3",
+        "kind": "EnvoyFilter",
+        "metadata": {"name": "limits"},
+        "spec": {"configPatches": [patch]},
+    }
+    accepted(cluster, namespace, [sent])

@@ -141,7 +141,10 @@ number of logs, the median of the size of errors, and the worst case.
   and refused for their weights alone.
 - SGLang after 0.5.9 has no log here. One report of 0.5.19 has 39,078 tokens for Qwen3-32B on an
   H100, where its default fraction leaves 17,000: unexplained, so its margin is 8 %.
-- `sim-scout-fp8` encodes images, which its table entry leaves out; `vllm-51590` pads its experts.
+  `SGLANG_ENABLE_POST_CAPTURE_KV_SIZING` (0.5.16 and later, off by default) would leave more, but
+  nothing says that it was set. A role with it is uncertain.
+- `sim-scout-fp8` encodes images, which its table entry leaves out; `vllm-51590` has
+  larger experts than their padded shapes explain.
 
 Constants are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9, and that of CUDA graphs to
 three later ones. Workspaces of experts, pages and states are those of the engines' sources. These

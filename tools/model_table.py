@@ -28,6 +28,9 @@ from fusioninfer_capacity.fit.architecture import (  # noqa: E402  # found by th
     UnknownArchitectureError,
     read_config,
 )
+from fusioninfer_capacity.fit.quantization import (  # noqa: E402  # likewise
+    quantized_modules,
+)
 
 _KEYS = """
     model_type hidden_size intermediate_size intermediate_size_mlp num_hidden_layers
@@ -44,12 +47,21 @@ _KEYS = """
     moe_shared_expert_intermediate_size
     attention_k_eq_v global_head_dim num_global_key_value_heads enable_moe_block top_k_experts
     hidden_size_per_layer_input num_kv_shared_layers torch_dtype dtype
+    hybrid_layer_pattern swa_num_attention_heads swa_num_key_value_heads swa_head_dim swa_v_head_dim
+    share_expert_dim dense_intermediate_size
+    mla_use_output_gate routed_expert_hidden_size num_experts_per_token num_shared_experts
+    o_lora_rank o_groups hc_mult compress_ratios expert_dtype
 """
 KEYS = set(_KEYS.split())
+NESTED = {
+    "sparse_attention_config": ("sparse_attention_freq", "sparse_num_index_heads",
+                                "sparse_index_dim"),
+    "linear_attn_config": ("full_attn_layers", "num_heads", "head_dim", "short_conv_kernel_size"),
+}  # fmt: skip
 VISION = ("hidden_size", "vt_hidden_size", "depth", "num_hidden_layers", "vt_num_hidden_layers",
           "intermediate_size", "vt_intermediate_size")  # fmt: skip
 QUANTIZATION = ("quant_method", "quant_algo", "bits", "group_size", "weight_block_size",
-                "config_groups")  # fmt: skip
+                "config_groups", "moe_quant_algo")  # fmt: skip
 EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
 
 
@@ -105,6 +117,8 @@ def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
             trimmed_config[key] = {name: value[name] for name in VISION if name in value}
         elif key == "quantization_config":
             trimmed_config[key] = quantization({**value, **(value.get("quantization") or {})})
+        elif key in NESTED:
+            trimmed_config[key] = {name: value[name] for name in NESTED[key] if name in value}
         elif key in KEYS and value is not None:
             trimmed_config[key] = value
     return trimmed_config
@@ -116,6 +130,13 @@ def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
     for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:
             del group[key]
+    layers = quantized_modules(stated.get("quantized_layers") or {})
+    if layers and kept.get("quant_method") != "fp8":
+        kept.pop("config_groups", None)
+        kept["quantized_layers"] = {
+            module: {"quant_algo": "/".join(sorted(formats))} for module, formats in layers.items()
+        }
+        return kept
     for key in EXCLUDED:
         if stated.get(key):
             kept["ignore"] = sorted(joined(stated[key]))

@@ -144,7 +144,10 @@ def _model(source: str) -> tuple[str, Architecture]:
     if not source.endswith(".json"):
         near = similar(source, models())
         hint = f"did you mean {near}? Else give" if near else "give"
-        raise Unsized(f"{source} is not in the table of models: {hint} the path of its config.json")
+        raise Unsized(
+            f"{source} is not in the table of models: {hint} the path of its config.json, as in "
+            "size path/to/config.json"
+        )
     try:
         config = read_model_config(source)
         name = config.get("_name_or_path") or Path(source).absolute().parent.name

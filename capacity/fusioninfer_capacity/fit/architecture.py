@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ class Part:
         heads: Into how many pieces at most they are split; None for any number.
         bits: Bits of each where the release's own format does not apply, else None.
         width: Width of a feed-forward layer or of one expert, which ranks divide; None of others.
+        tile: Multiple to which the share of a rank of that width is padded.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Part:
     heads: int | None = None
     bits: float | None = None
     width: int | None = None
+    tile: int = 1
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ class Architecture(ModelShape):
         heads: Attention heads, and key-value heads; 0 where the config does not say.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
+        doubt: Why the memory of its family is uncertain; None where it is not.
+        cached: Whether it is known what its layers keep of each token.
     """
 
     layers: tuple[Layer, ...]
@@ -129,6 +134,8 @@ class Architecture(ModelShape):
     heads: tuple[int, int]
     bits: int
     quantization: Quantization | None
+    doubt: str | None = None
+    cached: bool = True
 
     @property
     def parameters(self) -> int:
@@ -169,11 +176,15 @@ def read_config(config: Config) -> Architecture:
     Raises:
         UnknownArchitectureError: It is not understood.
     """
-    text = _text_config(config)
+    text = _renamed(_text_config(config))
     kind = str(text.get("model_type") or config.get("model_type"))
     read = _FAMILIES.get(kind)
     if read is None:
-        raise UnknownArchitectureError(f"the architecture {kind} is not known")
+        near = get_close_matches(kind, _FAMILIES, n=1, cutoff=0.7)
+        same = (
+            f": if its layers are those of {near[0]}, give a config with that type" if near else ""
+        )
+        raise UnknownArchitectureError(f"the architecture {kind} is not known{same}")
     stored = config.get("quantization_config") or text.get("quantization_config")
     quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
@@ -194,7 +205,7 @@ def read_config(config: Config) -> Architecture:
         vision=_vision(config),
         hidden=hidden,
         vocabulary=vocabulary,
-        intermediate=int(text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0),
+        intermediate=_intermediate(text),
         expert_width=_expert_width(text),
         experts_per_token=_experts_per_token(text),
         expert_hidden=int(text.get("moe_latent_size") or hidden),
@@ -209,6 +220,8 @@ def read_config(config: Config) -> Architecture:
         heads=_head_counts(text),
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
+        doubt=_DOUBTS.get(kind),
+        cached=kind != "deepseek_v4",
     )
 
 
@@ -226,6 +239,19 @@ def _text_config(config: Config) -> Config:
         if isinstance(nested, Mapping):
             return nested
     return config
+
+
+#: Keys of Step-3.5 and 3.7, by the names that other families have for them.
+_RENAMED = {
+    "num_attention_groups": "num_key_value_heads",
+    "moe_num_experts": "num_experts",
+    "moe_top_k": "num_experts_per_tok",
+}
+
+
+def _renamed(text: Config) -> Config:
+    renamed = {new: text[key] for key, new in _RENAMED.items() if key in text}
+    return {**renamed, **text} if renamed else text
 
 
 def _number(config: Config, *names: str) -> int:
@@ -339,6 +365,11 @@ def _experts(
         yield Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared)
 
 
+def _intermediate(text: Config) -> int:
+    names = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size")
+    return int(next((text[name] for name in names if text.get(name)), 0))
+
+
 def _expert_width(text: Config) -> int:
     width = text.get("moe_intermediate_size") or text.get("intermediate_size")
     return _experts_per_token(text) * int(width or 0)
@@ -400,11 +431,12 @@ def _mixture(text: Config, index: int) -> Layer:
 
 
 def _gpt_oss(text: Config, index: int) -> Layer:
-    """Experts' rows are padded to a multiple of 256 for the MXFP4 kernels."""
+    """Experts are padded for the MXFP4 kernels: rows to 256, the share of a rank to 64 or more."""
     hidden, count = _number(text, "hidden_size"), _number(text, "num_local_experts")
     width = _number(text, "intermediate_size")
     padded = -(-hidden // 256) * 256
-    experts = Part("mlp.experts.0.up_proj", 3 * padded * width * count, expert=True)
+    parameters = 3 * padded * width * count
+    experts = Part("mlp.experts.0.up_proj", parameters, expert=True, width=width, tile=64)
     gate = Part("mlp.router", hidden * count, split=False, bits=16)
     return Layer((*_attention(text), _norms(text), gate, experts), _kept(text, index))
 
@@ -425,28 +457,29 @@ def _llama4(text: Config, index: int) -> Layer:
     return Layer(tuple(parts), _kept(text, index))
 
 
-def _latent(text: Config, index: int) -> Layer:
-    """Multi-head latent attention with routed experts behind the first dense layers.
-
-    Engines keep a second copy of `kv_b_proj` in 16 bits, by which they absorb it into queries.
-    """
+def _latent_attention(text: Config) -> Iterator[Part]:
+    """Engines keep a second copy of `kv_b_proj` in 16 bits, which they absorb into queries."""
     hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
     rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
     nope, value = _number(text, "qk_nope_head_dim"), _number(text, "v_head_dim")
     queries = text.get("q_lora_rank")
-    parts = [_norms(text)]
     if queries:
-        parts.append(Part("self_attn.q_a_proj", hidden * queries, split=False))
-        parts.append(Part("self_attn.q_b_proj", queries * heads * (nope + rope)))
+        yield Part("self_attn.q_a_proj", hidden * queries, split=False)
+        yield Part("self_attn.q_b_proj", queries * heads * (nope + rope))
     else:
-        parts.append(Part("self_attn.q_proj", hidden * heads * (nope + rope)))
+        yield Part("self_attn.q_proj", hidden * heads * (nope + rope))
     back = rank * heads * (nope + value)
-    parts += [
-        Part("self_attn.kv_a_proj_with_mqa", hidden * (rank + rope), split=False),
-        Part("self_attn.kv_b_proj", back),
-        Part("self_attn.kv_b_proj.absorbed", back, bits=16),
-        Part("self_attn.o_proj", heads * value * hidden),
-    ]
+    yield Part("self_attn.kv_a_proj_with_mqa", hidden * (rank + rope), split=False)
+    yield Part("self_attn.kv_b_proj", back)
+    yield Part("self_attn.kv_b_proj.absorbed", back, bits=16)
+    yield Part("self_attn.o_proj", heads * value * hidden)
+
+
+def _latent(text: Config, index: int) -> Layer:
+    """Multi-head latent attention with routed experts behind the first dense layers."""
+    parts = [_norms(text), *_latent_attention(text)]
+    hidden, queries = _number(text, "hidden_size"), text.get("q_lora_rank")
+    rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
     sparse = text.get("index_topk")
     if sparse:
         width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
@@ -591,6 +624,158 @@ def _gemma4(text: Config, index: int) -> Layer:
     return Layer(tuple(parts), Cache(kv, 2 * head, window))
 
 
+def _routed_here(text: Config, index: int) -> bool:
+    """Whether a layer has routed experts: by a list of layers, or behind the first dense ones."""
+    if text.get("moe_layers_enum"):
+        return str(index) in str(text["moe_layers_enum"]).replace(" ", "").split(",")
+    listed = text.get("moe_layer_freq")
+    if isinstance(listed, list | tuple):
+        return bool(listed[index])
+    return index >= int(text.get("first_k_dense_replace") or 0)
+
+
+def _mimo_v2(text: Config, index: int) -> Layer:
+    """Layers with a window have heads of their own; values are narrower than keys."""
+    windowed = bool(text["hybrid_layer_pattern"][index])
+    prefix = "swa_" if windowed else ""
+    hidden, heads = _number(text, "hidden_size"), _number(text, f"{prefix}num_attention_heads")
+    kv, key = _number(text, f"{prefix}num_key_value_heads"), _number(text, f"{prefix}head_dim")
+    value = _number(text, f"{prefix}v_head_dim")
+    parts = [
+        _norms(text),
+        Part("self_attn.q_proj", hidden * heads * key),
+        Part("self_attn.k_proj", hidden * kv * (key + value), heads=kv),
+        Part("self_attn.o_proj", hidden * heads * value),
+    ]
+    if _routed_here(text, index):
+        width = _number(text, "moe_intermediate_size")
+        parts += _experts(text, _number(text, *_EXPERTS), width, 0)
+    else:
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    window = _number(text, "sliding_window_size", "sliding_window") if windowed else None
+    return Layer(tuple(parts), Cache(kv, key + value, window))
+
+
+def _step3(text: Config, index: int) -> Layer:
+    """Experts with a shared one behind dense layers; most layers have a window, and more heads."""
+    other = text.get("attention_other_setting") or {}
+    heads = other.get("num_attention_heads") if _windowed(text, index) else None
+    parts = [*_attention({**text, "num_attention_heads": heads} if heads else text), _norms(text)]
+    if _routed_here(text, index):
+        width, shared = _number(text, "moe_intermediate_size"), _number(text, "share_expert_dim")
+        parts += _experts(text, _number(text, *_EXPERTS), width, 0)
+        parts.append(_mlp(text, shared, "share_expert.up_proj"))
+    else:
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    return Layer(tuple(parts), _kept(text, index))
+
+
+def _minimax_m3(text: Config, index: int) -> Layer:
+    """Layers with sparse attention keep one key of an index beside the others, in 16 bits."""
+    hidden = _number(text, "hidden_size")
+    _, kv, head = _heads(text)
+    parts = [*_attention(text), _norms(text)]
+    if _routed_here(text, index):
+        width = _number(text, "intermediate_size")
+        shared = int(text.get("n_shared_experts") or 0) * width
+        parts += _experts(text, _number(text, *_EXPERTS), width, shared)
+    else:
+        parts.append(_mlp(text, _number(text, "dense_intermediate_size")))
+    sparse = text.get("sparse_attention_config") or {}
+    if not (sparse.get("sparse_attention_freq") or [0] * (index + 1))[index]:
+        return Layer(tuple(parts), Cache(kv, 2 * head))
+    many, width = _number(sparse, "sparse_num_index_heads"), _number(sparse, "sparse_index_dim")
+    parts.append(Part("self_attn.index_q_proj", hidden * many * width, heads=many))
+    parts.append(Part("self_attn.index_k_proj", hidden * width, split=False))
+    return Layer(tuple(parts), Cache(kv, 2 * head, index=2 * width))
+
+
+def _kimi_linear(text: Config, index: int) -> Layer:
+    """Kimi-K3: latent attention in every fourth layer, the others keep a state of fixed size.
+
+    Its routed experts work on a narrower latent.
+    """
+    linear = text.get("linear_attn_config") or {}
+    hidden = _number(text, "hidden_size")
+    parts = [_norms(text)]
+    keeps: Cache | State
+    if index + 1 in linear["full_attn_layers"]:
+        parts += _latent_attention(text)
+        if text.get("mla_use_output_gate"):
+            value = _number(text, "num_attention_heads") * _number(text, "v_head_dim")
+            parts.append(Part("self_attn.g_proj", hidden * value))
+        width = _number(text, "kv_lora_rank") + _number(text, "qk_rope_head_dim")
+        keeps = Cache(1, width, latent=True)
+    else:
+        heads, head = _number(linear, "num_heads"), _number(linear, "head_dim")
+        kernel, inner = _number(linear, "short_conv_kernel_size"), heads * head
+        parts += [
+            Part("self_attn.in_proj", hidden * (4 * inner + heads)),
+            Part("self_attn.f_a_proj", hidden * head, split=False),
+            Part("self_attn.f_b_proj", head * inner),
+            Part("self_attn.conv1d", 3 * inner * kernel, bits=32),
+            Part("self_attn.o_proj", hidden * inner),
+        ]
+        keeps = State(3 * inner * (kernel - 1), inner * head, 32)
+    if not _routed_here(text, index):
+        parts.append(_mlp(text, _number(text, "intermediate_size")))
+        return Layer(tuple(parts), keeps)
+    latent, width = text.get("routed_expert_hidden_size"), _number(text, "moe_intermediate_size")
+    shared = int(text.get("num_shared_experts") or 0) * width
+    routed = {**text, "hidden_size": latent or hidden}
+    count = _number(text, *_EXPERTS)
+    parts += (part for part in _experts(routed, count, width, 0) if part.expert)
+    parts.append(Part("mlp.gate", hidden * count, split=False, bits=16))
+    if latent:
+        parts.append(Part("mlp.routed_expert_down_proj", 2 * hidden * latent, split=False))
+    if shared:
+        parts.append(Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared))
+    return Layer(tuple(parts), keeps)
+
+
+def _deepseek_v4(text: Config, index: int) -> Layer:
+    """Queries, keys and outputs of low rank, and compressors of what layers keep.
+
+    What they keep is not read: parts of it do not grow with a sequence, and their pages changed
+    from release to release.
+    """
+    hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
+    head, queries = _number(text, "head_dim"), _number(text, "q_lora_rank")
+    outputs, groups = _number(text, "o_lora_rank"), _number(text, "o_groups")
+    streams = int(text.get("hc_mult") or 1)
+    mixed = 2 * (2 + streams) * streams * streams * hidden
+    parts = [
+        _norms(text),
+        Part("attn.wq_a", hidden * (queries + head), split=False),
+        Part("attn.wq_b", queries * heads * head),
+        Part("attn.wo_a", heads * head * outputs),
+        Part("attn.wo_b", groups * outputs * hidden),
+        Part("hc", mixed, split=False, bits=32),
+    ]
+    ratio = text["compress_ratios"][index]
+    if ratio > 1:
+        overlap = 2 if ratio == _INDEXED else 1
+        parts.append(Part("attn.compressor", 2 * overlap * hidden * head, split=False, bits=16))
+    if ratio == _INDEXED:
+        width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
+        parts.append(Part("attn.indexer.wq_b", queries * width * many, split=False))
+        weights = hidden * many + 4 * hidden * width
+        parts.append(Part("attn.indexer.compressor", weights, split=False, bits=16))
+    stored = text.get("quantization_config") or {}
+    bits = 4.5 if stored.get("moe_quant_algo") == "NVFP4" else 4.25
+    width = _number(text, "moe_intermediate_size")
+    shared = int(text.get("n_shared_experts") or 0) * width
+    for part in _experts(text, _number(text, *_EXPERTS), width, shared):
+        # Blocks of FP8 are those of other layers.
+        in_fp4 = part.expert and text.get("expert_dtype", "fp4") == "fp4"
+        parts.append(replace(part, bits=bits, width=None) if in_fp4 else part)
+    return Layer(tuple(parts), NOTHING)
+
+
+#: Tokens that layers with an index compress into one.
+_INDEXED = 4
+
+
 _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
@@ -604,8 +789,14 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
         _mixture,
     ),
     **dict.fromkeys(
-        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"), _latent
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "mistral4"),
+        _latent,
     ),
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"), _minimax_m3),
+    **dict.fromkeys(("step3p5", "step3p7"), _step3),
+    "mimo_v2_flash": _mimo_v2,
+    "kimi_linear": _kimi_linear,
+    "deepseek_v4": _deepseek_v4,
     **dict.fromkeys(
         ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"), _gated_delta
     ),
@@ -613,4 +804,14 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     "gemma4_text": _gemma4,
     "gpt_oss": _gpt_oss,
     "llama4_text": _llama4,
+}  # fmt: skip
+
+#: Families without a start-up on record: read in vLLM 0.32.0's models, held against nothing.
+_DOUBTS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",
+         "mimo_v2_flash", "kimi_linear"),
+        "no start-up of its family is on record",
+    ),
+    "deepseek_v4": "only its weights are known, not what its layers keep of a token",
 }  # fmt: skip

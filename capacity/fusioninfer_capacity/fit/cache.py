@@ -124,6 +124,8 @@ class CacheLayout:
         """
         if self.memory.windows != "groups" or len(self.kinds) < 2 or not self._caches:
             return None
+        if not self._states and all(kind.window is None for kind, _ in self._caches):
+            return None  # whatever their sizes (`UniformTypeKVCacheSpecs`)
         counts = [count for _, count in self.kinds]
         least, most = min(counts), max(counts)
         size = most if most < least * self.memory.close else least

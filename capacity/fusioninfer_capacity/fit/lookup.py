@@ -6,6 +6,7 @@ from fusioninfer_capacity.fit.architecture import (
     Architecture,
     UnknownArchitectureError,
     known_architecture,
+    models,
     read_config,
 )
 from fusioninfer_pulumi.plugins.capacity import (
@@ -13,6 +14,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     ModelConfigError,
     hub_name,
     read_model_config,
+    similar,
 )
 
 
@@ -35,5 +37,9 @@ def model_architecture(model: ModelArgs | None, served: str | None = None) -> Ar
     name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
     known = known_architecture(name)
     if known is None:
-        raise UnknownArchitectureError(f"model {name} is not in the table; give model.config")
+        near = similar(name, models())
+        closest = f" (closest: {near})" if near else ""
+        raise UnknownArchitectureError(
+            f"model {name} is not in the table{closest}; set model.config to its config.json"
+        )
     return known

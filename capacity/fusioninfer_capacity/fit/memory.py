@@ -138,12 +138,12 @@ def fit(
         overhead=memory.overhead,
         length=length,
         margin=memory.margin,
-        doubt=memory.doubt,
+        doubt=memory.doubt or model.doubt,
         holds_longest=memory.holds_longest,
         small_cache=memory.cache_bits == 8,
         basis=memory.basis,
     )
-    if length is None:
+    if length is None or not model.cached:
         return role_fit
     bits = memory.cache_bits or stored.bits
     kept = [

@@ -20,6 +20,7 @@ class Quantization:
         excluded: Modules that keep the model's own type, in the patterns of the release.
         experts_only: Whether it is that of routed experts alone.
         block: Rows and columns that share a scale, which ranks cannot divide; None without such.
+        modules: Bits of each module of a layer, where only those are quantized; None otherwise.
     """
 
     name: str
@@ -27,6 +28,14 @@ class Quantization:
     excluded: Sequence[str] = field(default=())
     experts_only: bool = False
     block: int | None = None
+    modules: Mapping[str, float] | None = None
+
+    def bits_of(self, layer: int | None, module: str) -> float | None:
+        """Bits of a parameter of a module; None where it keeps the model's own type."""
+        if self.modules is None:
+            return self.bits if self.covers(layer, module) else None
+        outer = (name for name in self.modules if f"{module}.".startswith(f"{name}."))
+        return next((self.modules[name] for name in outer), None)
 
     def covers(self, layer: int | None, module: str) -> bool:
         """Whether it applies to a module of a layer, or to one outside of the layers (None)."""
@@ -77,8 +86,8 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     method = str(config.get("quant_method") or "modelopt").lower()
     algorithm = str(config.get("quant_algo") or "").upper()
     excluded = next((tuple(map(str, config[key])) for key in _EXCLUDED if config.get(key)), ())
-    if algorithm == "MIXED_PRECISION":
-        return "its quantization is of several formats"
+    if algorithm == "MIXED_PRECISION" and method != "fp8":
+        return _mixed(config.get("quantized_layers") or {})
     if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):
         return Quantization("FP8", 8.0, (*excluded, "lm_head"), block=_block(config))
     if algorithm in ("NVFP4", "NVFP4_AWQ"):
@@ -95,6 +104,36 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     if method == "compressed-tensors":
         return _compressed(config, excluded)
     return f"the quantization {method}{f' {algorithm}' if algorithm else ''} is not known"
+
+
+def quantized_modules(layers: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The formats of each module, of all layers together, by the names that we have for them."""
+    modules: dict[str, set[str]] = {}
+    for name, stored in layers.items():
+        module = _LAYER.sub(r"\2", name[max(name.find("layers."), 0) :])
+        module = re.sub(r"experts\.\d+\..*", "experts", module)
+        module = module.replace("block_sparse_moe", "mlp")
+        module = re.sub(r"shared_expert\b", "shared_experts", module)
+        modules.setdefault(module, set()).add(str(stored.get("quant_algo")).upper())
+    return modules
+
+
+_MODULE_BITS = {"FP8": 8.0, "FP8_PB_WO": 8.0, "MXFP8": 8.25, "NVFP4": 4.5, "W4A16_NVFP4": 4.5}
+
+
+def _mixed(layers: Mapping[str, Any]) -> Quantization | str:
+    """Modules of several formats, if each of them has the same one in all layers."""
+    modules: dict[str, float] = {}
+    for module, formats in quantized_modules(layers).items():
+        bits = {_MODULE_BITS.get(name) for name in formats}
+        one = bits.pop()
+        if bits or one is None:
+            return f"its quantization is of several formats, of which {module} is not known"
+        modules[module] = one
+    if not modules:
+        return "its quantization is of several formats, and no list of layers has them"
+    least = min(modules.values())
+    return Quantization("NVFP4 and FP8", least, modules=modules)
 
 
 def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
@@ -84,6 +85,8 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
         return None, [*findings, *([] if refused else _unchecked(at, accelerator, str(reason)))]
+    if fitted.doubt is None and command.engine.name == "sglang" and _sized_later(variables):
+        fitted = replace(fitted, doubt=f"{_SIZED_LATER} sizes the cache after graphs are captured")
     findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
     return fitted, findings
 
@@ -93,6 +96,15 @@ def _unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> li
     if accelerator is None:
         return []
     return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
+
+
+#: SGLang from 0.5.16 on, off by default (`post_capture_kv_sizing_planned`): more is left for the
+#: cache than the fraction that is computed here.
+_SIZED_LATER = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
+
+
+def _sized_later(variables: Mapping[str, Any] | None) -> bool:
+    return str((variables or {}).get(_SIZED_LATER)).lower() in ("true", "1", "yes", "y")
 
 
 def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:

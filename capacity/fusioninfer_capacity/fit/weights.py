@@ -62,20 +62,23 @@ def _stage_sizes(layers: int, pipeline: int) -> list[int]:
 
 def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
     bits = part.bits if part.bits is not None else _bits(model, index, part)
-    ways = 1
+    ways, padded = 1, 1.0
     if part.expert and split.expert > 1:
         ways = split.expert
     elif part.split:
         # With fewer heads than ranks, several ranks keep the same head.
         ways = min(split.tensor, part.heads or split.tensor)
-    return part.parameters * bits / 8 / ways
+        if part.width:
+            padded = ways * -(-part.width // (ways * part.tile)) * part.tile / part.width
+    return part.parameters * bits / 8 / ways * padded
 
 
 def _bits(model: Architecture, index: int, part: Part) -> float:
     stored = model.quantization
     if stored is None or (stored.experts_only and not part.expert):
         return model.bits
-    return stored.bits if stored.covers(index, part.name) else model.bits
+    bits = stored.bits_of(index, part.name)
+    return bits if bits is not None else model.bits
 
 
 def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
@@ -83,8 +86,9 @@ def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> f
     table = model.embedding * model.bits / 8 / split.tensor
     head = table
     stored = model.quantization
-    if stored is not None and stored.covers(None, "lm_head") and not stored.experts_only:
-        head = model.embedding * stored.bits / 8 / split.tensor
+    bits = stored.bits_of(None, "lm_head") if stored is not None else None
+    if stored is not None and bits is not None and not stored.experts_only:
+        head = model.embedding * bits / 8 / split.tensor
     total = table if first else 0.0
     if last and not (model.tied and first):
         total += table if model.tied else head

@@ -9,7 +9,7 @@ import pytest
 from capacity.tests.startup_logs import command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import Cache, Layer, known_architecture
-from fusioninfer_capacity.fit.cache import layout
+from fusioninfer_capacity.fit.cache import CacheLayout, layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory
 
 MEMORY = Memory(
@@ -62,6 +62,9 @@ def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
         ("openai/gpt-oss-120b", 1, 16, 10, 131072, 18204, 1.9733333333333334),
         ("nvidia/Gemma-4-31B-IT-NVFP4", 1, 16, 38.85, 262144, 15912, 1.1668255481410867),
         ("Qwen/Qwen3.8-27B-FP8", 2, 8, 4.99, 131072, 208, 2.311111111111111),
+        ("XiaomiMiMo/MiMo-V2-Flash", 4, 16, 50, 262144, 291271, 21.80661825260163),
+        ("XiaomiMiMo/MiMo-V2-Flash", 8, 16, 50, 262144, 582542, 27.033365817439325),
+        ("stepfun-ai/Step-3.7-Flash", 8, 16, 50, 262144, 546133, 27.92804909230376),
     ],
 )
 def test_pages_and_requests_are_those_of_the_engine_s_own_code(
@@ -72,12 +75,24 @@ def test_pages_and_requests_are_those_of_the_engine_s_own_code(
     They were run on a processor, with the layers' specs, 8,192 tokens a step and two steps in
     flight. They make the sizes of groups, not the memory that is left for them.
     """
+    kept = layout_of(model, ways, bits)
+    room = int(gib * GIB)
+    assert room // kept._page == pages
+    assert kept.requests(room, length) == requests
+
+
+@pytest.mark.parametrize("ways", [4, 8])
+def test_layers_that_keep_all_tokens_are_one_group_whatever_their_sizes(ways: int) -> None:
+    """MiniMax-M3 by the same code: 60 caches and 57 indexes in one group, 74,051 whole pages."""
+    kept = layout_of("MiniMaxAI/MiniMax-M3", ways, 16)
+    assert 50 * GIB // (16 * kept.token) == 74051
+    assert kept.requests(50 * GIB, 131072) == pytest.approx(9.0394287109375, rel=1e-4)
+
+
+def layout_of(model: str, ways: int, bits: int) -> CacheLayout:
     architecture = known_architecture(model)
     assert architecture is not None
     words = ["--tensor-parallel-size", str(ways)]
     log = {"engine": "vllm", "version": "0.32.0", "model": model, "arguments": words}
     memory = SIZED["vllm"].memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
-    kept = layout(architecture.layers, bits, 16, ways, memory)
-    room = int(gib * GIB)
-    assert room // kept._page == pages
-    assert kept.requests(room, length) == requests
+    return layout(architecture.layers, bits, 16, ways, memory)

@@ -55,9 +55,100 @@ def test_parameters_are_those_of_the_name(name: str) -> None:
     assert model.parameters / 1e9 == pytest.approx(stated, rel=_ROUNDED)
 
 
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("XiaomiMiMo/MiMo-V2-Flash", 309),
+        ("MiniMaxAI/MiniMax-M3", 427),
+        ("nvidia/MiniMax-M3-NVFP4", 427),
+        ("deepseek-ai/DeepSeek-V4-Flash", 284),
+        ("deepseek-ai/DeepSeek-V4-Pro", 1573),
+        ("stepfun-ai/Step-3.7-Flash", 196),
+        ("moonshotai/Kimi-K3", 2800),
+    ],
+)
+def test_parameters_are_those_of_the_recipe(name: str, billions: int) -> None:
+    """As vllm-project/recipes has them (`models/`); of DeepSeek-V4-Pro rounded there, to 1.6T."""
+    model = known_architecture(name)
+    assert model is not None
+    assert model.parameters / 1e9 == pytest.approx(billions, rel=0.01)
+    assert model.doubt is not None
+
+
+def test_a_config_of_step_has_names_of_its_own() -> None:
+    """Those that `Step3p5Config` of vLLM 0.32.0 reads."""
+    table = models()["stepfun-ai/Step-3.7-Flash"]["config"]
+    names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
+             "num_experts_per_tok": "moe_top_k"}  # fmt: skip
+    stated = {names.get(key, key): value for key, value in table.items()}
+    del stated["first_k_dense_replace"]
+    stated["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
+    known = known_architecture("stepfun-ai/Step-3.7-Flash")
+    assert read_config({"model_type": "step3p7", "text_config": stated}) == known
+    # Layers with a window have 96 heads: 33 of them, of queries and outputs.
+    stated["attention_other_setting"] = {"num_attention_heads": 96}
+    more = read_config({"model_type": "step3p7", "text_config": stated})
+    assert known is not None
+    assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
+
+
+def test_modules_of_several_formats_have_their_own_bits() -> None:
+    """The recipe of Qwen3.6-27B has 22 GB on disk, drafter included."""
+    model = known_architecture("nvidia/Qwen3.6-27B-NVFP4")
+    assert model is not None
+    assert model.quantization is not None
+    bits = model.quantization.bits_of
+    assert bits(0, "mlp.up_proj") == bits(None, "lm_head") == 4.5
+    assert bits(0, "linear_attn.in_proj_qkv") == bits(3, "self_attn.k_proj") == 8
+    assert bits(0, "linear_attn.in_proj_ba") is None
+    assert stages(model, Split())[0].weights == pytest.approx(22e9, rel=0.05)
+
+
+def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
+    layers = {
+        f"model.layers.{index}.{module}": {"quant_algo": algorithm}
+        for index in range(2)
+        for module, algorithm in (
+            ("block_sparse_moe.experts.7.w1", "NVFP4"),
+            ("mlp.shared_expert.up_proj", "FP8"),
+        )
+    }
+    stated = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    stored = read_quantization({**stated, "quantized_layers": layers})
+    assert isinstance(stored, Quantization)
+    assert stored.bits_of(1, "mlp.experts.0.up_proj") == 4.5
+    assert stored.bits_of(1, "mlp.shared_experts.up_proj") == 8
+    assert stored.bits_of(None, "lm_head") is None
+    layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
+    refused = read_quantization({**stated, "quantized_layers": layers})
+    assert refused == (
+        "its quantization is of several formats, of which mlp.shared_experts.up_proj is not known"
+    )
+
+
+def test_experts_that_ranks_divide_are_padded() -> None:
+    """2,880 columns split 8 ways are 360 wide, stored as 384; whole experts stay as they are."""
+    model = known_architecture("openai/gpt-oss-120b")
+    assert model is not None
+    experts = 36 * 3 * 3072 * 2880 * 128 * 4.25 / 8 / 8
+    divided, spread = (stages(model, Split(8, 1, ranks))[0].weights for ranks in (1, 8))
+    assert divided - spread == pytest.approx(experts * (384 / 360 - 1), rel=0.001)
+
+
+def test_an_index_of_sparse_layers_takes_memory_beside_their_keys() -> None:
+    model = known_architecture("MiniMaxAI/MiniMax-M3")
+    assert model is not None
+    caches = [layer.cache for layer in model.layers]
+    assert [cache.bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
+    # Ranks divide keys and values, not the index.
+    assert caches[3].bytes(4, 16) == 2 * 256 + 256
+
+
 def test_what_is_not_understood_is_said() -> None:
-    with pytest.raises(UnknownArchitectureError, match="mamba"):
+    with pytest.raises(UnknownArchitectureError, match=r"mamba is not known$"):
         read_config({"model_type": "mamba"})
+    with pytest.raises(UnknownArchitectureError, match="those of minimax_m3"):
+        read_config({"model_type": "minimax_m4"})
     with pytest.raises(UnknownArchitectureError, match="num_hidden_layers"):
         read_config({"model_type": "llama"})
     with pytest.raises(UnknownArchitectureError, match="several formats"):

@@ -165,6 +165,23 @@ def test_experts_on_amd_are_uncertain() -> None:
     assert "uncertain: the memory of experts on AMD's" in told(plan)[0].text
 
 
+@pytest.mark.parametrize(
+    ("value", "severity"), [(None, "error"), ("0", "error"), ("1", "warning"), ("True", "warning")]
+)
+def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
+    value: str | None, severity: str
+) -> None:
+    """61 GiB of weights in 66: too much for the default fraction, which the variable replaces."""
+    name = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
+    plan = planned(
+        "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
+        image="lmsysorg/sglang:v0.5.19", role={"accelerator": "66Gi"},
+        container={"env": [{"name": name, "value": value}] if value is not None else []},
+    )  # fmt: skip
+    assert verdict(plan) == (severity, "weights-exceed-memory")
+    assert (name in told(plan)[0].text) is (severity == "warning")
+
+
 def test_newer_sglang_is_refused_beyond_a_wider_margin() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
              "--mem-fraction-static")  # fmt: skip

@@ -57,8 +57,8 @@ def test_weights_are_within_five_percent(log: Log) -> None:
     assert model is not None
     assert sizes is not None
     heaviest = max(each.weights for each in stages(model, Split(sizes.tensor, sizes.pipeline)))
-    # MXFP4 experts that are split eight ways are padded by a fifth, which is not estimated.
-    allowed = 0.2 if log.get("padded") else 0.05
+    # MXFP4 experts that are split eight ways are larger than their padded shapes.
+    allowed = 0.15 if log.get("padded") else 0.05
     assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
 
 
