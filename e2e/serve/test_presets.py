@@ -38,7 +38,7 @@ def test_a_models_name_is_enough(running: Serving) -> None:
     (container,) = pod["spec"]["containers"]
     assert container["image"] == "vllm/vllm-openai-cpu:v0.32.0-x86_64"
     assert container["command"] == ["vllm", "serve"]
-    assert container["args"] == [MODEL, "--max-model-len", "auto"]
+    assert container["args"] == [MODEL, "--max-model-len", "auto", "--shutdown-timeout", "300"]
     assert container["startupProbe"]
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
     answer = complete(gateway.url, MODEL, "the quick brown fox", host=gateway.host)
