@@ -66,8 +66,7 @@ NOT_PROVED = """\
   processor `import sgl_kernel` ends with "Could not load any common_ops library".
 - **Ray never carries an engine**: vLLM 0.32.0 for processors connects to the cluster that the pods
   create, and ends with "current platform cpu does not support ray".
-- **Not every service of the pages runs.** `e2e/serve/shown.py` has a reason for each that does not;
-  some were only not run yet.
+- **Not every service of the pages runs.** `e2e/serve/shown.py` has a reason for each that does not.
 - **Offloading of the KV cache never runs.** vLLM 0.32.0 for processors was tried once with the
   arguments of a service with memory and disk: it takes them, creates the `OffloadingConnector`, and
   its worker ends with "CPU Offloading is currently only supported on CUDA-alike and XPU GPUs".
