@@ -46,15 +46,24 @@ class Case:
         """Create the service."""
         LiveService(self._cluster, self._namespace, manifest).apply()
 
-    def says(self, name: str, *words: str) -> None:
-        """Wait until both explanations together hold these words; record what was seen."""
+    def says(self, name: str, *words: str, watched: bool = False) -> None:
+        """Wait until both explanations together hold these words; record what was seen.
+
+        `watched` is for what is there for milliseconds: reading again and again may never see it.
+        """
         seen = Snapshot()
+        config = str(self._cluster.kubeconfig)
+
+        def explains(snapshot: Snapshot) -> bool:
+            text = "\n".join([*explain_lws([SET], snapshot), *explain_gang(snapshot)])
+            return all(word in text for word in words) and lws_shows_reason(SET, snapshot)
 
         def look() -> bool:
             nonlocal seen
-            seen = read_service(str(self._cluster.kubeconfig), None, self._namespace, "svc")
-            text = "\n".join([*explain_lws([SET], seen), *explain_gang(seen)])
-            return all(word in text for word in words) and lws_shows_reason(SET, seen)
+            seen = read_service(config, None, self._namespace, "svc")
+            if watched:
+                seen = watch_service(config, None, self._namespace, "svc", seen, explains, 20)
+            return explains(seen)
 
         self._cluster.wait(look, PATIENCE, lambda: (explain_lws([SET], seen), explain_gang(seen)))
         kept = _kept(seen)
@@ -116,7 +125,7 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
 def test_evicted(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(FAILING))
-    case.says("evicted", "Evicted: The node was low on resource", "exit code 137")
+    case.says("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
 
 
 @pytest.mark.proves("a gang without room is told in the scheduler's words, with the accelerators "
