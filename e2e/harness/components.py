@@ -51,13 +51,13 @@ SCHEDULER_CONFIG: Object = {
 Ready = Callable[[], None]
 
 
-def start_lws(
-    programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
-) -> Ready:
-    """Start the LeaderWorkerSet manager with its real webhooks on loopback."""
+def _manager_config(
+    plane: ControlPlane, name: str, api_version: str, ports: list[int], **more: Any
+) -> Path:
+    """Write the configuration of a manager whose webhook and health listen on loopback."""
     webhook_port, health_port = ports
     config = {
-        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "apiVersion": api_version,
         "kind": "Configuration",
         # Its own certificates are for a Service inside the cluster.
         "internalCertManagement": {"enable": False},
@@ -70,9 +70,19 @@ def start_lws(
         "metrics": {"bindAddress": "0"},
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"qps": 1000, "burst": 2000},
+        **more,
     }
-    path = plane.directory / "lws.json"
+    path = plane.directory / f"{name}.json"
     path.write_text(json.dumps(config), encoding="utf-8")
+    return path
+
+
+def start_lws(
+    programs: Programs, plane: ControlPlane, api: Client, ports: list[int], tool: str
+) -> Ready:
+    """Start the LeaderWorkerSet manager with its real webhooks on loopback."""
+    webhook_port, health_port = ports
+    path = _manager_config(plane, "lws", "config.lws.x-k8s.io/v1alpha1", ports)
     started = programs.start(
         "lws",
         [program(tool, "lws"), f"--config={path}", f"--kubeconfig={plane.kubeconfig('lws')}"],
@@ -150,23 +160,9 @@ def start_volcano(
 def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: list[int]) -> Ready:
     """Start the Kueue manager with its real webhooks on loopback; it manages LeaderWorkerSets."""
     webhook_port, health_port = ports
-    config = {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-        "kind": "Configuration",
-        "internalCertManagement": {"enable": False},
-        "webhook": {
-            "host": LOOPBACK,
-            "port": webhook_port,
-            "certDir": str(plane.certificates.directory),
-        },
-        "health": {"healthProbeBindAddress": f"{LOOPBACK}:{health_port}"},
-        "metrics": {"bindAddress": "0"},
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"qps": 1000, "burst": 2000},
-        "integrations": {"frameworks": ["leaderworkerset.x-k8s.io/leaderworkerset"]},
-    }
-    path = plane.directory / "kueue.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
+    frameworks = {"frameworks": ["leaderworkerset.x-k8s.io/leaderworkerset"]}
+    api_version = "config.kueue.x-k8s.io/v1beta2"
+    path = _manager_config(plane, "kueue", api_version, ports, integrations=frameworks)
     url = f"https://{LOOPBACK}:{webhook_port}"
     authority = plane.certificates.authority
     started = programs.start(
