@@ -103,7 +103,8 @@ def listener_rule_findings(at: Location, listeners: Sequence[Manifest]) -> Itera
         host = listener.get("hostname")
         if is_output(host):
             continue
-        key = port, protocol, _ = (listener["port"], listener["protocol"], host)
+        port, protocol = listener["port"], listener["protocol"]
+        key = (port, protocol, host)
         if key in seen:
             message = f"port {port}, {protocol} and host name are those of another"
             yield error(DUPLICATE_NAME, here, message)
