@@ -101,7 +101,7 @@ def keda(cluster: Cluster) -> Iterator[None]:
     """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
     grpc, health, metrics, adapter = free_ports(4)
     _install_kinds(cluster)
-    # The API server asks without a certificate of its own, so that it is nobody to the adapter.
+    # The API server asks without a certificate of its own, which makes it anonymous to the adapter.
     cluster.apply(_anonymous())
     plane, programs = cluster.plane, cluster.programs
     common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}

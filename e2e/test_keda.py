@@ -220,7 +220,7 @@ def test_prefill_and_decode_keep_their_ratio(
         reaches(2, 4)
         decode.gauges = {WAITING: 20, CACHE: 1}
         reaches(3, 6)
-        # Nobody serves metrics: replicas are left as they are.
+        # No program serves metrics: replicas are left as they are.
         prefill.gauges, decode.gauges = {}, {}
         before = decode.asked
         cluster.wait(lambda: decode.asked >= before + 8, PATIENCE)

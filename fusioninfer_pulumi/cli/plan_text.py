@@ -292,7 +292,7 @@ def _layout(plan: ServicePlan) -> str:
                 pace += f", {rollout.max_surge} more"
         updated += [f"{lws.name} ({pace})" for lws in role.lws]
     scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
-    # Why it is this layout, which nobody may have written.
+    # Why it is this layout, which the manifest may not name.
     parts = [f"which the autoscaler of {', '.join(scaled)} needs"] if scaled else []
     parts += [f"updated by LeaderWorkerSet: {', '.join(updated)}"] if updated else []
     if recreated:

@@ -99,7 +99,7 @@ def scaling_target(
             return None
         flow = router.epp.family.flow_control
         held, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
-        # Nothing, and not zero, where nobody reads the picker: replicas stay as they are.
+        # Nothing, and not zero, where the picker is not read: replicas stay as they are.
         read = f"and on() (max(up{{{picker}}}) == 1)"
         queries["held"] = f"{held} {read}"
         queries["in-flight"] = f"({held} + {running}) {read}"

@@ -392,7 +392,7 @@ class _Writer:
         return written
 
     def _drains(self, role: RoleArgs) -> bool:
-        """Whether pods wait for what they have begun: only where nobody waits longer for it.
+        """Whether pods wait for what they have begun: only where no other pod waits longer for it.
 
         Workers of several nodes sleep the whole time, as they do not see when their leader is done.
         """

@@ -83,6 +83,6 @@ def test_quotas_are_listed_in_their_namespace() -> None:
 
     core = SimpleNamespace(list_namespaced_resource_quota="list")
     client = SimpleNamespace(CoreV1Api=lambda _: core)
-    reader = _Reader(SimpleNamespace(get=get, client=client, connection=None))  # type: ignore[arg-type]
+    reader = _Reader(SimpleNamespace(get=get, client=client, connection=None))  # type: ignore[arg-type]  # the client stands for all of it
     assert reader.quotas("prod") == [{"metadata": {"name": "gpus"}}]
     assert asked == [("ResourceQuotas in prod", "list", ("prod",))]
