@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.autoscaling import (
     MetricSource,
 )
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.scaling_target import ScalingTarget, scaling_target
+from fusioninfer_pulumi.operations.scaling_target import target_metrics
 from fusioninfer_pulumi.pods.scheduling import role_labels
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
@@ -27,24 +27,19 @@ class AutoscalerPlan:
 
     Attributes:
         name: Name of the LeaderWorkerSet, and of the object.
-        target: What stands for the `target` of the role, None without one.
+        target_metrics: The metrics of the role's `target`, none without one.
     """
 
     role: str
     name: str
     args: AutoscalingArgs
-    target: ScalingTarget | None = None
+    target_metrics: tuple[AutoscalingMetricArgs, ...] = ()
 
     @property
     def kind(self) -> str:
         """Kind of the object."""
         keda = self.args.engine is AutoscalingEngine.KEDA
         return "ScaledObject" if keda else "HorizontalPodAutoscaler"
-
-    @property
-    def target_metrics(self) -> tuple[AutoscalingMetricArgs, ...]:
-        """The metrics of the role's `target`."""
-        return self.target.metrics if self.target is not None else ()
 
 
 def autoscalers(
@@ -56,7 +51,7 @@ def autoscalers(
             role.name,
             lws.name,
             role.args.autoscaling,
-            scaling_target(service, namespace, role, roles, router),
+            target_metrics(service, namespace, role, roles, router),
         )
         for role in roles
         if role.args.autoscaling is not None
@@ -73,7 +68,6 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
     named = metadata(plan, planned.name, role_labels(plan, role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
-    preset = planned.target_metrics
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
@@ -92,7 +86,10 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                 ),
                 **advanced,
                 "triggers": [
-                    *(_strict(_trigger(args.prometheus or "", metric)) for metric in preset),
+                    *(
+                        _strict(_trigger(args.prometheus or "", metric))
+                        for metric in planned.target_metrics
+                    ),
                     *(_trigger(args.prometheus or "", metric) for metric in args.metrics),
                 ],
             },
@@ -106,7 +103,7 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
             "minReplicas": args.min_replicas,
             "maxReplicas": args.max_replicas,
             **behavior,
-            "metrics": [_metric(metric) for metric in (*preset, *args.metrics)],
+            "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
         },
     }
 

@@ -16,7 +16,6 @@ Values:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import (
@@ -39,34 +38,25 @@ IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
 
 
-@dataclass(frozen=True)
-class ScalingTarget:
-    """The metrics that stand for a role's `autoscaling.target`.
-
-    Attributes:
-        metrics: Queries of KEDA, or external metrics of a HorizontalPodAutoscaler.
-    """
-
-    metrics: tuple[AutoscalingMetricArgs, ...]
-
-
 def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
     """Returns the metrics of the service's engines, None if they are unknown or differ."""
     commands = [role.serving.command for role in roles]
-    found = {
+    metrics = {
         command.engine.load_metrics(command) if command.engine else None for command in commands
     }
-    return found.pop() if len(found) == 1 else None
+    return metrics.pop() if len(metrics) == 1 else None
 
 
-def scaling_target(
+def target_metrics(
     service: str,
     namespace: Any,
     role: RolePlan,
     roles: Sequence[RolePlan],
     router: RouterPlan | None,
-) -> ScalingTarget | None:
-    """Returns what a role follows for its `target`; None without one, or where it is unknown.
+) -> tuple[AutoscalingMetricArgs, ...]:
+    """Returns what a role follows for its `target`; nothing without one, or where it is unknown.
+
+    They are queries of KEDA, or external metrics of a HorizontalPodAutoscaler.
 
     Args:
         service: Name of the service.
@@ -77,12 +67,12 @@ def scaling_target(
     """
     args, load = role.args.autoscaling, load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
-        return None
+        return ()
     decoding = [other for other in roles if other.component_type in _DECODES]
     # The number of the service for one replica of this role, if all roles keep their ratio.
     share = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
     if args.engine is AutoscalingEngine.HPA:
-        return ScalingTarget(tuple(_external(service, args, share)))
+        return tuple(_external(service, args, share))
     engine = f'namespace="{namespace}",{_label(labels.SERVICE)}="{service}"'
     decodes = "|".join(kind.value for kind in _DECODES)
     picker = f'namespace="{namespace}",service="{names.endpoint_picker(service)}"'
@@ -96,18 +86,16 @@ def scaling_target(
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
     if asks_picker(args):
         if router is None or router.epp.family.flow_control is None:
-            return None
+            return ()
         flow = router.epp.family.flow_control
         held, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
         # Nothing, and not zero, where the picker is not read: replicas stay as they are.
         read = f"and on() (max(up{{{picker}}}) == 1)"
         queries["held"] = f"{held} {read}"
         queries["in-flight"] = f"({held} + {running}) {read}"
-    return ScalingTarget(
-        tuple(
-            AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
-            for name, value in _values(args).items()
-        )
+    return tuple(
+        AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
+        for name, value in _values(args).items()
     )
 
 
