@@ -73,8 +73,8 @@ class TimelineRow:
         seconds: When it begins at the latest, from the begin of the update.
         restarting: LeaderWorkerSets whose replicas restart.
         starting: LeaderWorkerSets with new replicas that are not available yet.
-        serving: Replicas of each role that serve, at least.
-        accelerators: Accelerators in use, at most.
+        serving: Replicas of each role that serve in the slowest update.
+        accelerators: Accelerators in use in it.
     """
 
     seconds: float
