@@ -189,17 +189,13 @@ def _ratio(hits: str, queries: str, window: str) -> str:
     return " / ".join(f"sum by ({ROLE}) (rate({counter}{window}))" for counter in (hits, queries))
 
 
-def _seconds(duration: str) -> int:
-    return int(seconds(duration) or 0)
-
-
 def _whole(duration: str) -> str:
     """A duration as Prometheus reads it, without fractions."""
-    return f"{_seconds(duration)}s"
+    return f"{int(seconds(duration) or 0)}s"
 
 
 def prometheus_rule(
-    plan: Topology, monitoring: MonitoringPlan, found: Sequence[Alert]
+    plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
     """Builds the PrometheusRule with these alerts."""
     args = monitoring.args
@@ -219,7 +215,7 @@ def prometheus_rule(
                 "runbook_url": f"{page}#{alert.name.lower()}",
             },
         }
-        for alert in found
+        for alert in chosen
     ]
     return {
         "apiVersion": "monitoring.coreos.com/v1",

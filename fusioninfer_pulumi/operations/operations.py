@@ -64,8 +64,8 @@ def operations(
 
 def _seen(plan: Topology, monitoring: MonitoringPlan) -> Iterator[dict[str, Any]]:
     """Yields the PrometheusRule and the ConfigMap of dashboards, as far as they are asked for."""
-    found = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
-    if found:
-        yield prometheus_rule(plan, monitoring, found)
+    chosen = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
+    if chosen:
+        yield prometheus_rule(plan, monitoring, chosen)
     if monitoring.args.dashboards is not None and (monitoring.engines or monitoring.picker):
         yield dashboards_config_map(plan, monitoring)

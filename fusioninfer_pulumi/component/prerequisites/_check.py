@@ -212,16 +212,15 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
 
 def _other_backend(row: Minimum, stored: Definition | None, facts: ClusterFacts) -> str:
     """What the cluster has instead of the backend of a gang that it lacks; empty if nothing."""
-    group = table.LOCAL_QUEUE.group
     if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE) or stored is not None:
         return ""
-    if row is table.KUEUE:
-        found, backend = "scheduling.volcano.sh", "Volcano"
-    else:
-        found, backend = group, "Kueue"
-    return (
-        f"; {backend} is there: gangPolicy.backend {backend}" if found in (facts.apis or {}) else ""
+    group, backend = (
+        ("scheduling.volcano.sh", "Volcano")
+        if row is table.KUEUE
+        else (table.LOCAL_QUEUE.group, "Kueue")
     )
+    there = group in (facts.apis or {})
+    return f"; {backend} is there: gangPolicy.backend {backend}" if there else ""
 
 
 def _problem(
@@ -365,8 +364,7 @@ def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
 def check_quotas(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
     """Warns of quotas below what services ask for; the same update may raise them."""
     for namespace, quotas in facts.quotas.items():
-        users = [plan for plan in plans if not is_output(plan.namespace)]
-        users = [plan for plan in users if plan.namespace == namespace and plan.total_accelerators]
+        users = [plan for plan in plans if namespace in quota_namespaces([plan])]
         needed = Counter[str]()
         for plan in users:
             needed += _accelerators(plan)
