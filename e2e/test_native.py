@@ -50,12 +50,12 @@ class NativeService(LiveService):
 
     def changed(
         self,
-        roles: Mapping[str, int] | None = None,
+        decode: int = 2,
         image: str = "registry.example.com/engine:1",
         **spec: Any,
     ) -> Object:
         """The service with other replicas, another image or other fields."""
-        service = copy.deepcopy(inputs.prefill_decode(**(roles or {})))
+        service = copy.deepcopy(inputs.prefill_decode(decode=decode))
         for role in service["spec"]["roles"]:
             pod = role["template"]["spec"]
             pod["nodeSelector"] = {CASE: self.case}
@@ -154,9 +154,9 @@ def test_a_service_lives(gangs: Cluster) -> None:
     assert not set(before.values()) & set(service.identities().values())
 
     others = service.identities("prefill-0", "decode-0")
-    service.apply(service.changed({"decode": 1}, image="registry.example.com/engine:2"))
+    service.apply(service.changed(1, image="registry.example.com/engine:2"))
     service.becomes({"prefill-0": 2, "decode-0": 4})
-    service.apply(service.changed({"decode": 2}, image="registry.example.com/engine:2"))
+    service.apply(service.changed(2, image="registry.example.com/engine:2"))
     service.becomes(FULL)
     assert service.identities("prefill-0", "decode-0") == others
 
@@ -198,7 +198,7 @@ def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout:
 def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
     service = started(gangs)
     others = service.identities("decode-0", "decode-1")
-    service.apply(service.changed({"decode": 3}))
+    service.apply(service.changed(3))
     service.becomes({**FULL, "decode-2": 0})
     group = service.pod_group()
     assert group is not None

@@ -188,9 +188,9 @@ def _addresses(address: str | None) -> list[str]:
 
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
     """Start the controllers; they are at work when the first default ServiceAccount appears."""
-    controllers = CONTROLLERS if plane.address is None else CONTROLLERS + NETWORK_CONTROLLERS
+    controllers = [*CONTROLLERS, *(() if plane.address is None else NETWORK_CONTROLLERS)]
     if plane.has_gangs:
-        controllers += ("podgroup-protection-controller",)
+        controllers.append("podgroup-protection-controller")
     programs.start(
         "kube-controller-manager",
         plane.program(
