@@ -424,7 +424,11 @@ def _native(
             policy.min_resources,
             "Kubernetes has no queue that would count resources",
         ),
-        ((*_STRATEGY, "queue"), bool(scheduling.queue), "Kubernetes' own gangs wait in no queue"),
+        (
+            (*_STRATEGY, "queue"),
+            scheduling.queue is not None,
+            "Kubernetes' own gangs wait in no queue",
+        ),
     ):
         if present:
             yield warning(FIELD_WITHOUT_EFFECT, path, f"has no effect: {reason}")
