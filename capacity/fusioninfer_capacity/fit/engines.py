@@ -93,6 +93,8 @@ class Memory:
         close: Numbers of layers that differ by less than this factor are one size of group.
         uneven: Whether groups may keep different numbers of bytes of a token.
         states: Pages that each group of layers with a state has for a sequence.
+        packed: How pages of several sizes share a block, in `compressed`; None where it is not
+            known.
         basis: What the numbers rest on, for people.
     """
 
@@ -112,6 +114,7 @@ class Memory:
     close: float = 1.25
     uneven: bool = False
     states: int = 1
+    packed: str | None = None
 
 
 class Unclear(Exception):  # noqa: N818  # no error: the memory is not checked then
@@ -229,6 +232,8 @@ _UNEVEN: Version = (0, 21, 0)
 _STATE_PREFIXES: Version = (0, 26, 0)
 #: First release that reserves pages of windows for all steps in flight.
 _IN_FLIGHT: Version = (0, 26, 0)
+#: First releases with other ways to put pages of several sizes into a block.
+_SLOTS, _STRIDES = (0, 23, 0), (0, 27, 0)
 #: First release that makes one group of numbers of layers that differ by less than half.
 _CLOSER: Version = (0, 18, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
@@ -296,6 +301,7 @@ def vllm_memory(
         close=1.5 if version >= _CLOSER else 1.25,
         uneven=version >= _UNEVEN,
         states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
+        packed="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
     )
 
 

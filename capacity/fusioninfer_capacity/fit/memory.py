@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fusioninfer_capacity.fit.architecture import Architecture
+from fusioninfer_capacity.fit.architecture import Architecture, Compressed
 from fusioninfer_capacity.fit.cache import layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.weights import Split, stages
@@ -143,7 +143,8 @@ def fit(
         small_cache=memory.cache_bits == 8,
         basis=memory.basis,
     )
-    if length is None or not model.cached:
+    compressed = any(isinstance(layer.cache, Compressed) for layer in model.layers)
+    if length is None or (compressed and memory.packed is None):
         return role_fit
     bits = memory.cache_bits or stored.bits
     kept = [

@@ -19,8 +19,10 @@ from fusioninfer_pulumi.findings import Severity
 
 #: Logs of releases that are followed, on accelerators that are known, whose overhead is certain.
 JUDGED = [log for log in LOGS if "gpu" in log and "version" in log]
-#: Logs of caches alone, of models that keep states.
-PAGES = [log for log in LOGS if log["id"].startswith(("talos", "club"))]
+#: Logs of caches alone, of models that keep states; and of what one sequence needs.
+PAGES = [log for log in LOGS if log["id"].startswith(("talos", "club", "r9700", "inferencex"))
+         and "cache" in log]  # fmt: skip
+NEEDED = [log for log in LOGS if "needed" in log]
 WEIGHED = [log for log in LOGS if "weights" in log and "version" in log]
 
 
@@ -100,8 +102,9 @@ def test_few_judged_logs_are_not_checked() -> None:
     judged = [log for log in JUDGED if "outcome" in log]
     unchecked = [log["id"] for log in judged if refused(log) is None]
     assert len(judged) - len(unchecked) >= 24
-    assert all(tuple(map(int, log["version"].split("."))) < (0, 9) for log in judged
-               if log["id"] in unchecked)  # fmt: skip
+    old = {log["id"] for log in judged if tuple(map(int, log["version"].split("."))) < (0, 9)}
+    uncertain = {log["id"] for log in judged if log["gpu"].startswith("MI")}
+    assert old | uncertain >= set(unchecked)
 
 
 def test_sglang_takes_what_its_fraction_leaves() -> None:
@@ -144,9 +147,24 @@ def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
     assert sizes is not None
     memory = SIZED["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
     kept = layout(model.layers, 8, 16, sizes.tensor, memory)
-    # The log has two digits of a GiB.
-    requests = [kept.requests(int((log["cache"] + more) * GIB), 131072) for more in (-0.005, 0.005)]
-    assert any(int(each * 131072) == log["tokens"] for each in requests)
+    length = memory.length or model.longest or 0
+    # The log has two digits of a GiB, and all of them give few whole pages.
+    sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
+    requests = [kept.requests(int(size * GIB), length) for size in sizes_of_cache]
+    assert any(int(each * length) == log["tokens"] for each in requests)
+
+
+@pytest.mark.parametrize("log", NEEDED, ids=lambda log: str(log["id"]))
+def test_a_sequence_takes_what_vllm_said_that_it_needs(log: Log) -> None:
+    command = command_of(log)
+    model, sizes = known_architecture(log["model"]), command.parallelism
+    assert model is not None
+    assert sizes is not None
+    device = ACCELERATORS["H200"]
+    memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
+    kept = layout(model.layers, 8, 16, sizes.tensor, memory)
+    length = memory.length or model.longest or 0
+    assert round(kept.sequence(length) / GIB, 2) == log["needed"]
 
 
 def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
