@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote
 
+from fusioninfer_pulumi.api.scheduling import GangBackend
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.configurations import configurations
@@ -17,39 +18,61 @@ GANG_BACKEND_MISSING = Rule(
     "The cluster has what `gangPolicy.backend` names, and the LocalQueue of a service.",
     remedy="Use the backend that the cluster has, or install the other one first.",
 )
-#: API groups of the backends that are installed.
-VOLCANO_GROUP, KUEUE_GROUP = "scheduling.volcano.sh", "kueue.x-k8s.io"
+VOLCANO, KUEUE = GangBackend.VOLCANO.value, GangBackend.KUEUE.value
+NATIVE = GangBackend.NATIVE.value
+KUEUE_GROUP = "kueue.x-k8s.io"
+#: Group of each backend, and the version that shows it where the group is not its own.
+_GROUPS = {
+    VOLCANO: ("scheduling.volcano.sh", None),
+    KUEUE: (KUEUE_GROUP, None),
+    NATIVE: ("scheduling.k8s.io", "v1beta1"),
+}
+#: API groups that a cluster serves, each with its versions, the preferred one first.
+Apis = Mapping[str, Collection[str]]
 #: Where Kueue's manager runs by default, the group of its configuration, and the name of
 #: LeaderWorkerSets in it.
 KUEUE_NAMESPACE, KUEUE_CONFIGURATION = "kueue-system", "config.kueue.x-k8s.io/"
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
-_GROUPS = {"Volcano": VOLCANO_GROUP, "Kueue": KUEUE_GROUP}
 _AT = ("schedulingStrategy", "gangPolicy", "backend")
 
 
 def backend_of(plan: ServicePlan) -> str | None:
-    """The installed backend that starts a service's pods together, None where nothing does."""
+    """What starts a service's pods together, None where nothing does."""
     if plan.local_queue is not None:
-        return "Kueue"
-    return "Volcano" if plan.gang is not None else None
+        return KUEUE
+    if plan.gang is None:
+        return None
+    return NATIVE if plan.gang.native else VOLCANO
 
 
-def proposal(plan: ServicePlan, groups: Collection[str], queues: Collection[str]) -> str:
+def backends_of(apis: Apis) -> set[str]:
+    """Returns the backends that a cluster with these APIs has."""
+    return {
+        backend
+        for backend, (group, version) in _GROUPS.items()
+        if group in apis and (version is None or version in apis[group])
+    }
+
+
+def proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[str]) -> str:
     """What a service could write for a cluster without its backend; empty if there is nothing.
 
     Args:
         plan: A service with a backend.
-        groups: API groups that the cluster serves.
+        backends: Those that the cluster has.
         queues: Names of the LocalQueues in the namespace of the service.
     """
-    if backend_of(plan) == "Kueue":
-        return "gangPolicy.backend: Volcano" if VOLCANO_GROUP in groups else ""
+    others = set(backends) - {backend_of(plan)}
+    if VOLCANO in others:
+        return "gangPolicy.backend: Volcano"
     gang = plan.gang
-    # Kueue knows no minimum of each role, and no HyperNodes.
-    if gang is None or gang.partial or gang.topology is not None or KUEUE_GROUP not in groups:
+    # Only Volcano knows a minimum of each role, and HyperNodes.
+    if gang is not None and (gang.partial or gang.topology is not None):
         return ""
-    named = " or ".join(sorted(queues)) or "a LocalQueue, of which the namespace has none"
-    return f"gangPolicy.backend: Kueue with queue: {named}"
+    if KUEUE in others:
+        named = " or ".join(sorted(queues)) or "a LocalQueue, of which the namespace has none"
+        return f"gangPolicy.backend: Kueue with queue: {named}"
+    return "gangPolicy.backend: Native" if NATIVE in others else ""
 
 
 def backend_findings(api: KubernetesApi, plan: ServicePlan, namespace: str) -> Iterator[Finding]:
@@ -68,23 +91,23 @@ def backend_findings(api: KubernetesApi, plan: ServicePlan, namespace: str) -> I
     backend = backend_of(plan)
     if backend is None:
         return
-    groups = _groups(api)
-    if not groups:
+    apis = _apis(api)
+    if not apis:
         return
-    queues = _local_queues(api, groups, _namespace(plan, namespace))
-    unmanaged = KUEUE_GROUP in groups and _manages(api) is False
-    if _GROUPS[backend] not in groups:
-        usable = groups.keys() - ({KUEUE_GROUP} if unmanaged else set())
-        instead = proposal(plan, usable, queues or ())
+    backends = backends_of(apis)
+    queues = _local_queues(api, apis, _namespace(plan, namespace))
+    unmanaged = KUEUE in backends and _manages(api) is False
+    if backend not in backends:
+        instead = proposal(plan, backends - ({KUEUE} if unmanaged else set()), queues or ())
         text = f"the cluster does not have {backend}"
         if instead:
             yield error(GANG_BACKEND_MISSING, _AT, f"{text}, but another one: {instead}")
-        elif backend == "Kueue":
+        elif backend == KUEUE:
             yield warning(
                 GANG_BACKEND_MISSING, _AT, f"{text}: without it pods start one by one, in no queue"
             )
         return
-    if backend != "Kueue":
+    if backend != KUEUE:
         return
     if unmanaged:
         yield error(
@@ -121,13 +144,13 @@ def _manages(api: KubernetesApi) -> bool | None:
 
 def queues_for(api: KubernetesApi, plans: Iterable[ServicePlan]) -> dict[str, frozenset[str]]:
     """Names of LocalQueues by namespace, for services whose pods start together."""
-    groups = _groups(api)
+    apis = _apis(api)
     namespaces = {
         str(plan.namespace)
         for plan in plans
         if backend_of(plan) is not None and not is_output(plan.namespace)
     }
-    listed = {name: _local_queues(api, groups, name) for name in sorted(namespaces)}
+    listed = {name: _local_queues(api, apis, name) for name in sorted(namespaces)}
     return {name: queues for name, queues in listed.items() if queues is not None}
 
 
@@ -135,20 +158,23 @@ def _namespace(plan: ServicePlan, otherwise: str) -> str:
     return otherwise if is_output(plan.namespace) else str(plan.namespace)
 
 
-def _groups(api: KubernetesApi) -> Mapping[str, str]:
-    """The preferred version of each API group that the cluster serves; empty if not allowed."""
+def _apis(api: KubernetesApi) -> Apis:
+    """The API groups that the cluster serves; empty if that may not be read."""
     code, answer = api.request("GET", "/apis")
     groups = answer.get("groups") or () if code == 200 else ()
-    return {group["name"]: group["preferredVersion"]["version"] for group in groups}
+    return {
+        group["name"]: [
+            version["version"] for version in (group["preferredVersion"], *group["versions"])
+        ]
+        for group in groups
+    }
 
 
-def _local_queues(
-    api: KubernetesApi, groups: Mapping[str, str], namespace: str
-) -> frozenset[str] | None:
+def _local_queues(api: KubernetesApi, apis: Apis, namespace: str) -> frozenset[str] | None:
     """Names of the LocalQueues in a namespace, None where they cannot be read."""
-    version = groups.get(KUEUE_GROUP)
-    if version is None:
+    if KUEUE_GROUP not in apis:
         return None
+    version = next(iter(apis[KUEUE_GROUP]))
     path = f"/apis/{KUEUE_GROUP}/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
     code, answer = api.request("GET", path)
     if code != 200:

@@ -14,6 +14,14 @@ KUEUE = {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueu
 CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nintegrations: {{frameworks: [{}]}}"
 
 
+def group(name: str) -> Manifest:
+    """A group, `NAME/VERSION` with one more version."""
+    name, _, more = name.partition("/")
+    preferred = {"version": "v1beta2"}
+    versions = [preferred, *([{"version": more}] if more else [])]
+    return {"name": name, "preferredVersion": preferred, "versions": versions}
+
+
 class FakeApi:
     """A cluster that serves some API groups; None where rights are missing."""
 
@@ -23,8 +31,7 @@ class FakeApi:
     def request(self, method: str, path: str) -> tuple[int, Manifest]:
         assert method == "GET"
         if path == "/apis":
-            version = {"preferredVersion": {"version": "v1beta2"}}
-            return 200, {"groups": [{"name": name, **version} for name in self.groups]}
+            return 200, {"groups": [group(name) for name in self.groups]}
         if path.endswith("/localqueues"):
             assert path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/localqueues"
             if self.queues is None:
@@ -78,6 +85,20 @@ def test_the_other_backend_is_proposed() -> None:
     minimum = {"schedulingStrategy": {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}}
     assert said(prefill_decode(**minimum), QUEUES) == []
     assert said(prefill_decode(), QUEUES, frameworks=["batch/job"]) == []
+
+
+def test_gangs_of_kubernetes_are_the_last_to_be_proposed() -> None:
+    native, plain = "scheduling.k8s.io/v1beta1", "scheduling.k8s.io"
+    strategy = {"schedulingStrategy": {"gangPolicy": {"backend": "Native"}}}
+    assert said(prefill_decode(**strategy), native) == []
+    (line,) = said(prefill_decode(), native)
+    assert line.endswith("Volcano, but another one: gangPolicy.backend: Native")
+    (line,) = said(prefill_decode(), native, QUEUES)
+    assert line.endswith("gangPolicy.backend: Kueue with queue: team")
+    # Every cluster has the group, for PriorityClasses.
+    assert said(prefill_decode(), plain) == []
+    (line,) = said(prefill_decode(**strategy), plain, VOLCANO)
+    assert line.endswith("does not have Native, but another one: gangPolicy.backend: Volcano")
 
 
 def test_what_kueue_lacks_is_said() -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine, MetricSource
-from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, proposal
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, backends_of, proposal
 from fusioninfer_pulumi.checks.quotas import check_quotas, queues_of
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
@@ -56,7 +56,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
         if row.definition in facts.definitions:
             needing = [plan for plan in plans if plan.service in services]
             problems += _check_row(row, needing, facts)
-    gangs = [plan.service for plan in plans if plan.gang is not None]
+    gangs = [plan.service for plan in plans if plan.gang is not None and not plan.gang.native]
     if gangs and facts.lws_provider:
         problems.append(
             error(
@@ -123,7 +123,7 @@ def named_objects(plans: Sequence[ServicePlan]) -> Named:
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.LEADER_WORKER_SET
-    if plan.gang is not None:
+    if plan.gang is not None and not plan.gang.native:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     if plan.local_queue is not None:
         yield table.KUEUE
@@ -202,7 +202,7 @@ def _other_backend(row: Minimum, plans: Sequence[ServicePlan], facts: ClusterFac
     if row is not table.KUEUE and managed is not None and KUEUE_FRAMEWORK not in managed:
         return "; Kueue is there, but does not manage LeaderWorkerSets"
     proposals = dict.fromkeys(
-        proposal(plan, facts.apis or {}, facts.queues.get(str(plan.namespace), ()))
+        proposal(plan, backends_of(facts.apis or {}), facts.queues.get(str(plan.namespace), ()))
         for plan in plans
     )
     return "".join(f"; the cluster has another: {text}" for text in proposals if text)
@@ -268,6 +268,15 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
                 f"{row.product}: {row.group}/{' or '.join(row.versions)} is not served{has}; "
                 f"{_services_need(apis[row])} it: {row.install}",
             )
+    gangs = apis.get(table.NATIVE_GANGS)
+    if gangs and facts.apis is not None and table.NATIVE_GANGS.group not in missing:
+        yield warning(
+            FEATURE_GATE_OFF_BY_DEFAULT,
+            (),
+            f"{table.NATIVE_GANGS.product}: {_services_need(gangs)} the feature gate "
+            "GenericWorkload in the scheduler, too, where nothing shows it from outside; without "
+            "it pods start one by one",
+        )
     features = _users((row, plan.service) for plan in plans for row in _features(plan))
     for feature in table.FEATURES if facts.kubernetes is not None else ():
         if feature in features:
@@ -295,6 +304,8 @@ def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -
 
 
 def _apis(plan: ServicePlan) -> Iterator[Served]:
+    if plan.gang is not None and plan.gang.native:
+        yield table.NATIVE_GANGS
     for role in plan.roles:
         for claim in role.args.resource_claims or ():
             yield table.CLAIM_TEMPLATES if claim.made else table.CLAIMS
