@@ -96,18 +96,24 @@ def _lws(minor: str, *, optional: bool = False) -> Tool:
     )
 
 
-TOOLS: tuple[Tool, ...] = (
-    Tool("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
-    Tool(
-        name="kubernetes",
+def _control_plane(name: str, *, optional: bool = False) -> Tool:
+    return Tool(
+        name=name,
         source="k8s.io/kubernetes",
         programs={
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+            program: f"k8s.io/kubernetes/cmd/{program}"
+            for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
         },
         # Without this a build from the module says v0.0.0-master, which clients refuse to parse.
         ldflags="-X k8s.io/component-base/version.gitVersion={version}",
-    ),
+        optional=optional,
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
+    _control_plane("kubernetes"),
+    _control_plane("kubernetes-1.37", optional=True),
     Tool(
         name="kubernetes-node",
         source="k8s.io/kubernetes",

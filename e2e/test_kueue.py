@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -28,6 +28,13 @@ WORKLOAD = "kueue.x-k8s.io/v1beta2/Workload"
 WAIT = 120.0
 GPUS = (80, 64, 48, 32, 16)
 NEEDS = "Kueue is built"
+IMAGE = "registry.example.com/engine:1"
+CONTAINER = {
+    "name": "main",
+    "image": IMAGE,
+    "resources": {"limits": {GPU: "8"}},
+    "securityContext": {"runAsUser": 1000},
+}
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +173,16 @@ def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
     assert table[32] in [(1, 0), (0, 1)]
 
 
-def available(cluster: Cluster, namespace: str, names: Mapping[str, str]) -> None:
-    """Wait until LeaderWorkerSets of these images are available as they are now."""
+def available(
+    cluster: Cluster, namespace: str, names: Mapping[str, str], others: Collection[str] = ()
+) -> None:
+    """Wait until LeaderWorkerSets of these images are available as they are now, beside others."""
 
     def done() -> bool:
         stored = {
-            lws["metadata"]["name"]: lws for lws in cluster.list("LeaderWorkerSet", namespace)
+            lws["metadata"]["name"]: lws
+            for lws in cluster.list("LeaderWorkerSet", namespace)
+            if lws["metadata"]["name"] not in others
         }
         if stored.keys() != names.keys():
             return False
@@ -370,3 +381,47 @@ def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: st
     put(queues, namespace, service)
     image = "registry.example.com/engine:1"
     available(queues, namespace, {"svc-inference-0": image})
+
+
+@pytest.mark.proves(
+    "pods with Kueue's label of a queue in their template, as KServe writes it, never start in a "
+    "LeaderWorkerSet with the label, though Kueue admits its replicas; an imported KServe service "
+    "does not label its pods and starts",
+    needs=NEEDS,
+)
+def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
+    label = "kueue.x-k8s.io/queue-name"
+    namespace = queues.new_namespace()
+    open_queue(queues, namespace, 32)
+    service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 2)))
+    objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace)
+    (lws,) = (each for each in objects if each["kind"] == "LeaderWorkerSet")
+    for key in ("leaderTemplate", "workerTemplate"):
+        lws["spec"]["leaderWorkerTemplate"][key]["metadata"]["labels"][label] = QUEUE
+    queues.apply(objects)
+    kserve = {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": "llm", "labels": {label: QUEUE}},
+        "spec": {
+            "model": {"uri": "hf://a/b"},
+            # Its init container asks for memory, which the queue here does not cover.
+            "storageInitializer": {"enabled": False},
+            "parallelism": {"data": 2, "dataLocal": 1},
+            "template": {"containers": [CONTAINER]},
+            "worker": {"containers": [CONTAINER]},
+        },
+    }
+    put(queues, namespace, kserve)
+    available(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
+    queues.wait(
+        lambda: all(quota_of(workload) == "True" for workload in queues.list(WORKLOAD, namespace)),
+        WAIT,
+        "the quota of both",
+    )
+    pods = [pod for pod in queues.pods(namespace) if checks.replica_of(pod) == "svc-inference-0"]
+    assert len(pods) == 2
+    for pod in pods:
+        assert "kueue.x-k8s.io/admission" in {g["name"] for g in pod["spec"]["schedulingGates"]}
+        # What Kueue would have to write, before it looks at the pod.
+        assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"]["labels"]

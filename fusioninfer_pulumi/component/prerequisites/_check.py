@@ -54,7 +54,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     for row, services in needs(plans).items():
         if row.definition in facts.definitions:
             problems += _check_row(row, services, facts)
-    gangs = [plan.service for plan in plans if plan.gang is not None]
+    gangs = [plan.service for plan in plans if plan.gang is not None and not plan.gang.native]
     if gangs and facts.lws_provider:
         problems.append(
             error(
@@ -121,7 +121,7 @@ def named_objects(plans: Sequence[ServicePlan]) -> Named:
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.LEADER_WORKER_SET
-    if plan.gang is not None:
+    if plan.gang is not None and not plan.gang.native:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     if plan.local_queue is not None:
         yield table.KUEUE
@@ -262,6 +262,15 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
                 f"{row.product}: {row.group}/{' or '.join(row.versions)} is not served{has}; "
                 f"{_services_need(apis[row])} it: {row.install}",
             )
+    gangs = apis.get(table.NATIVE_GANGS)
+    if gangs and facts.apis is not None and table.NATIVE_GANGS.group not in missing:
+        yield warning(
+            FEATURE_GATE_OFF_BY_DEFAULT,
+            (),
+            f"{table.NATIVE_GANGS.product}: {_services_need(gangs)} the feature gate "
+            "GenericWorkload in the scheduler, too, where nothing shows it from outside; without "
+            "it pods start one by one",
+        )
     features = _users((row, plan.service) for plan in plans for row in _features(plan))
     for feature in table.FEATURES if facts.kubernetes is not None else ():
         if feature in features:
@@ -289,6 +298,8 @@ def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -
 
 
 def _apis(plan: ServicePlan) -> Iterator[Served]:
+    if plan.gang is not None and plan.gang.native:
+        yield table.NATIVE_GANGS
     for role in plan.roles:
         for claim in role.args.resource_claims or ():
             yield table.CLAIM_TEMPLATES if claim.made else table.CLAIMS
