@@ -60,6 +60,12 @@ QUOTA_TOO_SMALL = Rule(
     remedy="Raise the quota, or run fewer replicas.",
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
 )
+REPLACEMENT_NEEDS_ROOM = Rule(
+    "replacement-needs-room",
+    "error",
+    "The cluster has room for the replicas that start beside those whose place they take.",
+    remedy="Free or add nodes; ignore the rule where nodes are added on demand.",
+)
 STATEFULSET_KEEPS_BROKEN_PODS = Rule(
     "statefulset-keeps-broken-pods",
     "warning",
