@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -12,6 +13,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access
+from fusioninfer_pulumi.component.diagnosis import read as diagnosis_read
 from fusioninfer_pulumi.component.diagnosis import room
 from fusioninfer_pulumi.component.diagnosis.read import Nodes
 
@@ -137,3 +139,44 @@ def test_another_name_or_namespace_starts_beside_the_old(
     # Each old replica goes before the new one of its logical name.
     moved["spec"] = {**moved["spec"], "rollout": {"strategy": "Recreate"}}
     engine.run(lambda: InferenceService("svc", moved) and None, preview=True)
+
+
+class Api:
+    """A cluster with one node, whose client's functions answer themselves."""
+
+    def __init__(self, labels: Mapping[str, str], status: Any) -> None:
+        answers = {"list_node": {"items": [{"metadata": {"name": "a", "labels": labels}}]},
+                   "read_namespaced_config_map": status,
+                   "list_pod_for_all_namespaces": {"items": []}}  # fmt: skip
+        core = SimpleNamespace(
+            **{name: lambda answer=answer: answer for name, answer in answers.items()}
+        )
+        self.client = SimpleNamespace(CoreV1Api=lambda _: core)
+        self.connection = None
+        self.unread: dict[str, None] = {}
+
+    def get(self, _what: str, call: Any, *_: Any, **__: Any) -> Any:
+        return call()
+
+    def each(self, _what: str, call: Any, *_: Any, **__: Any) -> Any:
+        return iter(call()["items"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "on_demand"),
+    [
+        ({}, None, False),
+        # It may not be read.
+        ({}, "refused", False),
+        ({}, {"data": {"status": "..."}}, True),
+        ({"karpenter.sh/nodepool": "gpu"}, None, True),
+    ],
+)
+def test_node_autoscalers_are_seen(
+    monkeypatch: pytest.MonkeyPatch, labels: Any, status: Any, *, on_demand: bool
+) -> None:
+    monkeypatch.setattr(diagnosis_read, "KubernetesApi", lambda *_: Api(labels, status))
+    found = diagnosis_read.read_nodes(None, None, "default")
+    assert found.come_on_demand is on_demand
+    assert found.nodes is not None
+    assert found.bound == []
