@@ -101,6 +101,12 @@ def test_what_is_not_known_is_no_reason(engine: Any, read: Read, found: Any) -> 
     assert len(logged(engine, serving())) == 1
 
 
+def test_pods_with_a_priority_may_get_the_room_of_others(engine: Any, read: Read) -> None:
+    first = serving(schedulingStrategy={"priorityClassName": "high"})
+    assert len(logged(engine, first)) == 1
+    assert read.count == 0
+
+
 def test_the_rule_can_be_ignored(engine: Any, read: Read) -> None:
     rules = {"fusioninfer.io/ignore-rules": "replacement-needs-room"}
     metadata = {"name": "svc", "annotations": rules}

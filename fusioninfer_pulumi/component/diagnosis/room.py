@@ -24,9 +24,11 @@ _SECONDS = 20.0
 async def check_room(component: pulumi.Resource, plan: ServicePlan, beside: Replacement) -> None:
     """Raises an error if the nodes of the cluster lack accelerators for what starts.
 
-    A cluster that cannot be read is no reason to refuse anything.
+    A cluster that cannot be read is no reason to refuse anything, nor are pods that others may
+    make room for.
     """
-    if REPLACEMENT_NEEDS_ROOM.id in ignored_by(plan.annotations):
+    preempts = any(pod["spec"].get("priorityClassName") for pod in beside.pods)
+    if preempts or REPLACEMENT_NEEDS_ROOM.id in ignored_by(plan.annotations):
         return
     try:
         cluster = Cluster(component, plan.namespace)
