@@ -33,6 +33,7 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "resourceclaim-controller",
+    "resourcequota-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "statefulset-controller",

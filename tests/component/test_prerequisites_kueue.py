@@ -11,12 +11,12 @@ from samples import container, template
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.component.prerequisites import _table as table
-from fusioninfer_pulumi.component.prerequisites._check import check, local_queues, needs
+from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition, _Reader
 
 GPU = template(container(gpus="1"))
 QUEUED = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
-LWS = {table.LEADER_WORKER_SET.definition: None}
+TEAM = table.NamedObject(table.LOCAL_QUEUE, "inference", "team")
 FOUND = {table.KUEUE.definition: Definition({"v1beta2": {}})}
 MANAGED = frozenset({table.KUEUE_FRAMEWORK})
 CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -40,12 +40,11 @@ def told(*given: Any, **facts: Any) -> list[str]:
 
 def test_kueue_is_needed_and_volcano_is_not() -> None:
     assert [row.product for row in needs([plan(QUEUED)])] == ["LeaderWorkerSet", "Kueue"]
-    assert local_queues([plan(QUEUED), plan()]) == {("inference", "team"): ["qwen"]}
+    assert named_objects([plan(QUEUED), plan()]) == {TEAM: ["qwen"]}
 
 
 def test_a_good_cluster_passes() -> None:
-    there = {("inference", "team"): True}
-    assert told(plan(QUEUED), kueue_frameworks=MANAGED, local_queues=there) == []
+    assert told(plan(QUEUED), kueue_frameworks=MANAGED, named={TEAM: True}) == []
 
 
 def test_what_kueue_lacks_is_said() -> None:
@@ -57,8 +56,7 @@ def test_what_kueue_lacks_is_said() -> None:
     )
     (unknown,) = told(plan(QUEUED))
     assert unknown.startswith("warning: Kueue: whether it manages LeaderWorkerSets was not checked")
-    absent = {("inference", "team"): False}
-    (missing,) = told(plan(QUEUED), kueue_frameworks=MANAGED, local_queues=absent)
+    (missing,) = told(plan(QUEUED), kueue_frameworks=MANAGED, named={TEAM: False})
     assert missing == (
         "warning: Kueue: there is no LocalQueue team in inference; qwen needs it: no replica is "
         "admitted without it; create it, unless this program does first"

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine, MetricSource
+from fusioninfer_pulumi.checks.quotas import check_quotas, queues_of
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
 from fusioninfer_pulumi.component.prerequisites._table import (
     Feature,
     Minimum,
-    NamedKind,
+    NamedObject,
     Release,
     Served,
     release_text,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import RouterPlan, gateway_extras
@@ -31,7 +30,6 @@ from fusioninfer_pulumi.rules.cluster import (
     KUEUE_INTEGRATION_OFF,
     LWS_GANG_PROVIDER_ON,
     NAMED_OBJECT_MISSING,
-    QUOTA_TOO_SMALL,
     RELEASE_NOT_SUPPORTED,
     RELEASE_UNKNOWN,
     STATEFULSET_KEEPS_BROKEN_PODS,
@@ -45,7 +43,7 @@ _Row = TypeVar("_Row")
 Needs = Mapping[Minimum, Sequence[str]]
 
 #: Each object that is named, and the services that name it.
-Named = Mapping[tuple[NamedKind, str], Sequence[str]]
+Named = Mapping[NamedObject, Sequence[str]]
 
 
 def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
@@ -78,7 +76,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
             )
         )
     problems += _check_kueue(plans, facts)
-    problems += check_quotas(plans, facts)
+    problems += chain(*check_quotas(plans, facts.quotas))
     return [*problems, *check_built_in(plans, facts), *check_named(plans, facts)]
 
 
@@ -102,25 +100,6 @@ def _check_kueue(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[
             f"start one by one beside its queues; add {table.KUEUE_FRAMEWORK} to "
             "integrations.frameworks in its configuration and restart its manager",
         )
-    for (namespace, name), services in local_queues(plans).items():
-        if not facts.local_queues.get((namespace, name), True):
-            yield warning(
-                NAMED_OBJECT_MISSING,
-                (),
-                f"Kueue: there is no LocalQueue {name} in {namespace}; {_services_need(services)} "
-                f"it: {table.LOCAL_QUEUE.way_out}",
-            )
-
-
-def local_queues(plans: Iterable[ServicePlan]) -> Mapping[tuple[str, str], Sequence[str]]:
-    """LocalQueues that services name, by namespace and name, each with the services."""
-    return _users(
-        ((str(plan.namespace), plan.local_queue), plan.service)
-        for plan in plans
-        if plan.local_queue is not None
-        and not is_output(plan.local_queue)
-        and not is_output(plan.namespace)
-    )
 
 
 def needs(plans: Iterable[ServicePlan]) -> Needs:
@@ -137,7 +116,7 @@ def needs(plans: Iterable[ServicePlan]) -> Needs:
 
 def named_objects(plans: Sequence[ServicePlan]) -> Named:
     """Objects that services name, each with the services."""
-    return _users((plan_name, plan.service) for plan in plans for plan_name in _named(plan))
+    return _users((named, plan.service) for plan in plans for named in _named(plan))
 
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
@@ -343,71 +322,34 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
 
 def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
     """Named objects that do not exist; warnings for those that the program may create."""
-    for (kind, name), services in named_objects(plans).items():
-        if facts.named.get((kind.kind, name), True):
+    for named, services in named_objects(plans).items():
+        if facts.named.get(named, True):
             continue
+        kind = named.kind
         finding_of = warning if kind.beside_services else error
+        within = "" if named.namespace is None else f" in {named.namespace}"
         yield finding_of(
             NAMED_OBJECT_MISSING,
             (),
-            f"{kind.product}: there is no {kind.kind} {name}; {_services_need(services)} it: "
-            f"{kind.way_out}",
+            f"{kind.product}: there is no {kind.kind} {named.name}{within}; "
+            f"{_services_need(services)} it: {kind.way_out}",
         )
 
 
-def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Returns the namespaces whose quotas matter: those of pods with accelerators."""
-    namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
-    return sorted({name for name in namespaces if not is_output(name)})
-
-
-def check_quotas(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
-    """Warns of quotas below what services ask for; the same update may raise them."""
-    for namespace, quotas in facts.quotas.items():
-        users = [plan for plan in plans if namespace in quota_namespaces([plan])]
-        needed = Counter[str]()
-        for plan in users:
-            needed += _accelerators(plan)
-        for quota in quotas:
-            spec = quota.get("spec") or {}
-            # A quota with scopes counts some pods only.
-            hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
-            for resource, amount in needed.items():
-                allowed = hard.get(f"requests.{resource}")
-                if allowed is not None and quantity.parse(allowed) < amount:
-                    yield warning(
-                        QUOTA_TOO_SMALL,
-                        (),
-                        f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
-                        f"{allowed} {resource}, and {', '.join(plan.service for plan in users)} "
-                        f"ask for {amount}: pods beyond it are not created",
-                    )
-
-
-def _accelerators(plan: ServicePlan) -> Counter[str]:
-    """Accelerators of all pods of a service, by the name of the resource."""
-    needed = Counter[str]()
-    for role in plan.roles:
-        pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
-        for template, count in pods:
-            for resource, amount in pod_requests(template).items():
-                if is_accelerator(resource):
-                    needed[resource] += int(amount) * count * len(role.replicas)
-    return +needed
-
-
-def _named(plan: ServicePlan) -> Iterator[tuple[NamedKind, str]]:
+def _named(plan: ServicePlan) -> Iterator[NamedObject]:
     for role in plan.roles:
         for template in claim_templates(plan.service, role.args):
             for name in claimed_classes(template.spec):
-                yield table.DEVICE_CLASS, name
+                yield NamedObject(table.DEVICE_CLASS, None, name)
     specs = (spec for role in plan.roles for spec in _pods(role))
     named = (plan.priority_class, *(spec.get("priorityClassName") for spec in specs))
     for priority in named:
         if isinstance(priority, str) and priority:
-            yield table.PRIORITY_CLASS, priority
+            yield NamedObject(table.PRIORITY_CLASS, None, priority)
     if plan.queue and plan.scheduler_name and not is_output(plan.queue):
-        yield table.QUEUE, plan.queue
+        yield NamedObject(table.QUEUE, None, plan.queue)
+    for namespace, name in queues_of([plan]):
+        yield NamedObject(table.LOCAL_QUEUE, namespace, name)
 
 
 def _pods(role: RolePlan) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 Release = tuple[int, int, int]
 
@@ -58,7 +59,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class NamedKind:
-    """A kind whose objects services name, in no namespace but LocalQueues.
+    """A kind whose objects services name.
 
     Attributes:
         versions: Versions of the group that have it, the latest first.
@@ -75,6 +76,14 @@ class NamedKind:
     product: str
     way_out: str
     beside_services: bool = True
+
+
+class NamedObject(NamedTuple):
+    """An object that services name; `namespace` is None for a kind without namespaces."""
+
+    kind: NamedKind
+    namespace: str | None
+    name: str
 
 
 def release_text(release: Release) -> str:
