@@ -41,7 +41,7 @@ def test_the_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str)
     others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
     assert not any(QUEUE in each["metadata"].get("labels", {}) for each in others)
     for pod in pod_templates(manifest):
-        assert "schedulerName" not in pod
+        assert "schedulerName" not in pod["spec"]
     for each in sets:
         inner = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
         # Kueue sets it on each pod; on the template it would name the pod's own workload.
