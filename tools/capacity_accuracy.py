@@ -216,7 +216,7 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
-        of_class = [each for each in comparisons if class_of(each.log) == name]
+        of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
         verdicts = [each.verdict for each in of_class if each.verdict is not None]
         cells = [
             _cell([(each.log["id"], getattr(each, field)) for each in of_class])
@@ -237,13 +237,14 @@ def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
 def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache |"
     yield "|---|---|---|---|---|"
-    for each in comparisons:
-        if each.log.get("kept"):
+    for comparison in comparisons:
+        if comparison.log.get("kept"):
             errors = [
-                f"{error:+.1%}" if error is not None else "" for error in (each.weights, each.cache)
+                f"{error:+.1%}" if error is not None else ""
+                for error in (comparison.weights, comparison.cache)
             ]
-            version, model = each.log["version"], each.log["model"]
-            yield f"| `{each.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
+            version, model = comparison.log["version"], comparison.log["model"]
+            yield f"| `{comparison.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
 
 
 def _throughput() -> Iterator[str]:

@@ -58,7 +58,7 @@ def test_weights_are_within_five_percent(log: Log) -> None:
     sizes = command_of(log).parallelism
     assert model is not None
     assert sizes is not None
-    heaviest = max(each.weights for each in stages(model, Split(sizes.tensor, sizes.pipeline)))
+    heaviest = max(stage.weights for stage in stages(model, Split(sizes.tensor, sizes.pipeline)))
     # MXFP4 experts that are split eight ways are larger than their padded shapes.
     allowed = 0.15 if log.get("padded") else 0.05
     assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
@@ -151,7 +151,7 @@ def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
     # The log has two digits of a GiB, and all of them give few whole pages.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
     requests = [kept.requests(int(size * GIB), length) for size in sizes_of_cache]
-    assert any(int(each * length) == log["tokens"] for each in requests)
+    assert any(int(request * length) == log["tokens"] for request in requests)
 
 
 @pytest.mark.parametrize("log", NEEDED, ids=lambda log: str(log["id"]))
