@@ -171,10 +171,13 @@ number of logs, the median of the size of errors, and the worst case.
 - `vllm-51590`: a report has 9.98 GiB for the weights of gpt-oss-120b on 8 accelerators. vLLM's own
   rounding of shapes gives at most 8.58 GiB with any of its kernels, and weights and overhead
   together are right within 0.2 GiB. So the figure probably has memory outside of PyTorch in it.
-- SGLang after 0.5.9 has no log here. One report of 0.5.19 has 39,078 tokens for Qwen3-32B on an
-  H100, where the default fraction of its sources, 0.829, leaves 17,000. A fraction of 0.9 leaves
-  40,000, so `--mem-fraction-static 0.9` would explain it, and the report does not say what was
-  set. Until a complete log says more, the margin is 8 %.
+- SGLang after 0.5.9 has one log here, of 0.5.12 on MI355X: its cache is what the fraction leaves of
+  the free memory, of which 8.8 GiB are gone before any weight. SGLang on AMD's accelerators is
+  uncertain.
+- One report of SGLang 0.5.19 has 39,078 tokens for Qwen3-32B on an H100, where the default fraction
+  of its sources, 0.829, leaves 17,000. A fraction of 0.9 leaves 40,000, so `--mem-fraction-static
+  0.9` would explain it, and the report does not say what was set. Until a complete log says more,
+  the margin is 8 %.
 - CUDA graphs of experts and hybrid models: vLLM 0.21 and later measures two graphs and multiplies
   (vllm-project/vllm#45178, #50780, #51590). Reports have estimates from 0.4 to 33 GiB. What is
   kept free here is that of dense models; `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0` makes a role

@@ -127,6 +127,32 @@ def test_a_latent_takes_what_sglang_logged() -> None:
     assert int(log["cache"] * GIB / kept) == pytest.approx(log["tokens"], rel=0.001)
 
 
+def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
+    """Its latents in 8 bits have no scales of their own there, the indexes have."""
+    log = next(log for log in LOGS if log["id"] == "jacob0226-glm51-mi355x")
+    model = known_architecture(log["model"])
+    assert model is not None
+    assert 79.62 - log["free"] * (1 - 0.85) == pytest.approx(log["cache"], abs=0.02)
+    found = {}
+    for gpu in ("MI355X", "H200"):
+        command = command_of({"version": "0.5.12", **log})
+        memory = SIZED["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
+        assert (memory.doubt is None) is (gpu == "H200")
+        kept = layout(model.layers, 8, 16, 2, memory)
+        found[gpu] = kept.requests(int(log["cache"] * GIB), 64) * 64
+    assert found["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
+    assert found["H200"] < 0.91 * log["tokens"]
+    assert memory_of_amd(log) == pytest.approx(0.85 * log["free"], rel=0.001)
+
+
+def memory_of_amd(log: Log) -> float:
+    """GiB of weights and cache."""
+    model = known_architecture(log["model"])
+    assert model is not None
+    command = command_of({"version": "0.5.12", **log})
+    return SIZED["sglang"].memory(command, ACCELERATORS["MI355X"], model, 2, 2).share / GIB
+
+
 def test_an_fp8_cache_takes_half_of_what_vllm_logged_for_it() -> None:
     log = next(log for log in LOGS if log["id"] == "vllm-25350")
     model = known_architecture(log["model"])
