@@ -141,7 +141,7 @@ def _too_heavy(heavy: Sequence[Layout]) -> str:
     names = ", ".join(layout_name(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
     usable = min(fit.share for fit in fits) / GIB
-    return f"not {names}: weights and engine take {sizes} GiB of each GPU's {usable:.1f}"
+    return f"not {names}: weights and engine take {sizes} GiB, {usable:.1f} of each GPU are usable"
 
 
 def _table(rows: Sequence[dict[str, str]]) -> Table:

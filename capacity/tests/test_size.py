@@ -199,8 +199,8 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     _, out, _ = ran(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
     (line,) = (line for line in out.splitlines() if line.startswith("not "))
     assert line == (
-        "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB "
-        "of each GPU's 72.8"
+        "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB, "
+        "72.8 of each GPU are usable"
     )
 
 
