@@ -23,7 +23,7 @@ from fusioninfer_capacity.fit.cache import CacheLayout, layout  # noqa: E402  # 
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import fit_findings  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, stages  # noqa: E402  # likewise
 from fusioninfer_pulumi.findings import Severity  # noqa: E402  # likewise
 
@@ -77,7 +77,8 @@ def compared(log: Log) -> Comparison:
     assert sizes is not None, "logs have plain arguments"
     weights = held = cache = verdict = None
     if "weights" in log:
-        split = Split(sizes.tensor, sizes.pipeline)
+        whole = has_whole_encoders(command)
+        split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
         weights = max(stage.weights for stage in stages(model, split)) / GIB / log["weights"] - 1
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
@@ -167,6 +168,8 @@ number of logs, the median of the size of errors, and the worst case.
   and refused for their weights alone.
 - `cloudera-qwen2-7b-quarter` and the four beside it: FlashInfer was installed beside vLLM 0.10.1,
   whose sampler then takes 0.9 GiB less. No argument says so, and a quarter of an A100 is little.
+- `r9700-qwen38-two` started with 9.87 GiB of cache where 12.4 are estimated: 8,192 tokens in a
+  step, encoders of images whole on each rank, and attention without a kernel of its own on RDNA.
 - `sim-scout-fp8` encodes images, which its table entry leaves out.
 - `vllm-51590`: a report has 9.98 GiB for the weights of gpt-oss-120b on 8 accelerators. vLLM's own
   rounding of shapes gives at most 8.58 GiB with any of its kernels, and weights and overhead
