@@ -96,18 +96,24 @@ def _lws(minor: str, *, optional: bool = False) -> Tool:
     )
 
 
-TOOLS: tuple[Tool, ...] = (
-    Tool("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
-    Tool(
-        name="kubernetes",
+def _control_plane(name: str, *, optional: bool = False) -> Tool:
+    return Tool(
+        name=name,
         source="k8s.io/kubernetes",
         programs={
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+            program: f"k8s.io/kubernetes/cmd/{program}"
+            for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
         },
         # Without this a build from the module says v0.0.0-master, which clients refuse to parse.
         ldflags="-X k8s.io/component-base/version.gitVersion={version}",
-    ),
+        optional=optional,
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}),
+    _control_plane("kubernetes"),
+    _control_plane("kubernetes-1.37", optional=True),
     Tool(
         name="kubernetes-node",
         source="k8s.io/kubernetes",
@@ -179,6 +185,21 @@ TOOLS: tuple[Tool, ...] = (
                 "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
             )
         },
+    ),
+    Tool(
+        name="prometheus-operator-program",
+        source="github.com/prometheus-operator/prometheus-operator",
+        programs={
+            "operator": "github.com/prometheus-operator/prometheus-operator/cmd/operator",
+        },
+        # What its Prometheus controller reads beside the kinds above.
+        manifests={
+            "crds": tuple(
+                f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"
+                for kind in ("probes", "prometheuses", "scrapeconfigs")
+            )
+        },
+        optional=True,
     ),
     Tool(
         name="keda",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +12,11 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
+from fusioninfer_pulumi.checks.gang_backends import backend_findings
+from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
 from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
@@ -26,6 +29,13 @@ WORKLOAD = "kueue.x-k8s.io/v1beta2/Workload"
 WAIT = 120.0
 GPUS = (80, 64, 48, 32, 16)
 NEEDS = "Kueue is built"
+IMAGE = "registry.example.com/engine:1"
+CONTAINER = {
+    "name": "main",
+    "image": IMAGE,
+    "resources": {"limits": {GPU: "8"}},
+    "securityContext": {"runAsUser": 1000},
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +62,20 @@ def with_image(service: Object, image: str) -> Object:
     return changed
 
 
-def open_queue(cluster: Cluster, namespace: str, gpus: int) -> None:
+def open_queue(cluster: Cluster, namespace: str, gpus: int, flavor: str | None = None) -> None:
     """Nodes of eight accelerators, the quota for all of them, and the LocalQueue."""
-    cluster.add_nodes(gpus // 8, 8, labels={CASE: namespace})
+    flavor = flavor or namespace
+    cluster.add_nodes(gpus // 8, 8, labels={CASE: flavor})
     quota = {"name": GPU, "nominalQuota": str(gpus)}
-    flavors = [{"name": namespace, "resources": [quota]}]
+    flavors = [{"name": flavor, "resources": [quota]}]
     api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
     cluster.apply(
         [
             {
                 **api,
                 "kind": "ResourceFlavor",
-                "metadata": {"name": namespace},
-                "spec": {"nodeLabels": {CASE: namespace}},
+                "metadata": {"name": flavor},
+                "spec": {"nodeLabels": {CASE: flavor}},
             },
             {
                 **api,
@@ -163,12 +174,16 @@ def test_kueue_admits_what_the_plan_says(queues: Cluster, layout: str) -> None:
     assert table[32] in [(1, 0), (0, 1)]
 
 
-def available(cluster: Cluster, namespace: str, names: Mapping[str, str]) -> None:
-    """Wait until LeaderWorkerSets of these images are available as they are now."""
+def available(
+    cluster: Cluster, namespace: str, names: Mapping[str, str], others: Collection[str] = ()
+) -> None:
+    """Wait until LeaderWorkerSets of these images are available as they are now, beside others."""
 
     def done() -> bool:
         stored = {
-            lws["metadata"]["name"]: lws for lws in cluster.list("LeaderWorkerSet", namespace)
+            lws["metadata"]["name"]: lws
+            for lws in cluster.list("LeaderWorkerSet", namespace)
+            if lws["metadata"]["name"] not in others
         }
         if stored.keys() != names.keys():
             return False
@@ -239,6 +254,88 @@ def test_a_service_lives_under_kueue(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
+    "`plan --cluster` says what Kueue's quota allows, with what a cohort lends: the real Kueue "
+    "admits that much, and nothing where a resource has no quota or the queue is not active",
+    needs=NEEDS,
+)
+def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
+    namespace = queues.new_namespace()
+    lender = queues.new_namespace()
+    service = queued(inputs.service("svc", inputs.role("serve", "worker", 6, 2, gpus=4)))
+    service["metadata"]["namespace"] = namespace
+    plan = inputs.plan_of(service)
+
+    def said() -> list[str]:
+        api = KubernetesApi(str(queues.kubeconfig), None)
+        (findings,) = quota_findings(api, [plan])
+        assert not api.unread
+        return [finding.message for finding in findings]
+
+    def change(name: str, **spec: Any) -> None:
+        stored = queues.get("ClusterQueue", name)
+        clean = {key: stored[key] for key in ("apiVersion", "kind")}
+        metadata = {"name": name}
+        queues.apply([{**clean, "metadata": metadata, "spec": {**stored["spec"], **spec}}])
+
+    open_queue(queues, namespace, 16)
+    open_queue(queues, lender, 32, flavor=namespace)
+    text = (
+        f"ClusterQueue {namespace} allows {{}} {GPU}, and svc asks for 48: replicas beyond it wait"
+    )
+    # A queue is not active for the moment in which Kueue sees its ClusterQueue.
+    queues.wait(lambda: said() == [text.format(16)], WAIT, said)
+    change(namespace, cohortName=namespace)
+    change(lender, cohortName=namespace)
+    borrowed = text.replace(f" {GPU}", f" {GPU} with what it may borrow")
+    queues.wait(lambda: said() == [], WAIT, said)
+    change(
+        lender,
+        resourceGroups=[
+            {
+                "coveredResources": [GPU],
+                "flavors": [
+                    {
+                        "name": namespace,
+                        "resources": [{"name": GPU, "nominalQuota": "32", "lendingLimit": "24"}],
+                    }
+                ],
+            }
+        ],
+    )
+    queues.wait(lambda: said() == [borrowed.format(40)], WAIT, said)
+    put(queues, namespace, service)
+    # 40 accelerators are five of six replicas of eight.
+    assert running(queues, namespace, plan) == {"serve": 5}
+
+    other = queues.new_namespace()
+    cpus = inputs.service("cpus", inputs.role("serve", "worker", 1, 2, gpus=4))
+    container = cpus["spec"]["roles"][0]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"] = {"cpu": "1"}
+    cpus["metadata"]["namespace"] = other
+    plan = inputs.plan_of(queued(cpus))
+    open_queue(queues, other, 16)
+    missing = (
+        f"ClusterQueue {other} has no quota of cpu, which cpus asks for: "
+        "Kueue starts no replica with it"
+    )
+    queues.wait(lambda: said() == [missing], WAIT, said)
+    put(queues, other, queued(cpus))
+
+    def refused() -> bool:
+        return any(
+            "resource cpu unavailable in ClusterQueue" in condition["message"]
+            for workload in queues.list(WORKLOAD, other)
+            for condition in workload.get("status", {}).get("conditions") or ()
+        )
+
+    queues.wait(refused, WAIT, lambda: str(queues.list(WORKLOAD, other)))
+
+    change(other, stopPolicy="Hold")
+    queues.wait(lambda: len(said()) == 2, WAIT, said)
+    assert said()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
+
+
+@pytest.mark.proves(
     "Kueue's webhook refuses another queue, another backend and other requests of a "
     "LeaderWorkerSet that runs",
     needs=NEEDS,
@@ -285,3 +382,77 @@ def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: st
     put(queues, namespace, service)
     image = "registry.example.com/engine:1"
     available(queues, namespace, {"svc-inference-0": image})
+
+
+@pytest.mark.proves(
+    "pods with Kueue's label of a queue in their template, as KServe writes it, never start in a "
+    "LeaderWorkerSet with the label, though Kueue admits its replicas; an imported KServe service "
+    "does not label its pods and starts",
+    needs=NEEDS,
+)
+def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
+    label = "kueue.x-k8s.io/queue-name"
+    namespace = queues.new_namespace()
+    open_queue(queues, namespace, 32)
+    service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 2)))
+    objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace)
+    (lws,) = (each for each in objects if each["kind"] == "LeaderWorkerSet")
+    for key in ("leaderTemplate", "workerTemplate"):
+        lws["spec"]["leaderWorkerTemplate"][key]["metadata"]["labels"][label] = QUEUE
+    queues.apply(objects)
+    kserve = {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": "llm", "labels": {label: QUEUE}},
+        "spec": {
+            "model": {"uri": "hf://a/b"},
+            # Its init container asks for memory, which the queue here does not cover.
+            "storageInitializer": {"enabled": False},
+            "parallelism": {"data": 2, "dataLocal": 1},
+            "template": {"containers": [CONTAINER]},
+            "worker": {"containers": [CONTAINER]},
+        },
+    }
+    put(queues, namespace, kserve)
+    available(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
+    queues.wait(
+        lambda: all(quota_of(workload) == "True" for workload in queues.list(WORKLOAD, namespace)),
+        WAIT,
+        "the quota of both",
+    )
+    pods = [pod for pod in queues.pods(namespace) if checks.replica_of(pod) == "svc-inference-0"]
+    assert len(pods) == 2
+    for pod in pods:
+        assert "kueue.x-k8s.io/admission" in {g["name"] for g in pod["spec"]["schedulingGates"]}
+        # What Kueue would have to write, before it looks at the pod.
+        assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"]["labels"]
+
+
+@pytest.mark.proves(
+    "in a cluster that has Kueue alone `plan --cluster` refuses a gang of Volcano and proposes the "
+    "LocalQueue of its namespace, says where there is none, and is content with the proposal",
+    needs=NEEDS,
+)
+def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
+    """Last, because it takes Volcano's kinds away."""
+    namespace = queues.new_namespace()
+    api = KubernetesApi(str(queues.kubeconfig), None)
+
+    def said(service: Object) -> list[str]:
+        service["metadata"]["namespace"] = namespace
+        plan = inputs.plan_of(service)
+        return [str(finding) for finding in backend_findings(api, plan, namespace)]
+
+    for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):
+        if definition["spec"]["group"] == "scheduling.volcano.sh":
+            kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+            queues.delete(kind, definition["metadata"]["name"])
+    at = "schedulingStrategy.gangPolicy.backend"
+    text = f"{at}: the cluster does not have Volcano, but another one: gangPolicy.backend: Kueue"
+    none = f"{text} with queue: a LocalQueue, of which the namespace has none"
+    queues.wait(lambda: said(inputs.prefill_decode()) == [none], WAIT, "the kinds go")
+    (missing,) = said(queued(inputs.prefill_decode()))
+    assert missing.startswith("warning: schedulingStrategy.queue: the namespace has no LocalQueue")
+    open_queue(queues, namespace, 8)
+    assert said(inputs.prefill_decode()) == [f"{text} with queue: {QUEUE}"]
+    assert said(queued(inputs.prefill_decode())) == []

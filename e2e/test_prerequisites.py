@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from e2e.harness import Cluster
+from e2e import inputs
+from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi import findings, load, loads, plan_service
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
+from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -48,6 +53,7 @@ def plans() -> list[ServicePlan]:
 
 
 CLASS = "gpu.example.com"
+GPU = "nvidia.com/gpu"
 
 
 def claiming() -> ServicePlan:
@@ -138,9 +144,13 @@ def test_a_cluster_with_everything_passes(
     assert told(plans, facts) == []
 
 
-def test_quotas_are_read(bare: Cluster) -> None:
+@pytest.mark.proves(
+    "`plan --cluster` and ServingPrerequisites warn of a ResourceQuota beyond which the API server "
+    "then refuses pods, beside what others use"
+)
+def test_quotas_are_read(bare: Cluster, tmp_path: Path) -> None:
     namespace = bare.new_namespace()
-    hard = {"requests.nvidia.com/gpu": "1"}
+    hard = {f"requests.{GPU}": "8"}
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -148,16 +158,94 @@ def test_quotas_are_read(bare: Cluster) -> None:
         "spec": {"hard": hard},
     }
     bare.apply([quota], namespace=namespace)
-    (args,) = load(ROOT / "examples/qwen-monolithic/inference-service.yaml")
-    plan = replace(plan_service(args), namespace=namespace)
+
+    def used() -> object:
+        (stored,) = bare.list("v1/ResourceQuota", namespace)
+        return stored.get("status", {}).get("used", {}).get(f"requests.{GPU}")
+
+    bare.wait(lambda: used() == "0", 60, "the quota's controller")
+    bare.create(gpu_pod("other", 4), namespace=namespace)
+    service = inputs.service("svc", inputs.role("serve", "worker", 2, gpus=2))
+    service["metadata"]["namespace"] = namespace
+    plan = inputs.plan_of(service)
+    bare.create(gpu_pod(plan.service, 2), namespace=namespace)
+    bare.wait(lambda: used() == "6", 60, used)
+    # One of its two pods exists, so it needs no more than is left.
+    assert said_of_quotas(bare, plan) == []
+
+    bare.create(gpu_pod("other", 2), namespace=namespace)
+    bare.wait(lambda: used() == "8", 60, used)
+    message = (
+        f"ResourceQuota gpus in {namespace} allows 8 {GPU} beside 6 in use by others, and svc asks "
+        "for 4: pods beyond it are not created"
+    )
+    (found,) = said_of_quotas(bare, plan)
+    assert message in found
+    with pytest.raises(ApiError, match="exceeded quota: gpus"):
+        bare.create(gpu_pod(plan.service, 2), namespace=namespace)
+
+    printed = planned(bare, service, tmp_path)
+    assert printed.returncode == 0
+    assert message in printed.stderr
+    (record,) = json.loads(printed.stdout)
+    texts = [item["message"] for item in record["findings"] if item["rule"] == "quota-too-small"]
+    assert texts == [message]
+
+
+def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `plan --cluster` prints."""
+    path = folder / "service.yaml"
+    path.write_text(inputs.text(service), encoding="utf-8")
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", str(path), "--cluster"]
+    return subprocess.run(
+        [*command, "--output", "json"],
+        env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.proves(
+    "`plan --cluster` refuses a service for Kueue in a cluster that has Volcano alone, and "
+    "proposes that"
+)
+def test_a_backend_that_is_not_there_is_refused(bare: Cluster, tmp_path: Path) -> None:
+    service = inputs.prefill_decode()
+    assert planned(bare, service, tmp_path).returncode == 0
+    strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+    service["spec"]["schedulingStrategy"] = strategy
+    printed = planned(bare, service, tmp_path)
+    assert printed.returncode == 2
+    assert (
+        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
+        "gangPolicy.backend: Volcano [gang-backend-missing]"
+    ) in " ".join(printed.stderr.split())
+
+
+def gpu_pod(service: str, gpus: int) -> dict[str, object]:
+    """A pod of a service as it counts for quotas."""
+    resources = {"limits": {GPU: str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{service}-", "labels": {labels.SERVICE: service}},
+        "spec": {"containers": [{"name": "main", "image": "engine:1", "resources": resources}]},
+    }
+
+
+def said_of_quotas(cluster: Cluster, plan: ServicePlan) -> list[str]:
+    """What ServingPrerequisites says of quotas."""
     facts = read_cluster(
-        str(bare.kubeconfig), None, [], lws_namespace="default", volcano_namespace="default",
-        namespaces=[namespace],
-    )  # fmt: skip
-    (read,) = facts.quotas[namespace]
-    assert read["spec"]["hard"] == hard
-    found = [text for text in told([plan], facts) if "ResourceQuota gpus" in text]
-    assert [f"allows 1 nvidia.com/gpu, and {plan.service} ask" in text for text in found] == [True]
+        str(cluster.kubeconfig),
+        None,
+        [],
+        lws_namespace="default",
+        volcano_namespace="default",
+        plans=[plan],
+    )
+    assert not facts.unread
+    return [text for text in told([plan], facts) if "ResourceQuota" in text]
 
 
 def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) -> None:

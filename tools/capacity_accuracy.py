@@ -18,15 +18,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "capacity"), str(ROOT / "tests")]
 
 from capacity.tests.startup_logs import LOGS, Log, accelerator_of, command_of  # noqa: E402  # above
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.architecture import known_architecture  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.cache import layout  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Unclear  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.architecture import Compressed, known_architecture  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.cache import CacheLayout, layout  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import fit_findings  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, stages  # noqa: E402  # likewise
 from fusioninfer_pulumi.findings import Severity  # noqa: E402  # likewise
 
 THROUGHPUT = ROOT / "capacity" / "tests" / "fit" / "throughput.json"
+PAGES = ROOT / "capacity" / "tests" / "fit" / "engine_pages.json"
 TARGET = ROOT / "docs" / "reference" / "accuracy.md"
 CLASSES = ("dense", "experts", "multi-head latent attention", "hybrid", "images", "AMD", "SGLang")
 
@@ -37,7 +39,7 @@ class Comparison:
 
     Attributes:
         weights: Of the weights of one accelerator.
-        held: Of what a cache of the logged size holds, in tokens.
+        held: Of the tokens of a cache of the logged size, or of what a sequence takes of it.
         cache: Of the tokens of a start-up, or of its cache in bytes.
         verdict: Whether it is refused as the engine refused it; None where one is not known.
     """
@@ -56,7 +58,8 @@ def class_of(log: Log) -> str:
     tests = {
         "SGLang": log["engine"] == "sglang",
         "AMD": str(log.get("gpu", "")).startswith("MI"),
-        "hybrid": model.recurrent,
+        "hybrid": model.recurrent
+        or any(isinstance(layer.cache, Compressed) for layer in model.layers),
         "images": bool(model.vision),
         "multi-head latent attention": model.latent,
         "experts": bool(model.experts_per_token),
@@ -74,13 +77,16 @@ def compared(log: Log) -> Comparison:
     assert sizes is not None, "logs have plain arguments"
     weights = held = cache = verdict = None
     if "weights" in log:
-        split = Split(sizes.tensor, sizes.pipeline)
+        whole = has_whole_encoders(command)
+        split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
         weights = max(stage.weights for stage in stages(model, split)) / GIB / log["weights"] - 1
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
             held = _held(log, named) / log["tokens"] - 1
         except Unclear:
             held = None
+    if "needed" in log:
+        held = _layout(log, named).sequence(_length(log, named)) / GIB / log["needed"] - 1
     if "gpu" in log and "version" in log:
         try:
             found = fit(command, model, accelerator_of(log))
@@ -99,24 +105,44 @@ def compared(log: Log) -> Comparison:
 
 def _held(log: Log, named: Log) -> float:
     """Tokens of a cache of the size that the log says."""
+    length = _length(log, named)
+    return _layout(log, named).requests(int(log["cache"] * GIB), length) * length
+
+
+def _length(log: Log, named: Log) -> int:
+    model = known_architecture(log["model"])
+    assert model is not None, "logs are of models of the table"
+    return _memory(log, named).length or model.longest or 0
+
+
+def _layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
+    """The cache of a log's model."""
+    model, sizes = known_architecture(log["model"]), command_of(named).parallelism
+    assert model is not None, "logs are of models of the table"
+    assert sizes is not None, "logs have plain arguments"
+    memory = _memory(log, named)
+    return layout(model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory)
+
+
+def _memory(log: Log, named: Log) -> Memory:
     command, model = command_of(named), known_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
     device = ACCELERATORS[log.get("gpu", "H100")]
-    memory = SIZED[log["engine"]].memory(command, device, model, sizes.tensor, sizes.tensor)
-    length = memory.length or model.longest or 0
-    kept = layout(model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory)
-    return kept.requests(int(log["cache"] * GIB), length) * length
+    return SIZED[log["engine"]].memory(command, device, model, sizes.tensor, sizes.tensor)
 
 
 def text() -> str:
     """The page."""
     comparisons = [compared(log) for log in LOGS]
+    pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
         classes="\n".join(_table(comparisons)),
         kept="\n".join(_kept(comparisons)),
         throughput="\n".join(_throughput()),
+        engine_models=len({row["model"] for row in pages}),
+        engine_rows=len(pages),
     )
 
 
@@ -133,18 +159,46 @@ A share is estimated over logged, less 1: below 0 % the estimate is too small. E
 number of logs, the median of the size of errors, and the worst case.
 
 - **Weights**: of one accelerator, as "Model loading took" says.
-- **Tokens of a cache**: what a cache of the logged bytes holds, however it came by that size.
+- **Tokens of a cache**: what a cache of the logged bytes holds, however it came by that size, or
+  the bytes that one sequence takes.
 - **Cache**: tokens, or bytes where no tokens are logged, from the arguments alone: all errors
   together.
 - **Verdicts**: starts that are not refused, and refusals that are, of those that can be judged.
 - A class without logs has no known accuracy. Experts on AMD's accelerators are called uncertain,
   and refused for their weights alone.
-- SGLang after 0.5.9 has no log here. One report of 0.5.19 has 39,078 tokens for Qwen3-32B on an
-  H100, where its default fraction leaves 17,000: unexplained, so its margin is 8 %.
-  `SGLANG_ENABLE_POST_CAPTURE_KV_SIZING` (0.5.16 and later, off by default) would leave more, but
-  nothing says that it was set. A role with it is uncertain.
-- `sim-scout-fp8` encodes images, which its table entry leaves out; `vllm-51590` has
-  larger experts than their padded shapes explain.
+- `cloudera-qwen2-7b-quarter` and the four beside it: FlashInfer was installed beside vLLM 0.10.1,
+  whose sampler then takes 0.9 GiB less. No argument says so, and a quarter of an A100 is little.
+- `r9700-qwen38-two` started with 9.87 GiB of cache where 12.4 are estimated: 8,192 tokens in a
+  step, encoders of images whole on each rank, and attention without a kernel of its own on RDNA.
+- `sim-scout-fp8` encodes images, which its table entry leaves out.
+- `vllm-51590`: a report has 9.98 GiB for the weights of gpt-oss-120b on 8 accelerators. vLLM's own
+  rounding of shapes gives at most 8.58 GiB with any of its kernels, and weights and overhead
+  together are right within 0.2 GiB. So the figure probably has memory outside of PyTorch in it.
+- SGLang after 0.5.9 has one log here, of 0.5.12 on MI355X: its cache is what the fraction leaves of
+  the free memory, of which 8.8 GiB are gone before any weight. SGLang on AMD's accelerators is
+  uncertain.
+- One report of SGLang 0.5.19 has 39,078 tokens for Qwen3-32B on an H100, where the default fraction
+  of its sources, 0.829, leaves 17,000. A fraction of 0.9 leaves 40,000, so `--mem-fraction-static
+  0.9` would explain it, and the report does not say what was set. Until a complete log says more,
+  the margin is 8 %.
+- CUDA graphs of experts and hybrid models: vLLM 0.21 and later measures two graphs and multiplies
+  (vllm-project/vllm#45178, #50780, #51590). Reports have estimates from 0.4 to 33 GiB. What is
+  kept free here is that of dense models; `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0` makes a role
+  uncertain.
+
+## The engine's own code
+
+`tools/engine_pages.py` runs the arithmetic of vLLM 0.32.0 for pages, groups and requests on a
+processor, without weights, for {engine_models} models: experts, windows, latents, states,
+indexes, and DeepSeek-V4's compressed latents, whose classes are asked themselves. Requests of a
+cache of a given size are the same in all {engine_rows} cases
+(`capacity/tests/fit/engine_pages.json`). It says nothing of the bytes that a start-up leaves for
+the cache: activations and graphs need the accelerator.
+
+Families whose tokens are checked in this way, or against a log, but whose start-ups are not
+(Kimi-K3, DeepSeek-V4, MiniMax-M3, MiMo-V2-Flash, Step-3.7, Mistral-Small-4), stay uncertain.
+
+## Logs without a part in the constants
 
 Constants are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9, and that of CUDA graphs to
 three later ones. Workspaces of experts, pages and states are those of the engines' sources. These
@@ -168,7 +222,7 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
-        of_class = [each for each in comparisons if class_of(each.log) == name]
+        of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
         verdicts = [each.verdict for each in of_class if each.verdict is not None]
         cells = [
             _cell([(each.log["id"], getattr(each, field)) for each in of_class])
@@ -189,13 +243,14 @@ def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
 def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache |"
     yield "|---|---|---|---|---|"
-    for each in comparisons:
-        if each.log.get("kept"):
+    for comparison in comparisons:
+        if comparison.log.get("kept"):
             errors = [
-                f"{error:+.1%}" if error is not None else "" for error in (each.weights, each.cache)
+                f"{error:+.1%}" if error is not None else ""
+                for error in (comparison.weights, comparison.cache)
             ]
-            version, model = each.log["version"], each.log["model"]
-            yield f"| `{each.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
+            version, model = comparison.log["version"], comparison.log["model"]
+            yield f"| `{comparison.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
 
 
 def _throughput() -> Iterator[str]:

@@ -53,6 +53,7 @@ class Cluster(Lifetime, Client):
         *,
         schedule_period: str = "200ms",
         lws: str = "lws-0.9",
+        kubernetes: str = "kubernetes",
         plugins: Sequence[str] = (),
         gates: Mapping[str, bool] | None = None,
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
@@ -65,6 +66,7 @@ class Cluster(Lifetime, Client):
                 controllers.
             schedule_period: How often Volcano looks at the whole cluster.
             lws: Which LWS of the tool catalog to run.
+            kubernetes: Which Kubernetes of the tool catalog to run.
             plugins: Plugins of Volcano's scheduler beside the usual ones.
             gates: Feature gates of Kubernetes that are not as they are by default.
             arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
@@ -78,6 +80,7 @@ class Cluster(Lifetime, Client):
         self.startup_seconds = 0.0
         self._schedule_period = schedule_period
         self._lws = lws
+        self._kubernetes = kubernetes
         self._plugins = tuple(plugins)
         self._gates = dict(gates or {})
         self._arguments = arguments
@@ -95,7 +98,9 @@ class Cluster(Lifetime, Client):
             reached = [self._address, FIRST_SERVICE] if self._address else []
             certificates = create_certificates(self.directory / "certificates", reached)
             port = next(self._ports)
-            self._plane = prepare(self.directory, certificates, port, self._address)
+            self._plane = prepare(
+                self.directory, certificates, port, self._address, self._kubernetes, self._gates
+            )
             super().__init__(
                 self._plane.server, certificates.authority, self._plane.tokens["admin"]
             )
@@ -131,7 +136,7 @@ class Cluster(Lifetime, Client):
     def _start(self) -> None:
         plane, programs = self._plane, self.programs
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
-        start_api_server(programs, plane, etcd, self._gates)
+        start_api_server(programs, plane, etcd)
         definitions = parts.custom_resource_definitions(self._lws)
         if parts.KUEUE in self.components:
             kueue_ports = self._take_ports(2)
@@ -140,7 +145,7 @@ class Cluster(Lifetime, Client):
         self._install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
-        start_controller_manager(programs, plane, self._gates)
+        start_controller_manager(programs, plane)
         waits: list[parts.Ready] = []
         if parts.LWS in self.components:
             ports = self._take_ports(2)

@@ -231,17 +231,17 @@ def _on_loopback(webhook: Object, url: str, authority: bytes) -> Object:
 
 
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
-    """Start the default scheduler, for pods that are in no gang."""
+    """Start the default scheduler, for pods that are in no gang of Volcano."""
     started = programs.start(
         "kube-scheduler",
-        [
-            program("kubernetes", "kube-scheduler"),
+        plane.program(
+            "kube-scheduler",
             f"--kubeconfig={plane.kubeconfig('kube-scheduler')}",
             "--leader-elect=false",
             "--secure-port=0",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
-        ],
+        ),
     )
     return started.check  # it serves nothing that could be asked; pods wait until it is up
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import urllib3
@@ -33,6 +33,7 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "resourceclaim-controller",
+    "resourcequota-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "statefulset-controller",
@@ -69,6 +70,8 @@ class ControlPlane:
         certificates: What its clients trust, and what all servers of the cluster show.
         tokens: User name -> bearer token.
         address: Where pods reach the API server; None where no pod runs.
+        kubernetes: Which Kubernetes of the tool catalog runs.
+        gates: Feature gates that are not as they are by default.
     """
 
     directory: Path
@@ -76,6 +79,19 @@ class ControlPlane:
     certificates: Certificates
     tokens: dict[str, str]
     address: str | None = None
+    kubernetes: str = "kubernetes"
+    gates: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def has_gangs(self) -> bool:
+        """Whether it knows PodGroups of its own."""
+        return self.gates.get("GenericWorkload", False)
+
+    def program(self, name: str, *arguments: str) -> list[str | Path]:
+        """The command line of one of Kubernetes' programs, with the feature gates."""
+        told = ",".join(f"{gate}={str(on).lower()}" for gate, on in self.gates.items())
+        gates = [f"--feature-gates={told}"] if told else []
+        return [program(self.kubernetes, name), *arguments, *gates]
 
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig file of one of USERS."""
@@ -91,7 +107,12 @@ class ControlPlane:
 
 
 def prepare(
-    directory: Path, certificates: Certificates, port: int, address: str | None = None
+    directory: Path,
+    certificates: Certificates,
+    port: int,
+    address: str | None = None,
+    kubernetes: str = "kubernetes",
+    gates: Mapping[str, bool] | None = None,
 ) -> ControlPlane:
     """Decide on users and tokens before anything runs."""
     tokens = {user: secrets.token_urlsafe(24) for user in USERS}
@@ -99,7 +120,10 @@ def prepare(
     tokens_file = directory / "tokens.csv"
     tokens_file.touch(mode=0o600)
     tokens_file.write_text("\n".join(lines), encoding="utf-8")
-    return ControlPlane(directory, f"https://{LOOPBACK}:{port}", certificates, tokens, address)
+    server = f"https://{LOOPBACK}:{port}"
+    return ControlPlane(
+        directory, server, certificates, tokens, address, kubernetes, dict(gates or {})
+    )
 
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
@@ -123,15 +147,13 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
     return url
 
 
-def start_api_server(
-    programs: Programs, plane: ControlPlane, etcd: str, gates: Mapping[str, bool]
-) -> None:
+def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
     """Start the API server and wait until it is ready, its built-in roles included."""
     certificates = plane.certificates
     started = programs.start(
         "kube-apiserver",
-        [
-            program("kubernetes", "kube-apiserver"),
+        plane.program(
+            "kube-apiserver",
             f"--etcd-servers={etcd}",
             *_addresses(plane.address),
             f"--secure-port={plane.server.rsplit(':', 1)[1]}",
@@ -148,8 +170,9 @@ def start_api_server(
             "--disable-admission-plugins=TaintNodesByCondition",
             "--enable-priority-and-fairness=false",
             "--profiling=false",
-            *_feature_gates(gates),
-        ],
+            # A beta version is off by default, whatever its gate says.
+            *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
+        ),
     )
     authority, token = certificates.authority, plane.tokens["admin"]
     wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
@@ -164,15 +187,15 @@ def _addresses(address: str | None) -> list[str]:
     return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
 
 
-def start_controller_manager(
-    programs: Programs, plane: ControlPlane, gates: Mapping[str, bool]
-) -> None:
+def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
     """Start the controllers; they are at work when the first default ServiceAccount appears."""
-    controllers = CONTROLLERS if plane.address is None else CONTROLLERS + NETWORK_CONTROLLERS
+    controllers = [*CONTROLLERS, *(() if plane.address is None else NETWORK_CONTROLLERS)]
+    if plane.has_gangs:
+        controllers.append("podgroup-protection-controller")
     programs.start(
         "kube-controller-manager",
-        [
-            program("kubernetes", "kube-controller-manager"),
+        plane.program(
+            "kube-controller-manager",
             f"--kubeconfig={plane.kubeconfig('kube-controller-manager')}",
             f"--controllers={','.join(controllers)}",
             f"--root-ca-file={plane.certificates.authority}",
@@ -185,14 +208,8 @@ def start_controller_manager(
             "--concurrent-statefulset-syncs=20",
             # By default it looks every 15 s.
             "--horizontal-pod-autoscaler-sync-period=1s",
-            *_feature_gates(gates),
-        ],
+        ),
     )
-
-
-def _feature_gates(gates: Mapping[str, bool]) -> list[str]:
-    told = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
-    return [f"--feature-gates={told}"] if told else []
 
 
 def wait_http(

@@ -29,6 +29,7 @@ class GangBackend(str, enum.Enum):
 
     VOLCANO = "Volcano"  #: a PodGroup holds the roles of a service, or of a serving group, together
     KUEUE = "Kueue"  #: a queue admits each replica as a whole; nothing holds roles together
+    NATIVE = "Native"  #: Kubernetes' own PodGroup: a service, or a serving group, all or nothing
 
 
 class RequiredReplicas(str, enum.Enum):
@@ -85,8 +86,10 @@ class GangPolicyArgs(SpecModel):
     """`Auto` (default), `On` or `Off`."""
 
     backend: Annotated[GangBackend, Field(strict=False)] = GangBackend.VOLCANO
-    """`Volcano` (default), or `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
-    names until there is quota for a whole replica. Kueue knows no minimum of each role."""
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
+    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows
+    a minimum of each role."""
 
     min_role_replicas: dict[str, Count] | None = None
     """Replicas of each role that must be placed together; the others start as room appears. A
@@ -116,7 +119,8 @@ class SchedulingStrategyArgs(SpecModel):
         def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
 
     scheduler_name: SchedulerName | None = None
-    """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
+    """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:
+    Native`), else the cluster's."""
 
     queue: PassedName | None = None
     """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is

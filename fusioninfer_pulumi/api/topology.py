@@ -39,12 +39,17 @@ def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) ->
     Decided by the declared roles, not by their replica counts: parking a role must not change
     the pods of the others.
     """
-    if scheduling.gang_policy.backend is not GangBackend.VOLCANO:
+    if scheduling.gang_policy.backend is GangBackend.KUEUE:
         return False
     mode = scheduling.gang_policy.mode
     if mode is not GangMode.AUTO:
         return mode is GangMode.ON
     return is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles))
+
+
+def is_native(scheduling: SchedulingStrategyArgs) -> bool:
+    """Whether gangs are Kubernetes' own PodGroups."""
+    return scheduling.gang_policy.backend is GangBackend.NATIVE
 
 
 def volcano_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
@@ -61,7 +66,9 @@ def local_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
 
 def scheduler_name(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> str | None:
     """Scheduler of the service's pods, None for the pod templates' own."""
-    return scheduling.scheduler_name or (VOLCANO if needs_gang(roles, scheduling) else None)
+    if scheduling.scheduler_name or not needs_gang(roles, scheduling):
+        return scheduling.scheduler_name
+    return DEFAULT_SCHEDULER if is_native(scheduling) else VOLCANO
 
 
 def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:

@@ -88,7 +88,7 @@ class _Member:
         """Whether what runs has another gang, or fewer nodes, than the plan asks for."""
         if self.running is None:
             return False
-        ours = self.running.gang == self.gang.pod_group and self.running.nodes >= self.role.nodes
+        ours = self.running.gang == self.gang.reference and self.running.nodes >= self.role.nodes
         return not ours
 
     @cached_property

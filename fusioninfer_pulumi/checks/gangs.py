@@ -16,6 +16,8 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.topology import (
     DEFAULT_SCHEDULER,
+    VOLCANO,
+    is_native,
     is_prefill_decode,
     volcano_queue,
 )
@@ -125,7 +127,9 @@ def scheduling_findings(
     for role in roles:
         for pod in role.pods.written:
             yield from _pod_scheduler(pod, scheduling, scheduler)
-            if gang_scheduled:
+            if gang_scheduled and is_native(scheduling):
+                yield from _native_pod(pod, scheduling)
+            elif gang_scheduled:
                 yield from _gang_pod(pod)
                 yield from _without_requests(role, pod.path)
             elif volcano_queue(scheduling) and scheduler:
@@ -140,6 +144,8 @@ def scheduling_findings(
             )
     if scheduling.gang_policy.backend is GangBackend.KUEUE:
         yield from _kueue(roles, scheduling)
+    elif is_native(scheduling):
+        yield from _native(roles, scheduling, annotations, gang, gang_scheduled=gang_scheduled)
     elif gang_scheduled:
         yield from _deadlocks(roles, scheduling, annotations)
         yield from _minimum(roles, scheduling, gang)
@@ -214,6 +220,28 @@ def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
 def _deadlocks(
     roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, annotations: Mapping[str, Any]
 ) -> Iterator[Finding]:
+    yield from _created_late(roles, annotations)
+    for role in roles:
+        policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+        if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
+            yield error(
+                GANG_DEADLOCK,
+                ("roles", role.position, "subGroupPolicy"),
+                f"several subgroups with the annotation {several} are never placed by Volcano, "
+                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
+                "or set schedulingStrategy.gangPolicy.mode to Off",
+            )
+    if scheduling.scheduler_name == DEFAULT_SCHEDULER:
+        yield error(
+            SCHEDULER_WITHOUT_GANGS,
+            (*_STRATEGY, "schedulerName"),
+            f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
+            "gangPolicy.mode to Off",
+        )
+
+
+def _created_late(roles: Sequence[RolePlan], annotations: Mapping[str, Any]) -> Iterator[Finding]:
+    """Refuses what creates pods of a gang only after others of it are placed."""
     way_out = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
     for role in roles:
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
@@ -239,22 +267,6 @@ def _deadlocks(
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
                     f"annotation, which deadlocks with gang scheduling; {way_out}",
                 )
-        policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
-        if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
-            yield error(
-                GANG_DEADLOCK,
-                ("roles", role.position, "subGroupPolicy"),
-                f"several subgroups with the annotation {several} are never placed by Volcano, "
-                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
-                "or set schedulingStrategy.gangPolicy.mode to Off",
-            )
-    if scheduling.scheduler_name == DEFAULT_SCHEDULER:
-        yield error(
-            SCHEDULER_WITHOUT_GANGS,
-            (*_STRATEGY, "schedulerName"),
-            f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
-            "gangPolicy.mode to Off",
-        )
 
 
 def _minimum(
@@ -361,6 +373,85 @@ def _kueue(roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs) -> Ite
         )
 
 
+def _native_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Fields of a template that keep Kubernetes' own gang from being placed."""
+    spec = pod.written["spec"]
+    if "schedulingGroup" in spec:
+        message = "is set by fusioninfer-pulumi; remove it"
+        yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), message)
+    if spec.get("priorityClassName") and scheduling.priority_class_name is None:
+        yield error(
+            GANG_DEADLOCK,
+            (*pod.path, "spec", "priorityClassName"),
+            "gives the pod another priority than the PodGroup has, and Kubernetes places no such "
+            "gang; write it as schedulingStrategy.priorityClassName",
+        )
+
+
+def _native(
+    roles: Sequence[RolePlan],
+    scheduling: SchedulingStrategyArgs,
+    annotations: Mapping[str, Any],
+    gang: GangPlan | None,
+    *,
+    gang_scheduled: bool,
+) -> Iterator[Finding]:
+    """What gangs of Kubernetes itself cannot do, or need."""
+    policy, at = scheduling.gang_policy, (*_STRATEGY, "gangPolicy")
+    for field, present, reason in (
+        (
+            "minRoleReplicas",
+            policy.min_role_replicas is not None,
+            "a PodGroup of Kubernetes counts pods and knows no roles",
+        ),
+        (
+            "networkTopology",
+            policy.network_topology is not None,
+            "HyperNodes are Volcano's",
+        ),
+    ):
+        if present:
+            message = f"{reason}; remove it, or use backend Volcano"
+            yield error(FIELD_OUT_OF_PLACE, (*at, field), message)
+    for path, present, reason in (
+        (
+            (*at, "requiredReplicas"),
+            policy.required_replicas is not RequiredReplicas.ANY,
+            "all replicas are required",
+        ),
+        (
+            (*at, "minResources"),
+            policy.min_resources,
+            "Kubernetes has no queue that would count resources",
+        ),
+        (
+            (*_STRATEGY, "queue"),
+            scheduling.queue is not None,
+            "Kubernetes' own gangs wait in no queue",
+        ),
+    ):
+        if present:
+            yield warning(FIELD_WITHOUT_EFFECT, path, f"has no effect: {reason}")
+    if not gang_scheduled:
+        return
+    yield from _created_late(roles, annotations)
+    if scheduling.scheduler_name == VOLCANO:
+        yield error(
+            SCHEDULER_WITHOUT_GANGS,
+            (*_STRATEGY, "schedulerName"),
+            f"{VOLCANO} does not read PodGroups of Kubernetes itself; use {DEFAULT_SCHEDULER} (the "
+            "default here), or backend Volcano",
+        )
+    if gang is not None and sum(role.group_replicas for role in roles) > 1:
+        scope = "" if gang.group is None else " of a group"
+        yield info(
+            GANG_ALL_OR_NOTHING,
+            at,
+            f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} pods "
+            "fit; a part of it may start only with backend Volcano",
+        )
+
+
 def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
     policy = scheduling.gang_policy
     for field, present in (
@@ -402,7 +493,7 @@ def network_topology_findings(
             "has no effect: it names neither groupPolicy nor rolePolicy",
         )
         return
-    if policy.backend is GangBackend.KUEUE:
+    if policy.backend is not GangBackend.VOLCANO:
         return  # refused as a whole
     if not gang_scheduled:
         yield error(

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.checks.gangs import (
     scheduling_findings,
     spread_findings,
 )
+from fusioninfer_pulumi.checks.kueue_labels import kueue_label_findings
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.rules import ROLE_PARKED, SERVING_PORTS_DIFFER
@@ -176,6 +177,7 @@ CHECKS: tuple[Check, ...] = (
     _assumed_replicas,
     _names,
     _scheduling,
+    kueue_label_findings,
     _network_topology,
     _spread,
     _entry,

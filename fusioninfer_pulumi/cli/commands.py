@@ -21,7 +21,7 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
-    from fusioninfer_pulumi.cli.cost import Cost
+    from fusioninfer_pulumi.cli.cost import Cost, Prices
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -52,6 +52,10 @@ def plan(options: argparse.Namespace) -> int:
     # An error of the placement alone still leaves plans to print, which explain it.
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
+    if options.cluster or options.context is not None:
+        from fusioninfer_pulumi.cli.server import ask_cluster
+
+        ask_cluster(sources, options.context)
     # At a terminal the text below has the warnings already.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _refused(options, sources, quiet=quiet) else 0
@@ -70,8 +74,9 @@ def plan(options: argparse.Namespace) -> int:
         if (item := document.plan) is not None
     ]
     try:
-        costs = _costs(options, [item for item, *_ in rows])
-        updates = _updates(options, sources)
+        prices = _prices(options)
+        updates = _updates(options, sources, prices)
+        costs = _costs([item for item, *_ in rows], prices)
     except _PlanError as problem:
         sys.stderr.write(f"{problem}\n" if str(problem) else "")
         return 2
@@ -131,26 +136,38 @@ class _PlanError(ValueError):
     """A part of `plan` cannot be shown; without a message where findings say why."""
 
 
-def _costs(options: argparse.Namespace, plans: Sequence[ServicePlan]) -> list[Cost] | None:
-    """What services cost, None without prices."""
+def _prices(options: argparse.Namespace) -> Prices | None:
+    """The table of prices, None without one."""
     if options.prices is None:
         return None
-    from fusioninfer_pulumi.cli.cost import PricesError, cost, read_prices
+    from fusioninfer_pulumi.cli.cost import PricesError, read_prices
 
     try:
-        prices = read_prices(options.prices)
+        return read_prices(options.prices)
+    except PricesError as problem:
+        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
+
+
+def _costs(plans: Sequence[ServicePlan], prices: Prices | None) -> list[Cost] | None:
+    """What services cost, None without prices."""
+    if prices is None:
+        return None
+    from fusioninfer_pulumi.cli.cost import PricesError, cost
+
+    try:
         return [cost(plan, prices) for plan in plans]
     except PricesError as problem:
         raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
 
 
 def _updates(
-    options: argparse.Namespace, sources: Sequence[Source]
+    options: argparse.Namespace, sources: Sequence[Source], prices: Prices | None
 ) -> list[ServiceTimeline] | None:
     """The updates of services from an older source, None without one."""
     if options.update is None:
         return None
-    from fusioninfer_pulumi.cli.diff.timelines import timelines
+    from fusioninfer_pulumi.cli.cost import PricesError
+    from fusioninfer_pulumi.cli.diff.timelines import priced, timelines
     from fusioninfer_pulumi.cli.sources import read_side
 
     if options.output not in ("text", "json"):
@@ -168,8 +185,14 @@ def _updates(
     if refused:
         report(refused, _texts([old]))
         raise _PlanError
-    plans = [plan for source in new for plan in source.plans]
-    return timelines(objects, [item for items in new_objects for item in items], (old.plans, plans))
+    plans = old.plans, [plan for source in new for plan in source.plans]
+    updates = timelines(objects, [item for items in new_objects for item in items], plans)
+    if prices is None:
+        return updates
+    try:
+        return priced(updates, plans, prices)
+    except PricesError as problem:
+        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
 
 
 def _tables(placement: Placed | None, number: int) -> list[Any]:
@@ -365,15 +388,24 @@ def diff(options: argparse.Namespace) -> int:
     if not options.show_secrets:
         # Each mask carries a mark of its value, so that a changed credential is a difference.
         objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
-    difference = comparison.compare(*objects, plans=(both.old.plans, both.new.plans))
+    plans = both.old.plans, both.new.plans
+    difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
     engines = _engine_notes(objects[0], objects[1], both.new.plans)
     notes = [*both.notes, *difference.notes, *engines, *caches]
+    updates: list[ServiceTimeline] = []
+    if options.output == "html":
+        from fusioninfer_pulumi.cli.diff.timelines import priced, timelines
+
+        updates = timelines(objects[0], objects[1], plans)
     if options.prices is not None:
         from fusioninfer_pulumi.cli.cost import PricesError, cost_notes, read_prices
 
         try:
-            notes += cost_notes(both.old.plans, both.new.plans, read_prices(options.prices))
+            prices = read_prices(options.prices)
+            notes += cost_notes(*plans, prices)
+            if updates:
+                updates = priced(updates, plans, prices)
         except PricesError as problem:
             sys.stderr.write(f"fusioninfer-pulumi diff: {problem}\n")
             return 2
@@ -387,10 +419,6 @@ def diff(options: argparse.Namespace) -> int:
         shown = [
             located for located in both.new.findings if located[1].severity is not Severity.INFO
         ]
-        from fusioninfer_pulumi.cli.diff.timelines import timelines
-
-        plans = (both.old.plans, both.new.plans)
-        updates = timelines(objects[0], objects[1], plans)
         sys.stdout.write(comparison.to_html(difference, plans, shown, updates))
     elif difference:
         from fusioninfer_pulumi.cli.diff.text import print_difference

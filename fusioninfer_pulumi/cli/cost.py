@@ -15,6 +15,7 @@ from fusioninfer_pulumi.cli.plan_output import plain
 from fusioninfer_pulumi.findings import shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.timeline import Timeline
 from fusioninfer_pulumi.topology.role import RolePlan
 
 #: Price of an accelerator that has none of its own.
@@ -40,12 +41,27 @@ class Prices:
 
 
 @dataclass(frozen=True)
+class Money:
+    """An amount of money."""
+
+    amount: Decimal
+    currency: str
+
+    @property
+    def rounded(self) -> float:
+        """The amount for JSON."""
+        return float(round(self.amount, 2))
+
+    def __str__(self) -> str:
+        return f"{self.amount:,.2f} {self.currency}"
+
+
+@dataclass(frozen=True)
 class Cost:
     """What the replicas of a service cost in a day."""
 
     gpus: int
-    amount: Decimal
-    currency: str
+    money: Money
 
     @property
     def hours(self) -> int:
@@ -53,14 +69,14 @@ class Cost:
         return self.gpus * _HOURS
 
     def __str__(self) -> str:
-        return f"{self.hours:,} GPU-hours, {self.amount:,.2f} {self.currency}"
+        return f"{self.hours:,} GPU-hours, {self.money}"
 
     def to_json(self) -> dict[str, Any]:
         """The cost in the keys of `plan --output json`."""
         return {
             "gpuHoursPerDay": self.hours,
-            "amountPerDay": float(round(self.amount, 2)),
-            "currency": self.currency,
+            "amountPerDay": self.money.rounded,
+            "currency": self.money.currency,
         }
 
 
@@ -103,7 +119,31 @@ def cost(plan: ServicePlan, prices: Prices) -> Cost:
     for role in plan.roles:
         if role.total_accelerators:
             amount += _gpu_hour(plan, role, prices) * role.total_accelerators * _HOURS
-    return Cost(plan.total_accelerators, amount, prices.currency)
+    return Cost(plan.total_accelerators, Money(amount, prices.currency))
+
+
+def update_cost(
+    update: Timeline, old: ServicePlan | None, new: ServicePlan, prices: Prices
+) -> Money:
+    """Returns what an update costs beyond the service before and after it, at most.
+
+    Raises:
+        PricesError: The table has no price for the accelerators of a role.
+    """
+    roles = {
+        role.name: (plan, role) for plan in (old, new) if plan is not None for role in plan.roles
+    }
+    hours = {}
+    for name in update.roles:
+        if name in roles:
+            hours[name] = _gpu_hour(*roles[name], prices)
+        elif DEFAULT in prices.gpu_hour:  # rendered objects have no plan
+            hours[name] = prices.gpu_hour[DEFAULT]
+        else:
+            raise PricesError(
+                f"no price for role {name} of {new.service}: add {DEFAULT} to gpuHour"
+            )
+    return Money(update.extra_price(hours), prices.currency)
 
 
 def _gpu_hour(plan: ServicePlan, role: RolePlan, prices: Prices) -> Decimal:
@@ -139,7 +179,7 @@ def cost_notes(
     after = {_key(plan): cost(plan, prices) for plan in new or ()}
     if not before or not after:
         return  # rendered objects have no plan, and are not for nothing
-    nothing = Cost(0, Decimal(0), prices.currency)
+    nothing = Cost(0, Money(Decimal(0), prices.currency))
     for key in dict.fromkeys([*before, *after]):
         was, will = before.get(key, nothing), after.get(key, nothing)
         if was != will:

@@ -32,6 +32,7 @@ _EXAMPLES = {
     "render": "  fusioninfer-pulumi render service.yaml | kubectl apply -f -\n"
     "  fusioninfer-pulumi render my-project services/ --output json",
     "plan": "  fusioninfer-pulumi plan service.yaml --gpus 80,64,48\n"
+    "  fusioninfer-pulumi plan services/ --cluster --context staging\n"
     "  fusioninfer-pulumi plan my-project services/ --output json",
     "check": "  fusioninfer-pulumi check --strict services/ my-project\n"
     "  fusioninfer-pulumi check services/ --ignore serving-ports-differ --output sarif\n"
@@ -191,6 +192,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         action="store_true",
         help="say where each value of containers that the library writes comes from",
     )
+    _cluster(
+        plan,
+        "--cluster",
+        "compare accelerators with quotas, and the gang backend with those of the cluster",
+    )
     _prices(plan)
     _update(plan)
     _free(plan)
@@ -199,13 +205,10 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     check.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     meaning = "text on standard error, or findings on standard output; "
     _output(check, "text", "json", "github", "sarif", meaning=meaning)
-    check.add_argument(
+    _cluster(
+        check,
         "--server",
-        action="store_true",
-        help="ask the cluster's API server, too, by a dry run of the objects and of their pods",
-    )
-    check.add_argument(
-        "--context", metavar="NAME", help="context of the kubeconfig to ask; implies --server"
+        "ask the cluster's API server, too, by a dry run of the objects and of their pods",
     )
     _placing(check)
 
@@ -363,6 +366,13 @@ def _placing(command: argparse.ArgumentParser, *, required: bool = False) -> Non
         "--previous",
         metavar="PLACED",
         help="where services run already: the JSON of an earlier plan --inventory",
+    )
+
+
+def _cluster(command: argparse.ArgumentParser, option: str, meaning: str) -> None:
+    command.add_argument(option, action="store_true", help=meaning)
+    command.add_argument(
+        "--context", metavar="NAME", help=f"context of the kubeconfig to ask; implies {option}"
     )
 
 

@@ -126,7 +126,7 @@ def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
     spec = pod_group(plan, gang)["spec"]
     return {
         "podGroup": gang.pod_group,
-        "minMember": spec["minMember"],
+        "minMember": gang.min_member,
         "minTaskMember": spec.get("minTaskMember"),
         "subGroupPolicy": spec.get("subGroupPolicy"),
         "minimumGpus": gang.min_accelerators,

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.readiness import condition_statuses
-from fusioninfer_pulumi.component.status import gang_blocked
+from fusioninfer_pulumi.component.status import gang_blocked, gang_placed
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
@@ -36,7 +36,7 @@ def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         state = live.get(name) or {}
         if kind == "PodGroup":
-            if (state.get("status") or {}).get("phase") != "Running":
+            if not gang_placed(state):
                 return f"PodGroup {name}: {gang_blocked(state) or 'the gang is not placed'}"
             continue
         for status, message in _statuses(plan.routing, kind, name, state):

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
-    Creates a Volcano PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
+    Creates a PodGroup (where the topology is a gang), one LeaderWorkerSet per replica of
     each role, and what leads requests to the pods that answer them: a Service, or with a router
     role an endpoint picker, an InferencePool, an HTTPRoute and, if asked for, a Gateway.
     """

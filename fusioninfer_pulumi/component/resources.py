@@ -74,7 +74,7 @@ class LeaderWorkerSet(KubernetesObject):
 
 
 class PodGroup(KubernetesObject):
-    """A Volcano PodGroup (scheduling.volcano.sh/v1beta1)."""
+    """A PodGroup (scheduling.volcano.sh/v1beta1, or Kubernetes' own scheduling.k8s.io/v1beta1)."""
 
 
 class InferencePool(KubernetesObject):

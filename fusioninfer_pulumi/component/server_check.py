@@ -1,7 +1,9 @@
-"""In a preview: what the API server would refuse of a service's objects and of their pods."""
+"""In a preview: what the API server would refuse of a service, and quotas that are too small."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -9,6 +11,7 @@ import pulumi
 from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
 from fusioninfer_pulumi.component.run_mode import has_engine
 from fusioninfer_pulumi.findings import Finding, errors, info
+from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.ignoring import ignored_by, without_ignored
 
 if TYPE_CHECKING:
@@ -60,14 +63,20 @@ def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     # Start-up time: only a preview that reads a cluster needs it.
+    from fusioninfer_pulumi.checks.quotas import quota_findings  # noqa: PLC0415
     from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
+    started = time.monotonic()
     api = KubernetesApi(kubeconfig, context)
-    (service_findings,) = server_findings(api, [plan], seconds=_SECONDS, namespace=namespace)
+    placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
+    (over_quota,) = quota_findings(api, [placed])
+    # All of it shares the time of a preview.
+    left = max(1.0, _SECONDS - (time.monotonic() - started))
+    (service_findings,) = server_findings(api, [plan], seconds=left, namespace=namespace)
     return [
         info(API_SERVER_NOT_ASKED, finding.location, finding.message)
         if finding.rule == API_SERVER_NOT_ASKED.id
         else finding
-        for finding in service_findings
+        for finding in (*service_findings, *over_quota)
     ]

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.topology.gang import reference_of
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
@@ -213,9 +214,10 @@ def _template(resource: Any) -> StackTemplate | None:
     if _part(resource, *template, "workerTemplate") is None:
         return None
     annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
+    group = _read(resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName")
     return StackTemplate(
         _read(resource, *template, "subGroupPolicy") or {},
-        str((annotations or {}).get(labels.GROUP_NAME) or ""),
+        reference_of(annotations, group),
         _count(_read(resource, *template, "size")),
         _count(_read(resource, "outputs", "spec", "replicas")),
     )

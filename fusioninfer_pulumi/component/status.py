@@ -261,6 +261,9 @@ def _has_status(live: Mapping[str, Any] | None) -> bool:
 
 def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
     """Why the scheduler holds the gang back, None when it does not."""
+    native = native_condition(pod_group or {})
+    if native.get("status") == "False":
+        return str(native.get("message"))
     status = (pod_group or {}).get("status") or {}
     # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
@@ -273,6 +276,18 @@ def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
         default={},
     )
     return str(latest.get("message") or f"the PodGroup is {status['phase']}")
+
+
+def gang_placed(pod_group: Mapping[str, Any]) -> bool:
+    """Whether the gang is placed; Kubernetes' own scheduler says so of the first time only."""
+    running = (pod_group.get("status") or {}).get("phase") == "Running"
+    return running or native_condition(pod_group).get("status") == "True"
+
+
+def native_condition(pod_group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
+    conditions = (pod_group.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == "PodGroupInitiallyScheduled"), {})
 
 
 def _initialized(plan: ServicePlan, *, known: bool) -> Condition:

@@ -53,6 +53,7 @@ from fusioninfer_pulumi.rollout.state_machine import (
     pause,
     step,
 )
+from fusioninfer_pulumi.topology.gang import minimum_of
 
 
 class Update:
@@ -254,4 +255,4 @@ def initial_state(
 
 
 def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
-    return pod_group["metadata"]["name"], str(pod_group["spec"]["minMember"])
+    return pod_group["metadata"]["name"], str(minimum_of(pod_group))

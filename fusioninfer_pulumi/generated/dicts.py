@@ -385,9 +385,11 @@ class GangPolicyArgsDict(TypedDict, total=False):
     mode: GangMode | Literal["Auto", "On", "Off"] | Literal[True, False]
     """`Auto` (default), `On` or `Off`."""
 
-    backend: GangBackend | Literal["Volcano", "Kueue"]
-    """`Volcano` (default), or `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
-    names until there is quota for a whole replica. Kueue knows no minimum of each role."""
+    backend: GangBackend | Literal["Volcano", "Kueue", "Native"]
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue that `queue`
+    names until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, off by default there) holds all pods together. Only Volcano knows
+    a minimum of each role."""
 
     min_role_replicas: Mapping[str, int] | None
     """Replicas of each role that must be placed together; the others start as room appears. A
@@ -1287,7 +1289,8 @@ class SchedulingStrategyArgsDict(TypedDict, total=False):
     """The scheduler, its queue and the gang."""
 
     scheduler_name: str | None
-    """Scheduler of the pods; by default `volcano` for a gang, else the cluster's."""
+    """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:
+    Native`), else the cluster's."""
 
     queue: Input[str] | None
     """Volcano queue, by default Volcano's `default`; with `backend: Kueue` the LocalQueue, which is

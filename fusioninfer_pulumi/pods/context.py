@@ -8,6 +8,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import (
+    is_native,
     is_prefill_decode,
     needs_gang,
     scheduler_name,
@@ -49,6 +50,7 @@ def contexts(
             pairing=pairing if role.component_type in PAIRED else None,
             tracing=args.tracing,
             gang=gang,
+            native=is_native(args.scheduling_strategy),
             scheduler=scheduler_name(args.roles, args.scheduling_strategy),
             queue=volcano_queue(args.scheduling_strategy),
             priority_class=args.scheduling_strategy.priority_class_name,

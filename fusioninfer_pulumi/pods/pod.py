@@ -213,6 +213,7 @@ class Context:
         written: Its pods as the user wrote them.
         launcher: How they find each other, None for single pods.
         pairing: Of prefill with decode, None for other services and other roles.
+        native: Whether a gang is a PodGroup of Kubernetes itself.
     """
 
     meta: ServiceMeta
@@ -226,6 +227,7 @@ class Context:
     pairing: Pairing | None
     tracing: TracingArgs | None
     gang: bool
+    native: bool
     scheduler: str | None
     queue: str | None
     priority_class: str | None

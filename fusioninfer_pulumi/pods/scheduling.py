@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
@@ -22,20 +23,30 @@ def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
 
 
 def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Sets scheduler, priority, and the annotation of the gang or the queue."""
+    """Sets scheduler, priority, and the gang, or the annotation of the queue."""
     annotations: dict[str, str] = {}
-    if ctx.gang:
+    fields: dict[str, Any] = {
+        "schedulerName": ctx.scheduler,
+        "priorityClassName": ctx.priority_class,
+    }
+    if ctx.gang and ctx.native:
+        fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
+    elif ctx.gang:
         # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
         annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
     elif ctx.queue and ctx.scheduler:
         # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = ctx.queue
-    fields = {"schedulerName": ctx.scheduler, "priorityClassName": ctx.priority_class}
     for pod in pods.each():
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         written = (pod.template.get("metadata") or {}).get("labels") or {}
         pods = pods.put(_with_metadata(built, written, {**_annotations(pod), **annotations}))
     return pods, []
+
+
+def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
+    """`schedulingGroup` of the pods of a service, or of a serving group: Kubernetes' own gang."""
+    return {"podGroupName": names.pod_group(service, group)}
 
 
 def pod_labels(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:

@@ -21,11 +21,9 @@ from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import (
     GRPC_PORT,
     HEALTH_PORT,
-    KV_METRIC,
     METRICS_PORT,
     EppFlags,
     epp_flags,
-    takes_kv_metric,
 )
 from fusioninfer_pulumi.endpoint_pickers.intent import (
     EppIntent,
@@ -33,13 +31,12 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
     event_port,
     group_affinity,
 )
-from fusioninfer_pulumi.findings import Finding, Location, warning
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.tracing import tracing_env
-from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 from fusioninfer_pulumi.topology.role import RolePlan
 
 #: Where the container finds its certificate.
@@ -75,6 +72,8 @@ class EppPlan:
         image: Its image; may be an Output.
         request: What it shall do, None where the user wrote its configuration.
         summary: Its strategy, in one sentence.
+        old_kv_metric: What all engines call the metric of their KV cache, where they are older
+            than its present name.
         env: Variables that it gets beside its own.
     """
 
@@ -87,6 +86,7 @@ class EppPlan:
     arguments: tuple[str, ...]
     summary: str
     args: EndpointPickerArgs
+    old_kv_metric: str | None = None
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
@@ -127,8 +127,10 @@ class EppPlan:
 def _old_kv_metric(served: Sequence[RolePlan]) -> str | None:
     """What the engines call the metric of their KV cache, if all of them have the old name."""
     commands = [role.serving.command for role in served]
-    found = {each.engine.old_kv_metric(each) if each.engine else None for each in commands}
-    return found.pop() if len(found) == 1 else None
+    metrics = {
+        command.engine.old_kv_metric(command) if command.engine else None for command in commands
+    }
+    return metrics.pop() if len(metrics) == 1 else None
 
 
 def epp_plan(
@@ -155,13 +157,7 @@ def epp_plan(
     if request is not None:
         config = epp_config_text(epp_config(family, request))
         summary = strategy_summary(request)
-    old_metric = _old_kv_metric(served)
-    if old_metric is not None and not takes_kv_metric(family):
-        message = (
-            f"the engines report {old_metric}, and this endpoint picker reads {KV_METRIC}: to it, "
-            "no pod's KV cache fills; use vLLM v0.9.2 or later, or an older endpoint picker"
-        )
-        findings.append(warning(RELEASE_WITHOUT_FEATURE, (*at, "endpointPicker"), message))
+    old_kv_metric = _old_kv_metric(served)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -172,7 +168,7 @@ def epp_plan(
         cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
         experimental=affinity is not None,
         tracing=tracing is not None and tracing.picker,
-        old_kv_metric=old_metric,
+        old_kv_metric=old_kv_metric,
     )
     plan = EppPlan(
         name=names.endpoint_picker(service),
@@ -184,6 +180,7 @@ def epp_plan(
         arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
+        old_kv_metric=old_kv_metric,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
         else (),

@@ -53,13 +53,6 @@ NAMED_OBJECT_MISSING = Rule(
     "Objects that are named exist in the cluster.",
     remedy="Create the object, or correct its name.",
 )
-QUOTA_TOO_SMALL = Rule(
-    "quota-too-small",
-    "warning",
-    "The ResourceQuotas of a namespace allow the accelerators of its services.",
-    remedy="Raise the quota, or run fewer replicas.",
-    source="https://kubernetes.io/docs/concepts/policy/resource-quotas/",
-)
 REPLACEMENT_NEEDS_ROOM = Rule(
     "replacement-needs-room",
     "error",

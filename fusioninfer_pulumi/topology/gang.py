@@ -14,11 +14,18 @@ from fusioninfer_pulumi.api.scheduling import (
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
+from fusioninfer_pulumi.api.topology import is_native, volcano_queue
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import pod_requests, total
 from fusioninfer_pulumi.topology.capacity import GangForm
 from fusioninfer_pulumi.topology.role import RolePlan
+
+API_VERSION = "scheduling.volcano.sh/v1beta1"
+KIND = "PodGroup"
+
+NATIVE_GROUP = "scheduling.k8s.io"
+NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class GangPlan:
         group: Index of the serving group, None where the service has no groups.
         topology: How close to each other in the network its pods are placed.
         replica_label: Pod label that identifies the replica of a role.
+        native: Whether it is a PodGroup of Kubernetes itself, which knows only a number of pods.
     """
 
     pod_group: str
@@ -66,6 +74,12 @@ class GangPlan:
     group: int | None = None
     topology: NetworkTopologyArgs | None = None
     replica_label: str = labels.REPLICA_INDEX
+    native: bool = False
+
+    @property
+    def reference(self) -> str:
+        """What its pods name, as `reference_of` reads it."""
+        return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
 
 
 def gang_plans(
@@ -94,27 +108,31 @@ def gang_plans(
 def _gang_plan(
     service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, layout: Layout
 ) -> GangPlan | None:
-    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
+    native = is_native(scheduling)
+    # A PodGroup of Kubernetes knows no roles: what asks for them is refused.
+    policy = GangPolicyArgs() if native else scheduling.gang_policy
+    minima = required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
     if members == 0:
         return None
-    partial = scheduling.gang_policy.min_role_replicas is not None
-    topology = scheduling.gang_policy.network_topology
+    partial = policy.min_role_replicas is not None
+    topology = policy.network_topology
     # Volcano identifies the replicas of a role only by subgroups.
     by_replica = topology is not None and topology.role_policy is not None
-    grouped = partial or by_replica or layout is Layout.PER_ROLE
+    grouped = not native and (partial or by_replica or layout is Layout.PER_ROLE)
     return GangPlan(
         pod_group=names.pod_group(service),
         min_member=members,
         partial=partial,
-        tasks=None if grouped else _tasks(roles),
-        sub_groups=_sub_groups(roles, minima, scheduling.gang_policy) if grouped else None,
+        tasks=None if grouped or native else _tasks(roles),
+        sub_groups=_sub_groups(roles, minima, policy) if grouped else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
-        min_resources=_requests(roles, minima) if scheduling.gang_policy.min_resources else None,
-        queue=scheduling.queue,
+        min_resources=_requests(roles, minima) if policy.min_resources else None,
+        queue=volcano_queue(scheduling),
         priority_class=scheduling.priority_class_name,
         topology=topology,
         replica_label=layout.replica_label,
+        native=native,
     )
 
 
@@ -125,11 +143,28 @@ def required_replicas(
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
+def reference_of(annotations: Any, pod_group: Any) -> str:
+    """Which gang pods name, as `GangPlan.reference` says it; empty for none.
+
+    `pod_group` is their `schedulingGroup.podGroupName`.
+    """
+    if pod_group:
+        return f"{NATIVE_GROUP}/{pod_group}"
+    return str((annotations or {}).get(labels.GROUP_NAME) or "")
+
+
 def minima_of(gang: GangPlan | None) -> dict[str, int] | None:
     """Returns the replicas of each role that a gang needs, None if it needs all or is None."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
+
+
+def minimum_of(pod_group: Mapping[str, Any]) -> int:
+    """Pods that a PodGroup of ours places together."""
+    spec = pod_group["spec"]
+    policy = spec.get("schedulingPolicy")
+    return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
 def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
@@ -167,16 +202,15 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
     )
 
 
-API_VERSION = "scheduling.volcano.sh/v1beta1"
-KIND = "PodGroup"
-
-
 def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
     """Builds the PodGroup that the annotation of all pods of a service, or of a group, names.
 
     It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
-    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup.
+    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A PodGroup of
+    Kubernetes itself has a number of pods.
     """
+    if gang.native:
+        return _pod_group(plan, gang, NATIVE_API_VERSION, _native_spec(gang))
     spec: dict[str, Any] = {"minMember": gang.min_member}
     if gang.tasks is not None:
         spec["minTaskMember"] = dict(gang.tasks)
@@ -192,11 +226,23 @@ def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
         spec["queue"] = gang.queue
     if gang.priority_class is not None:
         spec["priorityClassName"] = gang.priority_class
+    return _pod_group(plan, gang, API_VERSION, spec)
+
+
+def _native_spec(gang: GangPlan) -> dict[str, Any]:
+    # The scheduler places no gang whose priority differs from that of its pods.
+    priority = {} if gang.priority_class is None else {"priorityClassName": gang.priority_class}
+    return {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}, **priority}
+
+
+def _pod_group(
+    plan: ServiceMeta, gang: GangPlan, api_version: str, spec: dict[str, Any]
+) -> dict[str, Any]:
     own_labels = {labels.SERVICE: plan.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": api_version,
         "kind": KIND,
         "metadata": metadata(plan, gang.pod_group, own_labels),
         "spec": spec,

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.role import RestartPolicy
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.pods.scheduling import role_labels, scheduling_group
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 from fusioninfer_pulumi.topology.sub_group_policy import completed
@@ -92,12 +92,16 @@ def _for_lws(
     metadata = template["metadata"]
     pod_labels = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
     finished = {**metadata, "labels": pod_labels}
-    if plan.gang_scheduled:
+    spec = template["spec"]
+    if "schedulingGroup" in spec:
+        if planned.group is not None:
+            spec = {**spec, "schedulingGroup": scheduling_group(plan.service, planned.group)}
+    elif plan.gang_scheduled:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
             gang[labels.GROUP_NAME] = names.pod_group(plan.service, planned.group)
         finished["annotations"] = {**metadata["annotations"], **gang}
-    return {"metadata": finished, "spec": template["spec"]}
+    return {"metadata": finished, "spec": spec}
 
 
 def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:

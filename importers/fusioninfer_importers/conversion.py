@@ -7,6 +7,7 @@ says nothing about is an error when the conversion finishes: no field is dropped
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -233,8 +234,7 @@ class ServiceBuilder:
 
     def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
         """Says which field findings about a field of our manifest name."""
-        location = target[1:] if target[:1] == ("spec",) and len(target) > 1 else target
-        self._origins[location] = FieldOrigin(at, copied)
+        self._origins[_location(target)] = FieldOrigin(at, copied)
 
     def add_source(self, document: SourceDocument) -> None:
         """Notes that the service depends on a document, if only by what others override."""
@@ -249,6 +249,28 @@ class ServiceBuilder:
             except (KeyError, IndexError, TypeError):
                 return None
         return value
+
+    def remove(self, target: Location) -> SourceField:
+        """Removes a field of our manifest, and what is empty without it; returns its origin."""
+        parents: list[Any] = [self._manifest]
+        for part in target[:-1]:
+            # Values below may be those of the source document.
+            parents[-1][part] = copy.copy(parents[-1][part])
+            parents.append(parents[-1][part])
+        for parent, part in zip(reversed(parents), reversed(target), strict=True):
+            if part == target[-1] or not parent[part]:
+                del parent[part]
+        return self._origin(target)
+
+    def _origin(self, target: Location) -> SourceField:
+        """The field that a field of our manifest follows from."""
+        location = _location(target)
+        for end in range(len(location), 0, -1):
+            origin = self._origins.get(location[:end])
+            if origin is not None:
+                rest = location[end:] if origin.copied else ()
+                return SourceField(origin.field.document, (*origin.field.path, *rest))
+        return self.main.at()
 
     def build(self) -> ConvertedService:
         """The service as it is now."""
@@ -270,3 +292,8 @@ class ServiceBuilder:
             while len(parent) <= last:
                 parent.append(None)
         parent[last] = value
+
+
+def _location(target: Location) -> Location:
+    """Where findings say that a field of our manifest is."""
+    return target[1:] if target[:1] == ("spec",) and len(target) > 1 else target

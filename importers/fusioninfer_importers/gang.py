@@ -1,12 +1,66 @@
-"""The gang of systems whose pods are placed by the cluster's scheduler, each by itself."""
+"""What starts the pods of other systems together: nothing, Volcano, or Kueue."""
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.plugins.importers import Location
+from collections.abc import Iterator
+from typing import Any
+
+from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_pulumi.plugins.importers import Location, is_output, labels
 
 VOLCANO = "volcano"
-GANG_MODE: Location = ("spec", "schedulingStrategy", "gangPolicy", "mode")
+SCHEDULING: Location = ("spec", "schedulingStrategy")
+GANG: Location = (*SCHEDULING, "gangPolicy")
+GANG_MODE: Location = (*GANG, "mode")
 PLACED_ALONE = (
     "not set: pods are placed one by one, as the other system does; schedulerName: volcano places "
     "them together"
 )
+_SERVICE: Location = ("metadata", "labels", labels.KUEUE_QUEUE)
+_TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
+
+
+def convert_queue(builder: ServiceBuilder) -> bool:
+    """Makes the queue of Kueue's label that of the service; returns whether there is one.
+
+    The label may be the document's, or that of all its pods. It must not stay on pods: Kueue takes
+    them for jobs of their own then, and never opens the gates that it has put on them.
+    """
+    of_service = builder.get(_SERVICE)
+    of_pods = {place: builder.get(place) for place in _pods(builder)}
+    queue = of_service if _is_queue(of_service) else next(iter(of_pods.values()), None)
+    if not _is_queue(queue):
+        return False
+    if queue is not of_service and any(other != queue for other in of_pods.values()):
+        return False
+    report = builder.report
+    named = {_SERVICE: of_service, **of_pods}
+    label, *others = [
+        (builder.remove(place), value) for place, value in named.items() if value is not None
+    ]
+    if builder.get((*SCHEDULING, "queue")) is not None:
+        volcanos = builder.remove((*SCHEDULING, "queue"))
+        report.unsupported(volcanos, f"a service waits in one queue, here {queue} of Kueue")
+    builder.derive((*SCHEDULING, "queue"), queue, label[0])
+    builder.default((*GANG, "backend"), "Kueue", label[0])
+    report.translated(
+        label[0],
+        f"each replica waits in the LocalQueue {queue} as a whole (gangPolicy.backend: Kueue)",
+    )
+    for field, other in others:
+        if other != queue:
+            report.unsupported(field, f"a service waits in one LocalQueue, here {queue}")
+    return True
+
+
+def _is_queue(value: Any) -> bool:
+    """Whether a label may be the name of a queue; what else it holds, our own rules refuse."""
+    return (isinstance(value, str) and bool(value)) or is_output(value)
+
+
+def _pods(builder: ServiceBuilder) -> Iterator[Location]:
+    """Where the pod templates of the service have the label, or would have it."""
+    for index, role in enumerate(builder.roles):
+        for template in _TEMPLATES:
+            if template in role:
+                yield ("spec", "roles", index, template, "metadata", "labels", labels.KUEUE_QUEUE)

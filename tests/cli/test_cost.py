@@ -72,6 +72,46 @@ def test_rendered_objects_have_no_cost(file: Any, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("output", ["text", "json", "html"])
+def test_the_surge_of_an_update_has_a_price(
+    file: Any, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """A renamed role runs beside the old one: six H100 more for the 45 minutes of its start."""
+    names = ("old", "new")
+    old, new = (
+        file(f"{name}.yaml", service(gpus(name=name, accelerator="H100"))) for name in names
+    )
+    prices = file("prices.yaml", PRICES)
+    if output == "html":
+        assert main(["diff", old, new, "--prices", prices, "--output", "html"]) == 1
+    else:
+        words = ["plan", new, "--update", old, "--prices", prices, "--output", output]
+        assert main(words) == 0
+    printed = capsys.readouterr().out
+    amount = round(6 * 0.75 * 2.9, 2)
+    if output == "json":
+        (plan,) = json.loads(printed)
+        assert plan["update"]["extraGpuHours"] == 6 * 0.75
+        assert plan["update"]["extraAmount"] == amount
+    else:
+        text = f"At most 4.5 GPU-hours, {amount:.2f} EUR beyond those before and after."
+        assert text in printed
+
+
+def test_the_price_of_a_role_that_is_gone_is_asked_for(
+    file: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rendered objects do not say which accelerators a role had."""
+    assert main(["render", file("old.yaml", service(gpus(name="old")))]) == 0
+    old = file("objects.yaml", capsys.readouterr().out)
+    new = file("new.yaml", service(gpus(accelerator="H100")))
+    prices = file("prices.yaml", {"gpuHour": {"H100": 2.9}})
+    assert main(["plan", new, "--update", old, "--prices", prices]) == 2
+    assert "no price for role old of svc: add default to gpuHour" in capsys.readouterr().err
+    prices = file("prices.yaml", {"gpuHour": {"H100": 2.9, "default": 1}})
+    assert main(["plan", new, "--update", old, "--prices", prices]) == 0
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

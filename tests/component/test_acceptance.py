@@ -104,12 +104,20 @@ def test_without_a_route_no_gateway_is_awaited() -> None:
     assert awaited_manifests(plan, render(plan)) == []
 
 
+PLACED = {"type": "PodGroupInitiallyScheduled"}
+
+
 @pytest.mark.parametrize(
     ("group", "expected"),
     [
         ({"status": {"phase": "Running"}}, None),
         ({"status": {"phase": "Inqueue"}}, "PodGroup svc: the PodGroup is Inqueue"),
         ({}, "PodGroup svc: the gang is not placed"),
+        ({"status": {"conditions": [{**PLACED, "status": "True"}]}}, None),
+        (
+            {"status": {"conditions": [{**PLACED, "status": "False", "message": "no room"}]}},
+            "PodGroup svc: no room",
+        ),
     ],
 )
 def test_a_gang_is_scheduled_when_it_is_placed(group: Any, expected: str | None) -> None:

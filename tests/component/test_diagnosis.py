@@ -131,6 +131,21 @@ def test_the_schedulers_last_word() -> None:
     assert explain_gang(Snapshot([pod()], pod_groups=[group("Pending", new)])) == []
 
 
+def test_the_last_word_of_kubernetes_own_scheduler() -> None:
+    waiting = [pod(node=None)]
+
+    def told(**condition: str) -> list[str]:
+        conditions = [{"type": "PodGroupInitiallyScheduled", **condition}] if condition else []
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        native = {"metadata": {"name": "svc"}, "spec": spec, "status": {"conditions": conditions}}
+        return explain_gang(Snapshot(waiting, pod_groups=[native]))
+
+    assert told(status="False", message="no room") == ["PodGroup svc: no room"]
+    assert told() == ["PodGroup svc: the scheduler has not looked at it"]
+    # It is true for ever, also of a gang that lacks pods again.
+    assert told(status="True") == []
+
+
 def workload(owner: str, **condition: str) -> dict[str, Any]:
     metadata = {"name": f"leaderworkerset-{owner}-0", "ownerReferences": [{"name": owner}]}
     return {

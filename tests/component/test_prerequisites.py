@@ -64,6 +64,8 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
     done = run(engine, service, kubeconfig="~/.kube/a", context="east", lws_namespace="lws")
     assert done.exports == {"checked": True, "releases": {"LeaderWorkerSet": "v0.9.1"}}
     assert done.outputs[-1][1] == done.exports
+    (plan,) = calls[0][-1].pop("plans")
+    assert plan.service == "qwen-inference"
     assert calls == [
         (
             "~/.kube/a",
@@ -73,8 +75,7 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
                 "lws_namespace": "lws",
                 "volcano_namespace": "volcano-system",
                 "named": [],
-                "namespaces": ["default"],
-                "kueue": None,
+                "kueue_namespace": None,
             },
         )
     ]

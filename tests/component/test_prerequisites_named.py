@@ -14,7 +14,12 @@ from fusioninfer_pulumi.component.prerequisites._check import (
     named_objects,
 )
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, _Reader
-from fusioninfer_pulumi.component.prerequisites._table import DEVICE_CLASS, PRIORITY_CLASS, QUEUE
+from fusioninfer_pulumi.component.prerequisites._table import (
+    DEVICE_CLASS,
+    PRIORITY_CLASS,
+    QUEUE,
+    NamedObject,
+)
 from tests import samples
 
 CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
@@ -40,9 +45,9 @@ def plan(name: str = "qwen", *, pod: Any = None, scheduling: Any = None, **role:
 def told(*plans: Any, **there: bool) -> list[str]:
     """What is said where an object is there, or is not, by the first word of its name."""
     named = {
-        (kind.kind, name): there[name.partition(".")[0]]
-        for kind, name in named_objects(plans)
-        if name.partition(".")[0] in there
+        item: there[item.name.partition(".")[0]]
+        for item in named_objects(plans)
+        if item.name.partition(".")[0] in there
     }
     return [str(finding) for finding in check_named(plans, ClusterFacts(named=named))]
 
@@ -53,9 +58,9 @@ def test_device_classes_that_are_not_there_are_named_with_who_needs_them() -> No
         plan("other", resourceClaims=[CLAIM, {"name": "x", "spec": SPEC}]),
     )
     assert named_objects(plans) == {
-        (DEVICE_CLASS, "gpu.nvidia.com"): ["qwen", "other"],
-        (DEVICE_CLASS, "nic.example.com"): ["other"],
-        (DEVICE_CLASS, "big.example.com"): ["other"],
+        (DEVICE_CLASS, None, "gpu.nvidia.com"): ["qwen", "other"],
+        (DEVICE_CLASS, None, "nic.example.com"): ["other"],
+        (DEVICE_CLASS, None, "big.example.com"): ["other"],
     }
     (found,) = told(*plans, gpu=False, nic=True)
     assert "there is no DeviceClass gpu.nvidia.com; qwen, other need it: install the dri" in found
@@ -66,15 +71,18 @@ def test_device_classes_that_are_not_there_are_named_with_who_needs_them() -> No
     ("given", "wanted"),
     [
         (plan(), {}),
-        (plan(scheduling={"priorityClassName": "high"}), {(PRIORITY_CLASS, "high"): ["qwen"]}),
-        (plan(pod={"priorityClassName": "own"}), {(PRIORITY_CLASS, "own"): ["qwen"]}),
+        (
+            plan(scheduling={"priorityClassName": "high"}),
+            {(PRIORITY_CLASS, None, "high"): ["qwen"]},
+        ),
+        (plan(pod={"priorityClassName": "own"}), {(PRIORITY_CLASS, None, "own"): ["qwen"]}),
         (
             plan(multinode={"nodeCount": 2}, scheduling={"queue": "team"}),
-            {(QUEUE, "team"): ["qwen"]},
+            {(QUEUE, None, "team"): ["qwen"]},
         ),
         (
             plan(scheduling={"queue": "team", "schedulerName": "volcano"}),
-            {(QUEUE, "team"): ["qwen"]},
+            {(QUEUE, None, "team"): ["qwen"]},
         ),
         # Nobody reads it: the plan says so.
         (plan(scheduling={"queue": "team"}), {}),
@@ -119,6 +127,6 @@ def test_an_object_is_looked_for_by_name(apis: Any, answer: Any, wanted: bool | 
     custom = SimpleNamespace(get_cluster_custom_object=None)
     client = SimpleNamespace(CustomObjectsApi=lambda _: custom)
     api: Any = SimpleNamespace(client=client, connection=None, get=get)
-    assert _Reader(api).has(QUEUE, "team", apis) is wanted
+    assert _Reader(api).has(NamedObject(QUEUE, None, "team"), apis) is wanted
     path = ("scheduling.volcano.sh", "v1beta1", "queues", "team")
     assert asked == ([("Queue team", path)] if apis else [])

@@ -10,7 +10,8 @@ import pytest
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import server
+from fusioninfer_pulumi.checks import quotas, server
+from fusioninfer_pulumi.checks.quotas import QUOTA_TOO_SMALL
 from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
 from fusioninfer_pulumi.component import server_check
 from fusioninfer_pulumi.findings import Finding, error, warning
@@ -28,6 +29,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.found: tuple[Finding, ...] = ()
+        self.over_quota: tuple[Finding, ...] = ()
         self.problem: Exception | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.seconds = 0.0
@@ -42,6 +44,10 @@ class Asked:
             raise self.problem
         return [self.found]
 
+    def quota_findings(self, _: Any, plans: Any) -> list[tuple[Finding, ...]]:
+        assert [plan.namespace for plan in plans] == ["default"]
+        return [self.over_quota]
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
@@ -50,6 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setattr(server_check, "has_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", made.connect)
     monkeypatch.setattr(server, "server_findings", made.server_findings)
+    monkeypatch.setattr(quotas, "quota_findings", made.quota_findings)
     return made
 
 
@@ -89,6 +96,11 @@ def test_what_is_refused_fails_the_preview(engine: Any, asked: Asked) -> None:
 def test_the_rest_is_logged(engine: Any, asked: Asked) -> None:
     asked.found = (DOUBTED, UNASKED)
     assert previewed(engine) == ["warning: roles[0].template: no PriorityClass"]
+
+
+def test_a_quota_that_is_too_small_is_logged(engine: Any, asked: Asked) -> None:
+    asked.over_quota = (warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),)
+    assert previewed(engine) == ["warning: allows 1: the API server creates no more"]
 
 
 def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:

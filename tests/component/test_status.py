@@ -54,6 +54,12 @@ def phase(name: str, **more: Any) -> Objects:
     return {"metadata": {}, "status": {"phase": name, **more}}
 
 
+def scheduled(status: str) -> Objects:
+    """A PodGroup of Kubernetes itself."""
+    condition = {"type": "PodGroupInitiallyScheduled", "status": status, "message": "no room"}
+    return {"metadata": {}, "status": {"conditions": [condition]}}
+
+
 def seen(plan: ServicePlan, *args: Any, **more: Any) -> dict[str, Any]:
     """Phases of the roles, and `status reason` of the conditions."""
     status = service_status(plan, *args, **more)
@@ -97,6 +103,20 @@ TABLE: dict[str, tuple[Objects, Objects | None, tuple[str, str], str, str]] = {
         ("Pending 0/1", "Pending 0/2"),
         DONE,
         "False GangNotScheduled",
+    ),
+    "Kubernetes' own gang waits for room": (
+        lws(ROLLING, ROLLING, ROLLING),
+        scheduled("False"),
+        ("Pending 0/1", "Pending 0/2"),
+        DONE,
+        "False GangNotScheduled",
+    ),
+    "Kubernetes' own gang was placed, pods start": (
+        lws(ROLLING, ROLLING, ROLLING),
+        scheduled("True"),
+        ("Deploying 0/1", "Deploying 0/2"),
+        DONE,
+        GOING,
     ),
     "gang was placed, pods start": (
         lws(ROLLING, ROLLING, ROLLING),

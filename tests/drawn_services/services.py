@@ -331,6 +331,8 @@ def _scheduling(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest
         policy |= draw.of("default backend").fields(0.1, backend="Volcano")
     if draw.of("backend").chance(0.05):
         return {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueue"}}}
+    if draw.of("native").chance(0.03):
+        return {"schedulingStrategy": {"gangPolicy": {"backend": "Native"}}}
     return {"schedulingStrategy": strategy} if strategy else {}
 
 

@@ -41,7 +41,7 @@ def test_the_queue_is_a_label_of_each_set_and_nothing_else_is_asked(layout: str)
     others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
     assert not any(QUEUE in each["metadata"].get("labels", {}) for each in others)
     for pod in pod_templates(manifest):
-        assert "schedulerName" not in pod
+        assert "schedulerName" not in pod["spec"]
     for each in sets:
         inner = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
         # Kueue sets it on each pod; on the template it would name the pod's own workload.
@@ -127,6 +127,38 @@ def test_roles_that_start_apart_are_said_and_what_deadlocks_only_with_volcano_is
     assert problems(alone) == []
     assert problems(prefill_decode(metadata={"annotations": exclusive}, **kueue())) == []
     assert "roles-start-apart" not in dict(rules(alone))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"podLabels": {QUEUE: "team"}}, "podLabels"),
+        ({"roles": {"podLabels": {QUEUE: "team"}}}, "roles[0].podLabels"),
+        (
+            {"roles": {"template": template(metadata={"labels": {QUEUE: "team"}})}},
+            "roles[0].template.metadata.labels",
+        ),
+    ],
+)
+def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str) -> None:
+    """Seen with the real one: e2e/test_kueue.py."""
+    changed = dict(changed)
+    labelled = service(role(**changed.pop("roles", {})), **changed, **kueue())
+    reason = "keeps the pods waiting for ever, while Kueue counts them as admitted"
+    remedy = "it labels pods of a LeaderWorkerSet itself; remove it"
+    assert problems(labelled) == [f"{field}[{QUEUE}]: {reason}: {remedy}"]
+    # Without a queue of the service Kueue takes each pod for a job of its own.
+    labelled["spec"].pop("schedulingStrategy")
+    assert "kueue-label" not in dict(rules(labelled))
+    labelled["metadata"]["labels"] = {QUEUE: "team"}
+    assert ("kueue-label", f"{field}[{QUEUE}]") in rules(labelled)
+
+
+def test_a_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None:
+    manifest = service(role(), metadata={"labels": {QUEUE: "team"}})
+    reason = "all objects get it, and replicas wait in a queue that the plan does not know"
+    remedy = "set schedulingStrategy.queue and gangPolicy.backend: Kueue instead"
+    assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 
 
 def test_volcanos_scheduler_reads_no_queue_of_kueue() -> None:

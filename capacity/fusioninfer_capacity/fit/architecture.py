@@ -103,11 +103,30 @@ class State:
 
 
 @dataclass(frozen=True)
+class Compressed:
+    """What a layer of DeepSeek-V4 keeps; every rank has all of it.
+
+    Attributes:
+        ratio: Tokens that one latent stands for; 0 where only those of the window are kept.
+        window: Tokens whose own latents are kept.
+        width: Elements of a latent.
+        rope: Elements of these with positions, in 16 bits.
+        index: Elements of the index of a latent, 0 without one.
+    """
+
+    ratio: int
+    window: int
+    width: int
+    rope: int
+    index: int
+
+
+@dataclass(frozen=True)
 class Layer:
     """One layer: its weights, and what it keeps."""
 
     parts: tuple[Part, ...]
-    cache: Cache | State
+    cache: Cache | State | Compressed
 
 
 @dataclass(frozen=True)
@@ -123,7 +142,6 @@ class Architecture(ModelShape):
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
         doubt: Why the memory of its family is uncertain; None where it is not.
-        cached: Whether it is known what its layers keep of each token.
     """
 
     layers: tuple[Layer, ...]
@@ -135,7 +153,6 @@ class Architecture(ModelShape):
     bits: int
     quantization: Quantization | None
     doubt: str | None = None
-    cached: bool = True
 
     @property
     def parameters(self) -> int:
@@ -221,7 +238,6 @@ def read_config(config: Config) -> Architecture:
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
         doubt=_DOUBTS.get(kind),
-        cached=kind != "deepseek_v4",
     )
 
 
@@ -734,11 +750,7 @@ def _kimi_linear(text: Config, index: int) -> Layer:
 
 
 def _deepseek_v4(text: Config, index: int) -> Layer:
-    """Queries, keys and outputs of low rank, and compressors of what layers keep.
-
-    What they keep is not read: parts of it do not grow with a sequence, and their pages changed
-    from release to release.
-    """
+    """Queries, keys and outputs of low rank, and compressors of what layers keep."""
     hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
     head, queries = _number(text, "head_dim"), _number(text, "q_lora_rank")
     outputs, groups = _number(text, "o_lora_rank"), _number(text, "o_groups")
@@ -769,7 +781,14 @@ def _deepseek_v4(text: Config, index: int) -> Layer:
         # Blocks of FP8 are those of other layers.
         in_fp4 = part.expert and text.get("expert_dtype", "fp4") == "fp4"
         parts.append(replace(part, bits=bits, width=None) if in_fp4 else part)
-    return Layer(tuple(parts), NOTHING)
+    keeps = Compressed(
+        ratio if ratio > 1 else 0,
+        _number(text, "sliding_window"),
+        head,
+        _number(text, "qk_rope_head_dim"),
+        _number(text, "index_head_dim") if ratio == _INDEXED else 0,
+    )
+    return Layer(tuple(parts), keeps)
 
 
 #: Tokens that layers with an index compress into one.
@@ -780,12 +799,12 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
          "ministral3", "mimo", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text",
-         "gemma3"),
+         "gemma3", "glm", "glm4", "seed_oss"),
         _dense,
     ),
     **dict.fromkeys(
-        ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "minimax_m2",
-         "phimoe"),
+        ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "glm4v_moe_text",
+         "minimax_m2", "phimoe", "hy_v3"),
         _mixture,
     ),
     **dict.fromkeys(
@@ -810,8 +829,8 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",
-         "mimo_v2_flash", "kimi_linear"),
+         "mimo_v2_flash", "kimi_linear", "hy_v3"),
         "no start-up of its family is on record",
     ),
-    "deepseek_v4": "only its weights are known, not what its layers keep of a token",
+    "deepseek_v4": "no start-up with its activations is on record",
 }  # fmt: skip

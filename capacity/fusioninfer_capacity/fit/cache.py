@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusioninfer_capacity.fit.architecture import Cache, Layer, State
+from fusioninfer_capacity.fit.architecture import Cache, Compressed, Layer, State
+from fusioninfer_capacity.fit.compressed import CompressedLayout
 from fusioninfer_capacity.fit.engines import Memory
 
 #: SGLang's `--swa-full-tokens-ratio`: tokens of a sliding pool for each token of the full one.
@@ -92,7 +93,9 @@ class CacheLayout:
             return block
         widest = max(self._bytes(kind) for kind, _ in self._caches)
         largest = max(self._bytes(kind) for kind, _ in self._states)
-        return max(block, -(-largest // (_ALIGNED * widest)) * _ALIGNED)
+        latent = any(kind.latent for kind, _ in self._caches)
+        aligned = _ALIGNED_LATENT if latent else _ALIGNED
+        return max(block, -(-largest // (aligned * widest)) * aligned)
 
     def _bytes(self, kind: Kind) -> int:
         return kind.bytes(self.ways, self.state_bits if isinstance(kind, State) else self.bits)
@@ -132,15 +135,21 @@ class CacheLayout:
         return size, [(kind, -(-count // size)) for kind, count in self.kinds]
 
 
-#: Tokens of which a page has a multiple where layers keep states.
-_ALIGNED = 16
+#: Tokens of which a page has a multiple where layers keep states, also beside latents.
+_ALIGNED, _ALIGNED_LATENT = 16, 128
 
 
 def layout(
     layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
-) -> CacheLayout:
+) -> CacheLayout | CompressedLayout:
     """The cache of layers."""
-    kinds: Counter[Kind] = Counter(layer.cache for layer in layers if _keeps(layer.cache))
+    compressed = [layer.cache for layer in layers if isinstance(layer.cache, Compressed)]
+    if compressed:
+        return CompressedLayout(tuple(compressed), memory)
+    kept = [layer.cache for layer in layers if not isinstance(layer.cache, Compressed)]
+    if not memory.packs:
+        kept = [replace(kind, packed=None) if isinstance(kind, Cache) else kind for kind in kept]
+    kinds: Counter[Kind] = Counter(filter(_keeps, kept))
     caches = [kind for kind in kinds if isinstance(kind, Cache)]
     uneven = len({kind.bytes(ways, bits) for kind in caches}) > 1
     if memory.windows == "full" or (uneven and not memory.uneven):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fusioninfer_capacity.fit.architecture import Architecture
+from fusioninfer_capacity.fit.architecture import Architecture, Compressed
 from fusioninfer_capacity.fit.cache import layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
 from fusioninfer_capacity.fit.weights import Split, stages
@@ -125,7 +125,12 @@ def fit(
     if command.has("--quantization", "-q") and model.quantization is None:
         raise Unclear("weights are quantized while they are loaded")
     shared = sizes.data > 1 and memory.experts_across_copies
-    split = Split(sizes.tensor, sizes.pipeline, sizes.tensor * sizes.data if shared else 1)
+    split = Split(
+        sizes.tensor,
+        sizes.pipeline,
+        sizes.tensor * sizes.data if shared else 1,
+        whole_encoder=has_whole_encoders(command),
+    )
     if sizes.pipeline > len(model.layers):
         raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
@@ -143,7 +148,8 @@ def fit(
         small_cache=memory.cache_bits == 8,
         basis=memory.basis,
     )
-    if length is None or not model.cached:
+    compressed = any(isinstance(layer.cache, Compressed) for layer in model.layers)
+    if length is None or (compressed and memory.packed is None):
         return role_fit
     bits = memory.cache_bits or stored.bits
     kept = [
@@ -160,3 +166,9 @@ def fit(
         tokens=int(requests * length) * copies,
         requests=requests * copies,
     )
+
+
+def has_whole_encoders(command: EngineCommand) -> bool:
+    """Whether ranks share images instead of splitting their encoders."""
+    mode = command.value("--mm-encoder-tp-mode")
+    return mode == "data" or command.has("--mm-enable-dp-encoder")

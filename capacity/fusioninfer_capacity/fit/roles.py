@@ -85,8 +85,8 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
         return None, [*findings, *([] if refused else _unchecked(at, accelerator, str(reason)))]
-    if fitted.doubt is None and command.engine.name == "sglang" and _sized_later(variables):
-        fitted = replace(fitted, doubt=f"{_SIZED_LATER} sizes the cache after graphs are captured")
+    if fitted.doubt is None:
+        fitted = replace(fitted, doubt=_sized_otherwise(command.engine.name, variables))
     findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
     return fitted, findings
 
@@ -98,13 +98,25 @@ def _unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> li
     return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
 
 
-#: SGLang from 0.5.16 on, off by default (`post_capture_kv_sizing_planned`): more is left for the
-#: cache than the fraction that is computed here.
-_SIZED_LATER = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
+#: Variables with which engines leave more for the cache than is computed here, their values, and
+#: what they do: SGLang's is off by default (0.5.16 and later), vLLM's on (0.21.0 and later).
+_SIZED_OTHERWISE: Mapping[str, tuple[str, Sequence[str], str]] = {
+    "sglang": (
+        "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING",
+        ("true", "1", "yes", "y"),
+        "sizes the cache after graphs are captured",
+    ),
+    "vllm": ("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", ("0",), "keeps nothing free for graphs"),
+}
 
 
-def _sized_later(variables: Mapping[str, Any] | None) -> bool:
-    return str((variables or {}).get(_SIZED_LATER)).lower() in ("true", "1", "yes", "y")
+def _sized_otherwise(engine: str, variables: Mapping[str, Any] | None) -> str | None:
+    """Why the variables of a container make an estimate uncertain; None where they do not."""
+    if engine not in _SIZED_OTHERWISE:
+        return None
+    name, values, effect = _SIZED_OTHERWISE[engine]
+    stated = str((variables or {}).get(name)).lower()
+    return f"{name} {effect}" if stated in values else None
 
 
 def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capacity.tests.startup_logs import command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import Cache, Layer, known_architecture
+from fusioninfer_capacity.fit.architecture import (
+    Cache,
+    Compressed,
+    Layer,
+    State,
+    known_architecture,
+)
 from fusioninfer_capacity.fit.cache import CacheLayout, layout
+from fusioninfer_capacity.fit.compressed import CompressedLayout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory
 
 MEMORY = Memory(
@@ -17,6 +27,9 @@ MEMORY = Memory(
     margin=0.01, doubt=None, holds_longest=True, experts_across_copies=True, windows="groups",
     basis="",
 )  # fmt: skip
+#: What `tools/engine_pages.py` recorded.
+PAGES = Path(__file__).parent / "engine_pages.json"
+ENGINE, *ROWS = json.loads(PAGES.read_text(encoding="utf-8"))
 FULL, SLIDING = Cache(8, 128), Cache(8, 128, window=128)
 
 
@@ -56,43 +69,46 @@ def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
     assert kept.sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
-@pytest.mark.parametrize(
-    ("model", "ways", "bits", "gib", "length", "pages", "requests"),
-    [
-        ("openai/gpt-oss-120b", 1, 16, 10, 131072, 18204, 1.9733333333333334),
-        ("nvidia/Gemma-4-31B-IT-NVFP4", 1, 16, 38.85, 262144, 15912, 1.1668255481410867),
-        ("Qwen/Qwen3.8-27B-FP8", 2, 8, 4.99, 131072, 208, 2.311111111111111),
-        ("XiaomiMiMo/MiMo-V2-Flash", 4, 16, 50, 262144, 291271, 21.80661825260163),
-        ("XiaomiMiMo/MiMo-V2-Flash", 8, 16, 50, 262144, 582542, 27.033365817439325),
-        ("stepfun-ai/Step-3.7-Flash", 8, 16, 50, 262144, 546133, 27.92804909230376),
-    ],
-)
-def test_pages_and_requests_are_those_of_the_engine_s_own_code(
-    model: str, ways: int, bits: int, gib: float, length: int, pages: int, requests: float
-) -> None:
-    """By `get_kv_cache_groups` and `get_max_concurrency_for_kv_cache_config` of vLLM 0.32.0.
-
-    They were run on a processor, with the layers' specs, 8,192 tokens a step and two steps in
-    flight. They make the sizes of groups, not the memory that is left for them.
-    """
-    kept = layout_of(model, ways, bits)
-    room = int(gib * GIB)
-    assert room // kept._page == pages
-    assert kept.requests(room, length) == requests
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-{row['tensor']}")
+def test_requests_are_those_of_the_engine_s_own_code(row: dict[str, Any]) -> None:
+    """To the last digit but where all layers are one group: vLLM counts whole pages there, too."""
+    kept = layout_of(row["model"], row["tensor"], row["bits"])
+    requests = kept.requests(int(row["gib"] * GIB), row["length"])
+    assert requests == pytest.approx(row["requests"], rel=1e-12 if row["groups"] > 1 else 1e-4)
 
 
-@pytest.mark.parametrize("ways", [4, 8])
-def test_layers_that_keep_all_tokens_are_one_group_whatever_their_sizes(ways: int) -> None:
-    """MiniMax-M3 by the same code: 60 caches and 57 indexes in one group, 74,051 whole pages."""
-    kept = layout_of("MiniMaxAI/MiniMax-M3", ways, 16)
-    assert 50 * GIB // (16 * kept.token) == 74051
-    assert kept.requests(50 * GIB, 131072) == pytest.approx(9.0394287109375, rel=1e-4)
+def test_the_engine_s_code_is_run_for_all_ways_to_keep_tokens() -> None:
+    assert ENGINE["vllm"] == "0.32.0"
+    kinds = {type(kind) for row in ROWS for kind in kinds_of(row["model"])}
+    assert kinds == {Cache, State, Compressed}
+    assert len({row["model"] for row in ROWS}) >= 15
 
 
-def layout_of(model: str, ways: int, bits: int) -> CacheLayout:
+def kinds_of(model: str) -> list[Cache | State | Compressed]:
+    architecture = known_architecture(model)
+    assert architecture is not None
+    return [layer.cache for layer in architecture.layers]
+
+
+def test_blocks_have_had_other_sizes() -> None:
+    """DeepSeek-V4-Flash: 22 of each page, then the most of each, then the largest group."""
+    sizes = {}
+    for version in ("0.22.0", "0.26.0", "0.27.0"):
+        kept = layout_of("deepseek-ai/DeepSeek-V4-Flash", 4, 8, version)
+        assert isinstance(kept, CompressedLayout)
+        sizes[version] = kept.block_bytes
+    latents, indexes, few = 37440, 8640, 1728
+    assert sizes["0.22.0"] == 22 * (latents + indexes + few)
+    assert sizes["0.26.0"] == 22 * latents + 21 * indexes + 20 * few
+    assert sizes["0.27.0"] == 21 * latents + 21 * indexes + 20 * few
+
+
+def layout_of(
+    model: str, ways: int, bits: int, version: str = "0.32.0"
+) -> CacheLayout | CompressedLayout:
     architecture = known_architecture(model)
     assert architecture is not None
     words = ["--tensor-parallel-size", str(ways)]
-    log = {"engine": "vllm", "version": "0.32.0", "model": model, "arguments": words}
+    log = {"engine": "vllm", "version": version, "model": model, "arguments": words}
     memory = SIZED["vllm"].memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
     return layout(architecture.layers, bits, 16, ways, memory)

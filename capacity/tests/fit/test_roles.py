@@ -56,7 +56,7 @@ def planned(
 def told(plan: ServicePlan) -> list[Finding]:
     rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
              "accelerator-not-known", "model-config-unreadable")  # fmt: skip
-    return [each for each in plan.findings if each.rule in rules]
+    return [finding for finding in plan.findings if finding.rule in rules]
 
 
 def verdict(plan: ServicePlan) -> tuple[str, str]:
@@ -180,6 +180,35 @@ def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
     )  # fmt: skip
     assert verdict(plan) == (severity, "weights-exceed-memory")
     assert (name in told(plan)[0].text) is (severity == "warning")
+
+
+@pytest.mark.parametrize(("value", "severity"), [("1", "error"), ("0", "warning")])
+def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: str) -> None:
+    name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+    plan = planned(
+        "--model", "Qwen/Qwen3-32B", image="vllm/vllm-openai:v0.24.0",
+        role={"accelerator": "66Gi"}, container={"env": [{"name": name, "value": value}]},
+    )  # fmt: skip
+    assert verdict(plan) == (severity, "weights-exceed-memory")
+    assert (name in told(plan)[0].text) is (severity == "warning")
+
+
+@pytest.mark.parametrize(
+    ("words", "image", "known"),
+    [
+        (("--model", "deepseek-ai/DeepSeek-V4-Flash"), "vllm/vllm-openai:v0.28.0", True),
+        (("python3", "-m", "sglang.launch_server", "--model-path",
+          "deepseek-ai/DeepSeek-V4-Flash"), "lmsysorg/sglang:v0.5.19", False),
+    ],
+)  # fmt: skip
+def test_compressed_latents_are_those_of_vllm_alone(
+    words: tuple[str, ...], image: str, *, known: bool
+) -> None:
+    plan = planned(*words, "--tensor-parallel-size" if known else "--tp-size", "4", image=image,
+                   role={"accelerator": "H200"}, gpus=4)  # fmt: skip
+    fitted = plan.memory["chat"]
+    assert (fitted.tokens is not None) is known
+    assert fitted.doubt is not None
 
 
 def test_newer_sglang_is_refused_beyond_a_wider_margin() -> None:

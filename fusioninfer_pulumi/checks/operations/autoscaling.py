@@ -101,7 +101,15 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
                 "each replica is one of its own",
             )
         yield from _replicas(role, args, at)
-        if built.plan.gangs:
+        if built.plan.gang is not None and built.plan.gang.native:
+            yield error(
+                FIELD_OUT_OF_PLACE,
+                at,
+                "does not go with gangPolicy.backend Native: its PodGroup counts the pods of all "
+                "replicas, and no autoscaler changes it, so that after it has scaled down no "
+                "replica that restarts comes back; use backend Volcano with minRoleReplicas",
+            )
+        elif built.plan.gangs:
             yield from _gang(role, args, minima, at)
         yield from _target(built, role, args, at)
         yield from _metrics(args, at)

@@ -14,6 +14,7 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.names import POOL_GROUP
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 # API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
 _KNOWN_GROUPS = frozenset(
@@ -22,6 +23,7 @@ _KNOWN_GROUPS = frozenset(
         "apps",
         "leaderworkerset.x-k8s.io",
         "scheduling.volcano.sh",
+        NATIVE_GROUP,
         "gateway.networking.k8s.io",
         POOL_GROUP,
         "inference.networking.x-k8s.io",
@@ -203,17 +205,19 @@ def _scales(edit: Edit, role: str) -> bool:
 
 
 def _growth(edit: Edit) -> Iterator[str]:
-    """A gang whose minimum grows: Volcano then binds no pod until all of it fits."""
+    """A gang whose minimum grows: no pod is then bound until all of it fits."""
     if not edit.key.is_pod_group or not edit.old or not edit.new:
         return
-    before, after = at(edit.old, "spec", "minMember"), at(edit.new, "spec", "minMember")
+    native = edit.key.group == NATIVE_GROUP
+    field = ("schedulingPolicy", "gang", "minCount") if native else ("minMember",)
+    before, after = at(edit.old, "spec", *field), at(edit.new, "spec", *field)
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
     forms = [at(edit.new, "spec", form) for form in ("minTaskMember", "subGroupPolicy")]
-    if any(forms):
-        what = "the gang is all-or-nothing; " if forms[0] else ""
+    if any(forms) or native:
+        what = "the gang is all-or-nothing; " if forms[0] or native else ""
         yield (
-            f"PodGroup minMember {before} -> {after}: {what}without room for all {after} pods, "
+            f"PodGroup {field[-1]} {before} -> {after}: {what}without room for all {after} pods, "
             "replacement pods of running replicas are held back"
         )
 

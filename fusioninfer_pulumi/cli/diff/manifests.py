@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.topology import sub_group_policy
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, reference_of
 
 Manifest = Mapping[str, Any]
 
@@ -101,8 +102,8 @@ class Identity(NamedTuple):
 
     @property
     def is_pod_group(self) -> bool:
-        """Whether it is a Volcano PodGroup."""
-        return (self.group, self.kind) == ("scheduling.volcano.sh", "PodGroup")
+        """Whether it is a PodGroup, Volcano's or one of Kubernetes itself."""
+        return self.kind == "PodGroup" and self.group in ("scheduling.volcano.sh", NATIVE_GROUP)
 
     @property
     def is_apps_workload(self) -> bool:
@@ -166,9 +167,11 @@ def role_of(key: Identity, manifest: Manifest | None) -> str:
 
 
 def gang_of(manifest: Manifest | None) -> str:
-    """Name of the PodGroup that a LeaderWorkerSet's pods belong to, empty without a gang."""
+    """Which PodGroup a LeaderWorkerSet's pods belong to, empty without a gang."""
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
-    return text_at(template, "metadata", "annotations", labels.GROUP_NAME)
+    annotations = at(template, "metadata", "annotations")
+    native = text_at(template, "spec", "schedulingGroup", "podGroupName")
+    return reference_of(annotations if isinstance(annotations, Mapping) else None, native)
 
 
 def partition_of(manifest: Manifest) -> int:

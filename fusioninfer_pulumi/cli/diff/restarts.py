@@ -335,7 +335,11 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
 
 _REVISION = f"[{labels.REVISION}]"
 _GANG_KEYS = labels.GANG_ANNOTATIONS | {labels.QUEUE_NAME}
-_GANG_FIELDS = (*(f".annotations[{key}]" for key in sorted(_GANG_KEYS)), ".schedulerName")
+_GANG_FIELDS = (
+    *(f".annotations[{key}]" for key in sorted(_GANG_KEYS)),
+    ".schedulerName",
+    ".schedulingGroup",
+)
 
 _LIST = r"\.(containers|initContainers)"
 _CONTAINER = rf"{_LIST}\[[^\]]*\]"
@@ -359,7 +363,7 @@ _WORDS = tuple(
         (r"\.metadata\.labels\b", "pod labels"),
         (r"\.metadata\.annotations\b", "pod annotations"),
         (r"\.spec\.(nodeSelector|tolerations|affinity|topologySpreadC\w+)\b", "scheduling"),
-        (r"\.spec\.(schedulerName|priorityClassName)$", "scheduling"),
+        (r"\.spec\.(schedulerName|priorityClassName|schedulingGroup)\b", "scheduling"),
         (r"", "pod template"),
     )
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
+from fusioninfer_pulumi.cli.cost import Money, Prices, update_cost
 from fusioninfer_pulumi.cli.diff._cells import in_order
 from fusioninfer_pulumi.cli.diff.compare import (
     AcceleratorsOf,
@@ -58,12 +59,15 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
+        extra: What the accelerators beyond those before and after cost at most; None without
+            prices.
     """
 
     namespace: str
     service: str
     timeline: Timeline | None = None
     missing: str = ""
+    extra: Money | None = None
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -82,7 +86,8 @@ class ServiceTimeline:
             return
         if self.timeline.extra_hours:
             hours = f"{self.timeline.extra_hours:,.1f}"
-            yield f"At most {hours} GPU-hours beyond those before and after."
+            money = "" if self.extra is None else f", {self.extra}"
+            yield f"At most {hours} GPU-hours{money} beyond those before and after."
         if self.timeline.not_awaited:
             names = in_order(map(self._short, self.timeline.not_awaited))
             yield f"Not awaited, and not counted as serving: {names}."
@@ -120,6 +125,7 @@ class ServiceTimeline:
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
             "extraGpuHours": round(played.extra_hours, 2),
+            **({} if self.extra is None else {"extraAmount": self.extra.rounded}),
             "notAwaited": list(played.not_awaited),
         }
 
@@ -162,16 +168,14 @@ def timelines(
     )
     freed = set(released((old_lws, new_lws), turns_of, edits))
     refused = refusals(new_plans, (old_lws, new_lws), edits)
-    times = Counter((str(plan.namespace), plan.service) for plan in new_plans)
+    times = Counter(map(_key, new_plans))
     played = []
     for plan in new_plans:
         keys = tuple(keys_of(plan, _by_name(lws)) for lws in (old_lws, new_lws))
         namespace = next((key.namespace for key in keys[1].values()), str(plan.namespace))
         service = namespace, plan.service
         running = [key for key, manifest in old_lws.items() if _is_of(key, manifest, service)]
-        several = times[str(plan.namespace), plan.service] > 1 or any(
-            key.ordinal for key in running
-        )
+        several = times[_key(plan)] > 1 or any(key.ordinal for key in running)
         missing = ""
         if refused.get(service):
             missing = f"`pulumi up` refuses it: {refused[service][0].message}"
@@ -189,6 +193,34 @@ def timelines(
         world = _Update(plan, keys, (old_lws, new_lws), edits, freed, accelerators_of)
         played.append(ServiceTimeline(*service, timeline(plan, world.changes(), world.removed())))
     return played
+
+
+def priced(
+    updates: Iterable[ServiceTimeline],
+    plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]],
+    prices: Prices,
+) -> list[ServiceTimeline]:
+    """Returns updates with what they cost beyond the services before and after.
+
+    Args:
+        updates: Updates of the services after, in their order.
+        plans: Services before and after, as far as they are known.
+        prices: The table of prices.
+
+    Raises:
+        PricesError: The table has no price for the accelerators of a role.
+    """
+    old = {_key(plan): plan for plan in plans[0]}
+    return [
+        replace(update, extra=update_cost(update.timeline, old.get(_key(plan)), plan, prices))
+        if update.timeline is not None
+        else update
+        for update, plan in zip(updates, plans[1], strict=True)
+    ]
+
+
+def _key(plan: ServicePlan) -> tuple[str, str]:
+    return str(plan.namespace), plan.service
 
 
 def _by_name(lws: Objects) -> dict[str, list[Identity]]:

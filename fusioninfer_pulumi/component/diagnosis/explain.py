@@ -26,7 +26,7 @@ from fusioninfer_pulumi.component.diagnosis.read import (
     read_service,
     watch_service,
 )
-from fusioninfer_pulumi.component.status import is_available
+from fusioninfer_pulumi.component.status import gang_blocked, is_available, native_condition
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import UnreadableError
@@ -210,6 +210,10 @@ def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]
 
 def _latest_refusal(group: Mapping[str, Any]) -> str:
     """The scheduler's latest message, empty once the gang has been placed."""
+    if "schedulingPolicy" in (group.get("spec") or {}):
+        # It stays true once the gang was placed, whatever waits later.
+        placed = native_condition(group).get("status") == "True"
+        return "" if placed else gang_blocked(group) or "the scheduler has not looked at it"
     status = group.get("status") or {}
     phase = status.get("phase") or "Pending"
     if phase == "Running":

@@ -11,6 +11,7 @@ from typing import Any
 from fusioninfer_pulumi.component.diagnosis._pods import Object, name_of, shows_reason
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
+from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
 #: More pods than this are not counted against the nodes: it would take too long.
 _MOST_PODS = 20_000
@@ -88,10 +89,12 @@ def read_service(
                 limit=_PAGE,
             )
         )
+    native = any(pod["spec"].get("schedulingGroup") for pod in items(pods))
     groups = api.get(
         f"PodGroups in {namespace}",
         custom.list_namespaced_custom_object,
-        *("scheduling.volcano.sh", "v1beta1", namespace, "podgroups"),
+        *(NATIVE_API_VERSION if native else API_VERSION).split("/"),
+        *(namespace, "podgroups"),
         label_selector=service_selector,
     )
     nodes = bound = None

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine, MetricSource
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, backends_of, proposal
+from fusioninfer_pulumi.checks.quotas import check_quotas, queues_of
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
 from fusioninfer_pulumi.component.prerequisites._table import (
     Feature,
     Minimum,
-    NamedKind,
+    NamedObject,
     Release,
     Served,
     release_text,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.device_claims import claim_templates, claimed_classes
 from fusioninfer_pulumi.routing.router import RouterPlan, gateway_extras
@@ -31,7 +31,6 @@ from fusioninfer_pulumi.rules.cluster import (
     KUEUE_INTEGRATION_OFF,
     LWS_GANG_PROVIDER_ON,
     NAMED_OBJECT_MISSING,
-    QUOTA_TOO_SMALL,
     RELEASE_NOT_SUPPORTED,
     RELEASE_UNKNOWN,
     STATEFULSET_KEEPS_BROKEN_PODS,
@@ -45,7 +44,7 @@ _Row = TypeVar("_Row")
 Needs = Mapping[Minimum, Sequence[str]]
 
 #: Each object that is named, and the services that name it.
-Named = Mapping[tuple[NamedKind, str], Sequence[str]]
+Named = Mapping[NamedObject, Sequence[str]]
 
 
 def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
@@ -55,8 +54,9 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     ]
     for row, services in needs(plans).items():
         if row.definition in facts.definitions:
-            problems += _check_row(row, services, facts)
-    gangs = [plan.service for plan in plans if plan.gang is not None]
+            needing = [plan for plan in plans if plan.service in services]
+            problems += _check_row(row, needing, facts)
+    gangs = [plan.service for plan in plans if plan.gang is not None and not plan.gang.native]
     if gangs and facts.lws_provider:
         problems.append(
             error(
@@ -78,7 +78,7 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
             )
         )
     problems += _check_kueue(plans, facts)
-    problems += check_quotas(plans, facts)
+    problems += chain(*check_quotas(plans, facts.quotas))
     return [*problems, *check_built_in(plans, facts), *check_named(plans, facts)]
 
 
@@ -92,35 +92,16 @@ def _check_kueue(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[
             RELEASE_UNKNOWN,
             (),
             f"Kueue: whether it manages LeaderWorkerSets was not checked: its configuration was "
-            f"not found; integrations.frameworks must have {table.KUEUE_FRAMEWORK}",
+            f"not found; integrations.frameworks must have {KUEUE_FRAMEWORK}",
         )
-    elif table.KUEUE_FRAMEWORK not in facts.kueue_frameworks:
+    elif KUEUE_FRAMEWORK not in facts.kueue_frameworks:
         yield error(
             KUEUE_INTEGRATION_OFF,
             (),
             f"Kueue: it does not manage LeaderWorkerSets, and pods of {', '.join(queued)} would "
-            f"start one by one beside its queues; add {table.KUEUE_FRAMEWORK} to "
+            f"start one by one beside its queues; add {KUEUE_FRAMEWORK} to "
             "integrations.frameworks in its configuration and restart its manager",
         )
-    for (namespace, name), services in local_queues(plans).items():
-        if not facts.local_queues.get((namespace, name), True):
-            yield warning(
-                NAMED_OBJECT_MISSING,
-                (),
-                f"Kueue: there is no LocalQueue {name} in {namespace}; {_services_need(services)} "
-                f"it: {table.LOCAL_QUEUE.way_out}",
-            )
-
-
-def local_queues(plans: Iterable[ServicePlan]) -> Mapping[tuple[str, str], Sequence[str]]:
-    """LocalQueues that services name, by namespace and name, each with the services."""
-    return _users(
-        ((str(plan.namespace), plan.local_queue), plan.service)
-        for plan in plans
-        if plan.local_queue is not None
-        and not is_output(plan.local_queue)
-        and not is_output(plan.namespace)
-    )
 
 
 def needs(plans: Iterable[ServicePlan]) -> Needs:
@@ -137,12 +118,12 @@ def needs(plans: Iterable[ServicePlan]) -> Needs:
 
 def named_objects(plans: Sequence[ServicePlan]) -> Named:
     """Objects that services name, each with the services."""
-    return _users((plan_name, plan.service) for plan in plans for plan_name in _named(plan))
+    return _users((named, plan.service) for plan in plans for named in _named(plan))
 
 
 def _rows(plan: ServicePlan) -> Iterator[Minimum]:
     yield table.LEADER_WORKER_SET
-    if plan.gang is not None:
+    if plan.gang is not None and not plan.gang.native:
         yield table.ALL_OR_NOTHING if plan.gang.sub_groups is None else table.PARTIAL_GANG
     if plan.local_queue is not None:
         yield table.KUEUE
@@ -192,15 +173,18 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.PROMETHEUS_RULE
 
 
-def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
+def _check_row(
+    row: Minimum, plans: Sequence[ServicePlan], facts: ClusterFacts
+) -> Iterator[Finding]:
     stored = facts.definitions[row.definition]
+    services = list(dict.fromkeys(plan.service for plan in plans))
     wanted = f"{_services_need(services)} {_wanted(row)}"
     is_file = row.install.startswith("https:")
     install = f"kubectl apply --server-side -f {row.install}" if is_file else row.install
     problem = _problem(row, stored, facts)
     if problem is not None:
         rule, text = problem
-        other = _other_backend(row, stored, facts)
+        other = "" if stored is not None else _other_backend(row, plans, facts)
         yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}{other}")
     elif stored is not None and not row.field_since_least and _release(row, stored, facts) is None:
         yield warning(
@@ -210,17 +194,18 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
         )
 
 
-def _other_backend(row: Minimum, stored: Definition | None, facts: ClusterFacts) -> str:
+def _other_backend(row: Minimum, plans: Sequence[ServicePlan], facts: ClusterFacts) -> str:
     """What the cluster has instead of the backend of a gang that it lacks; empty if nothing."""
-    if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE) or stored is not None:
+    if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE):
         return ""
-    group, backend = (
-        ("scheduling.volcano.sh", "Volcano")
-        if row is table.KUEUE
-        else (table.LOCAL_QUEUE.group, "Kueue")
+    managed = facts.kueue_frameworks
+    if row is not table.KUEUE and managed is not None and KUEUE_FRAMEWORK not in managed:
+        return "; Kueue is there, but does not manage LeaderWorkerSets"
+    proposals = dict.fromkeys(
+        proposal(plan, backends_of(facts.apis or {}), facts.queues.get(str(plan.namespace), ()))
+        for plan in plans
     )
-    there = group in (facts.apis or {})
-    return f"; {backend} is there: gangPolicy.backend {backend}" if there else ""
+    return "".join(f"; the cluster has another: {text}" for text in proposals if text)
 
 
 def _problem(
@@ -283,6 +268,15 @@ def check_built_in(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterato
                 f"{row.product}: {row.group}/{' or '.join(row.versions)} is not served{has}; "
                 f"{_services_need(apis[row])} it: {row.install}",
             )
+    gangs = apis.get(table.NATIVE_GANGS)
+    if gangs and facts.apis is not None and table.NATIVE_GANGS.group not in missing:
+        yield warning(
+            FEATURE_GATE_OFF_BY_DEFAULT,
+            (),
+            f"{table.NATIVE_GANGS.product}: {_services_need(gangs)} the feature gate "
+            "GenericWorkload in the scheduler, too, where nothing shows it from outside; without "
+            "it pods start one by one",
+        )
     features = _users((row, plan.service) for plan in plans for row in _features(plan))
     for feature in table.FEATURES if facts.kubernetes is not None else ():
         if feature in features:
@@ -310,6 +304,8 @@ def _check_feature(row: Feature, services: Sequence[str], facts: ClusterFacts) -
 
 
 def _apis(plan: ServicePlan) -> Iterator[Served]:
+    if plan.gang is not None and plan.gang.native:
+        yield table.NATIVE_GANGS
     for role in plan.roles:
         for claim in role.args.resource_claims or ():
             yield table.CLAIM_TEMPLATES if claim.made else table.CLAIMS
@@ -343,71 +339,34 @@ def _features(plan: ServicePlan) -> Iterator[Feature]:
 
 def check_named(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
     """Named objects that do not exist; warnings for those that the program may create."""
-    for (kind, name), services in named_objects(plans).items():
-        if facts.named.get((kind.kind, name), True):
+    for named, services in named_objects(plans).items():
+        if facts.named.get(named, True):
             continue
+        kind = named.kind
         finding_of = warning if kind.beside_services else error
+        within = "" if named.namespace is None else f" in {named.namespace}"
         yield finding_of(
             NAMED_OBJECT_MISSING,
             (),
-            f"{kind.product}: there is no {kind.kind} {name}; {_services_need(services)} it: "
-            f"{kind.way_out}",
+            f"{kind.product}: there is no {kind.kind} {named.name}{within}; "
+            f"{_services_need(services)} it: {kind.way_out}",
         )
 
 
-def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Returns the namespaces whose quotas matter: those of pods with accelerators."""
-    namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
-    return sorted({name for name in namespaces if not is_output(name)})
-
-
-def check_quotas(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[Finding]:
-    """Warns of quotas below what services ask for; the same update may raise them."""
-    for namespace, quotas in facts.quotas.items():
-        users = [plan for plan in plans if namespace in quota_namespaces([plan])]
-        needed = Counter[str]()
-        for plan in users:
-            needed += _accelerators(plan)
-        for quota in quotas:
-            spec = quota.get("spec") or {}
-            # A quota with scopes counts some pods only.
-            hard = {} if spec.get("scopes") or spec.get("scopeSelector") else spec.get("hard") or {}
-            for resource, amount in needed.items():
-                allowed = hard.get(f"requests.{resource}")
-                if allowed is not None and quantity.parse(allowed) < amount:
-                    yield warning(
-                        QUOTA_TOO_SMALL,
-                        (),
-                        f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
-                        f"{allowed} {resource}, and {', '.join(plan.service for plan in users)} "
-                        f"ask for {amount}: pods beyond it are not created",
-                    )
-
-
-def _accelerators(plan: ServicePlan) -> Counter[str]:
-    """Accelerators of all pods of a service, by the name of the resource."""
-    needed = Counter[str]()
-    for role in plan.roles:
-        pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
-        for template, count in pods:
-            for resource, amount in pod_requests(template).items():
-                if is_accelerator(resource):
-                    needed[resource] += int(amount) * count * len(role.replicas)
-    return +needed
-
-
-def _named(plan: ServicePlan) -> Iterator[tuple[NamedKind, str]]:
+def _named(plan: ServicePlan) -> Iterator[NamedObject]:
     for role in plan.roles:
         for template in claim_templates(plan.service, role.args):
             for name in claimed_classes(template.spec):
-                yield table.DEVICE_CLASS, name
+                yield NamedObject(table.DEVICE_CLASS, None, name)
     specs = (spec for role in plan.roles for spec in _pods(role))
     named = (plan.priority_class, *(spec.get("priorityClassName") for spec in specs))
     for priority in named:
         if isinstance(priority, str) and priority:
-            yield table.PRIORITY_CLASS, priority
+            yield NamedObject(table.PRIORITY_CLASS, None, priority)
     if plan.queue and plan.scheduler_name and not is_output(plan.queue):
-        yield table.QUEUE, plan.queue
+        yield NamedObject(table.QUEUE, None, plan.queue)
+    for namespace, name in queues_of([plan]):
+        yield NamedObject(table.LOCAL_QUEUE, namespace, name)
 
 
 def _pods(role: RolePlan) -> list[Mapping[str, Any]]:

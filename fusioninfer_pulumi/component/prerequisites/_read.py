@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import yaml
-
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_GROUP, KUEUE_NAMESPACE, queues_for
+from fusioninfer_pulumi.checks.quotas import Quotas, read_quotas
 from fusioninfer_pulumi.component.prerequisites import _table as table
-from fusioninfer_pulumi.component.prerequisites._table import NamedKind, Release
+from fusioninfer_pulumi.component.prerequisites._table import NamedObject, Release
 from fusioninfer_pulumi.kube.client import KubernetesApi, items
+from fusioninfer_pulumi.kube.configurations import configurations
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
 _CONFIGURATION = "config.lws.x-k8s.io/"
@@ -52,21 +54,20 @@ class ClusterFacts:
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
         kueue_frameworks: Kinds that Kueue manages, None when its configuration could not be found.
-        local_queues: Whether LocalQueues exist, by namespace and name; one that is missing could
-            not be read.
-        named: Whether objects exist, by kind and name; one that is missing could not be read.
-        quotas: ResourceQuotas by namespace; one that is missing could not be read.
+        queues: LocalQueues by namespace, where the backend of a gang is missing.
+        named: Whether objects exist; one that is missing could not be read.
+        quotas: ResourceQuotas, and those of Kueue.
     """
 
     definitions: Mapping[str, Definition | None] = field(default_factory=dict)
     releases: Mapping[str, Release] = field(default_factory=dict)
     lws_provider: str | None = None
     kueue_frameworks: frozenset[str] | None = None
-    local_queues: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
-    named: Mapping[tuple[str, str], bool] = field(default_factory=dict)
-    quotas: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    named: Mapping[NamedObject, bool] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=Quotas)
     unread: tuple[str, ...] = ()
 
 
@@ -77,20 +78,19 @@ def read_cluster(
     *,
     lws_namespace: str,
     volcano_namespace: str,
-    kueue: tuple[str, Collection[tuple[str, str]]] | None = None,
-    named: Collection[tuple[NamedKind, str]] = (),
-    namespaces: Collection[str] = (),
+    kueue_namespace: str | None = None,
+    named: Collection[NamedObject] = (),
+    plans: Sequence[ServicePlan] = (),
 ) -> ClusterFacts:
     """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
-    `definitions` are names of CustomResourceDefinitions, `named` objects by kind and name,
-    `namespaces` those whose quotas matter, `kueue` the namespace of its manager and LocalQueues by
-    namespace and name. What one has no rights to read is in `unread`. Raises UnreadableError where
-    nothing can be read.
+    `definitions` are names of CustomResourceDefinitions, `named` objects to look for, `plans`
+    those whose quotas, and perhaps LocalQueues, are read, `kueue_namespace` that of its manager,
+    None where it is not needed. What one has no rights to read is in `unread`. Raises
+    UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
-    kueue_namespace, local_queues = kueue or (None, ())
     kinds = {name: reader.definition(name) for name in definitions}
     releases = {
         product: min(product_releases)
@@ -106,21 +106,23 @@ def read_cluster(
     frameworks = None if kueue_namespace is None else reader.kueue_frameworks(kueue_namespace)
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
     apis = reader.apis()
-    named_objects = {(kind.kind, name): reader.has(kind, name, apis) for kind, name in named}
-    queues = {
-        (namespace, name): reader.has(table.LOCAL_QUEUE, name, apis, namespace)
-        for namespace, name in local_queues
-    }
+    objects = {item: reader.has(item, apis) for item in named}
+    queues: Mapping[str, frozenset[str]] = {}
+    if kinds.get(table.ALL_OR_NOTHING.definition, "") is None and KUEUE_GROUP in (apis or {}):
+        # What a gang could use that lacks Volcano.
+        queues = queues_for(api, plans)
+        if frameworks is None:
+            frameworks = reader.kueue_frameworks(KUEUE_NAMESPACE)
     return ClusterFacts(
         definitions=known,
         releases=releases,
         lws_provider=provider,
         kueue_frameworks=frameworks,
-        local_queues={queue: there for queue, there in queues.items() if there is not None},
+        queues=queues,
         kubernetes=reader.kubernetes(),
         apis=apis,
-        quotas={name: reader.quotas(name) for name in namespaces},
-        named={name: there for name, there in named_objects.items() if there is not None},
+        quotas=read_quotas(api, plans),
+        named={item: there for item, there in objects.items() if there is not None},
         unread=tuple(api.unread),
     )
 
@@ -172,7 +174,7 @@ class _Reader:
         listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
         for config_map in items(listed):
             for text in (config_map.get("data") or {}).values():
-                yield from _configurations(text, group)
+                yield from configurations(text, group)
 
     def kubernetes(self) -> Release | None:
         """Release of the API server."""
@@ -193,47 +195,21 @@ class _Reader:
             for group in response.get("groups") or ()
         }
 
-    def quotas(self, namespace: str) -> list[Mapping[str, Any]]:
-        """The ResourceQuotas of a namespace."""
-        listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_resource_quota
-        return items(self._api.get(f"ResourceQuotas in {namespace}", listing, namespace))
-
-    def has(
-        self,
-        kind: NamedKind,
-        name: str,
-        apis: Mapping[str, frozenset[str]] | None,
-        namespace: str | None = None,
-    ) -> bool | None:
+    def has(self, named: NamedObject, apis: Mapping[str, frozenset[str]] | None) -> bool | None:
         """Whether an object exists, None where that cannot be read."""
+        kind = named.kind
         served = (apis or {}).get(kind.group, frozenset())
         version = next((known for known in kind.versions if known in served), None)
         if version is None:
             return None
         custom = self._api.client.CustomObjectsApi(self._api.connection)
-        if namespace is None:
+        if named.namespace is None:
             ask, within = custom.get_cluster_custom_object, []
         else:
-            ask, within = custom.get_namespaced_custom_object, [namespace]
-        path = (kind.group, version, *within, kind.plural, name)
-        response = self._api.get(f"{kind.kind} {name}", ask, *path)
+            ask, within = custom.get_namespaced_custom_object, [named.namespace]
+        path = (kind.group, version, *within, kind.plural, named.name)
+        response = self._api.get(f"{kind.kind} {named.name}", ask, *path)
         return None if isinstance(response, str) else response is not None
-
-
-def _configurations(text: str, group: str) -> list[Mapping[str, Any]]:
-    """Configurations of an API group in a text of any ConfigMap."""
-    if group not in text:
-        return []
-    try:
-        documents = list(yaml.safe_load_all(text))
-    # Other texts of a ConfigMap, such as templates, are no YAML: they configure no manager.
-    except Exception:  # noqa: BLE001
-        return []
-    return [
-        document
-        for document in documents
-        if isinstance(document, Mapping) and str(document.get("apiVersion")).startswith(group)
-    ]
 
 
 def definition(stored: Mapping[str, Any]) -> Definition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 Release = tuple[int, int, int]
 
@@ -58,7 +59,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class NamedKind:
-    """A kind whose objects services name, in no namespace but LocalQueues.
+    """A kind whose objects services name.
 
     Attributes:
         versions: Versions of the group that have it, the latest first.
@@ -75,6 +76,14 @@ class NamedKind:
     product: str
     way_out: str
     beside_services: bool = True
+
+
+class NamedObject(NamedTuple):
+    """An object that services name; `namespace` is None for a kind without namespaces."""
+
+    kind: NamedKind
+    namespace: str | None
+    name: str
 
 
 def release_text(release: Release) -> str:
@@ -126,8 +135,6 @@ KUEUE = Minimum(
     least=(0, 11, 0),
     install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
 )
-#: Its name in `integrations.frameworks`, where it is not by default.
-KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 
 # Gateway and HTTPRoute are v1 since v1.0.0.
 GATEWAY = Minimum(
@@ -291,8 +298,19 @@ EXTERNAL_METRICS = Served(
     "an adapter such as prometheus-adapter, or KEDA",
 )
 
+# The API server serves it only with its own gate on (storage_scheduling.go of v1.37.1); nothing
+# shows whether the scheduler has the gate, too.
+NATIVE_GANGS = Served(
+    "Gangs of Kubernetes",
+    "scheduling.k8s.io",
+    ("v1beta1",),
+    "Kubernetes v1.37 with --runtime-config=scheduling.k8s.io/v1beta1=true and the feature gate "
+    "GenericWorkload in API server, controller manager and scheduler; or gangPolicy.backend "
+    "Volcano or Kueue",
+)
+
 #: APIs; of one group the most demanding row first.
-SERVED = (CLAIM_TEMPLATES, CLAIMS, POD_METRICS, EXTERNAL_METRICS)
+SERVED = (CLAIM_TEMPLATES, CLAIMS, POD_METRICS, EXTERNAL_METRICS, NATIVE_GANGS)
 
 DEVICE_CLASS = NamedKind(
     kind="DeviceClass",

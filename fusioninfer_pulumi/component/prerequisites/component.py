@@ -15,13 +15,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.prerequisites._check import (
-    check,
-    local_queues,
-    named_objects,
-    needs,
-    quota_namespaces,
-)
+from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
 from fusioninfer_pulumi.component.run_mode import collect_services
@@ -125,9 +119,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
                 [row.definition for row in needs(self._plans)],
                 lws_namespace=self._args.lws_namespace,
                 volcano_namespace=self._args.volcano_namespace,
+                kueue_namespace=self._kueue_namespace(),
                 named=list(named_objects(self._plans)),
-                namespaces=quota_namespaces(self._plans),
-                kueue=self._kueue(),
+                plans=self._plans,
             )
         except UnreadableError as problem:
             self._warn(str(problem))
@@ -137,11 +131,10 @@ class ServingPrerequisites(pulumi.ComponentResource):
         raise_errors(problems, self._name)
         return facts
 
-    def _kueue(self) -> tuple[str, list[tuple[str, str]]] | None:
-        """What is read of Kueue, None where no service waits in its queues."""
-        if all(plan.local_queue is None for plan in self._plans):
-            return None
-        return self._args.kueue_namespace, list(local_queues(self._plans))
+    def _kueue_namespace(self) -> str | None:
+        """Namespace of Kueue's manager, None where no service waits in its queues."""
+        queued = any(plan.local_queue is not None for plan in self._plans)
+        return self._args.kueue_namespace if queued else None
 
     def _warn(self, reason: str) -> None:
         pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)

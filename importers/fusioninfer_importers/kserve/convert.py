@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
-from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO
+from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert_queue
 from fusioninfer_importers.kserve._filling import fill_templates
 from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, with_fields
 from fusioninfer_importers.kserve.container import MAIN
@@ -203,12 +203,13 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     arguments = convert_model(builder, spec)
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
-    _gang(builder, spec)
     if prefill is not None:
         convert_workload(builder, prefill, "prefill", "prefiller", arguments)
         convert_workload(builder, spec, "decode", "decoder", arguments)
     else:
         convert_workload(builder, spec, "main", "worker", arguments)
+    if not convert_queue(builder):
+        _gang(builder, spec)
     convert_router(builder, spec, related)
     _tracing(builder, spec)
     park_roles(builder)

@@ -26,6 +26,7 @@ from fusioninfer_pulumi.plugins.importers import (
     flag_value,
     integer,
     is_output,
+    labels,
     read_command,
 )
 
@@ -207,6 +208,8 @@ def _template(builder: ServiceBuilder, target: Location, pod: Node, workload: No
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
             known = isinstance(value, str) or is_output(value)  # others are refused on the objects
+            if field == "labels" and key == labels.KUEUE_QUEUE:
+                continue  # the service's queue
             if known and str(key).startswith((*always, *more)):
                 builder.default((*target, "metadata", field, key), value, at / key)
         metadata = workload.get(field)

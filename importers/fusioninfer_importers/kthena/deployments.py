@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.gang import convert_queue
 from fusioninfer_importers.kthena.models import Deployment, ModelServing
 from fusioninfer_importers.kthena.serving import WORKER, Serving
 from fusioninfer_importers.objects import copy_metadata
@@ -51,6 +52,7 @@ def convert_deployment(
     parts = {"metadata": template.metadata, "spec": template.spec}
     entry = {key: value for key, value in parts.items() if value is not None}
     builder.copy((*role, "template"), entry, at / "template")
+    convert_queue(builder)
     report.consume(at / "selector")
     if spec.strategy is not None:
         report.unsupported(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusioninfer_importers.conversion import ServiceBuilder
+from fusioninfer_importers.gang import GANG, SCHEDULING, VOLCANO, convert_queue
 from fusioninfer_importers.kthena.models import (
     CountOrPercentage,
     ModelServing,
@@ -30,10 +31,8 @@ RECOVERY_DIFFERS = Rule(
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
-VOLCANO = "volcano"
-_SCHEDULING = ("spec", "schedulingStrategy")
-_GANG = (*_SCHEDULING, "gangPolicy")
-_MINIMA = (*_GANG, "minRoleReplicas")
+_MINIMA = (*GANG, "minRoleReplicas")
+_QUEUED = "Kueue admits each replica by itself; remove it, or the label kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ def _groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) ->
 
 
 def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    target = (*_SCHEDULING, "schedulerName")
+    target = (*SCHEDULING, "schedulerName")
     if spec.scheduler_name:
         builder.copy(target, spec.scheduler_name, at / "schedulerName")
     else:
@@ -180,7 +179,7 @@ def _scheduling(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField
     queue = (builder.main.metadata.get("annotations") or {}).get(labels.QUEUE_NAME)
     if queue is not None:
         builder.copy(
-            (*_SCHEDULING, "queue"),
+            (*SCHEDULING, "queue"),
             queue,
             builder.main.at("metadata", "annotations", labels.QUEUE_NAME),
         )
@@ -267,12 +266,15 @@ def convert_gang(serving: Serving) -> None:
     """Converts the gang of a ModelServing, after its autoscalers: their minima count."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
-    here, scheduler = at / "template", builder.get((*_SCHEDULING, "schedulerName"))
+    here, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
     if group.gang_policy is not None and group.gangpolicy is not None:
         builder.report.invalid(
             here / "gangpolicy",
             "is gangPolicy, which is given too; give it once",
         )
+    if convert_queue(builder):
+        _without_gang(serving, here)
+        return
     # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
     volcano = scheduler == VOLCANO
@@ -287,15 +289,27 @@ def convert_gang(serving: Serving) -> None:
                 f"has no effect with schedulerName {scheduler}; left out",
             )
         else:
-            builder.copy_fields(_GANG, place, "minRoleReplicas")
+            builder.copy_fields(GANG, place, "minRoleReplicas")
     mode = _gang_mode(serving) if volcano else "Off"
     if mode is not None:
-        builder.default((*_GANG, "mode"), mode, at / "schedulerName")
+        builder.default((*GANG, "mode"), mode, at / "schedulerName")
     if mode == "On":
         # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
         # True is the value of the field, not a switch of the function.
-        builder.default((*_GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003
+        builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003
     _topologies(builder, group, here / "networkTopology", volcano=volcano)
+
+
+def _without_gang(serving: Serving, at: SourceField) -> None:
+    """Reports what a gang would hold together, where Kueue admits each replica by itself."""
+    report, group = serving.builder.report, serving.model.spec.template
+    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
+        if policy is not None:
+            report.consume(at / key)
+            if (at / key / "minRoleReplicas").value:
+                report.unsupported(at / key / "minRoleReplicas", _QUEUED)
+    if group.network_topology is not None:
+        report.unsupported(at / "networkTopology", _QUEUED)
 
 
 def _gang_mode(serving: Serving) -> str | None:
@@ -331,13 +345,13 @@ def _topologies(
     if topology is None:
         return
     if not volcano:
-        scheduler = builder.get((*_SCHEDULING, "schedulerName"))
+        scheduler = builder.get((*SCHEDULING, "schedulerName"))
         builder.report.left_out(
             at,
             f"has no effect with schedulerName {scheduler}; left out",
         )
         return
-    target = (*_GANG, "networkTopology")
+    target = (*GANG, "networkTopology")
     builder.default(target, {}, at)
     builder.set_origin(target, at, copied=True)
     builder.report.consume(at)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO
+from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert_queue
 from fusioninfer_importers.modelplane.cache import Caches, convert_cache
 from fusioninfer_importers.modelplane.clusters import convert_cluster, convert_tolerations
 from fusioninfer_importers.modelplane.models import (
@@ -79,10 +79,10 @@ def _replica(
     report.consume(at / "serving" / "mode")
     _phases(builder, replica, at, pairs=pairs)
     builder.set_origin(("spec", "roles"), at / "engines")
-    members = [member.template for engine in replica.engines for member in engine.members]
-    _gang(builder, members, at / "engines", several=pairs or len(members) > len(replica.engines))
     for index, engine in enumerate(replica.engines):
         convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
+    members = [member.template for engine in replica.engines for member in engine.members]
+    _gang(builder, members, at / "engines", several=pairs or len(members) > len(replica.engines))
     if pairs:
         add_router(builder, at / "serving", pairs=True)
     report.translated(
@@ -99,7 +99,9 @@ def _replica(
 def _gang(
     builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, several: bool
 ) -> None:
-    """Turns the gang off that our default would make, unless the pods ask for Volcano."""
+    """Turns the gang off that our default would make, unless the pods ask for Volcano or Kueue."""
+    if convert_queue(builder):
+        return
     if several and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
         builder.default(GANG_MODE, "Off", at)
         builder.report.chosen(at, PLACED_ALONE)
@@ -212,7 +214,6 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     builder.set_origin(("spec", "roles"), at)
     parts = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
     several = pairs or any((part.topology.pipeline or 1) > 1 for part in parts)
-    _gang(builder, [part.template for part in parts], at / "workers", several=several)
     if spec.prefill is not None:
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
@@ -223,6 +224,7 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     name = "decode" if pairs else "workers"
     _workers(builder, name, kind, spec.workers, at / "workers")
     _devices(builder, spec.node_selector, at / "nodeSelector")
+    _gang(builder, [part.template for part in parts], at / "workers", several=several)
     if spec.routing is not None and pairs:
         _router(builder, spec.routing, at / "routing")
     elif spec.routing is not None:

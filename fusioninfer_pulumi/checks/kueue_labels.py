@@ -1,0 +1,52 @@
+"""Checks of Kueue's own label of a queue, which is the library's to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.topology.role import RolePlan
+
+KUEUE_LABEL = Rule(
+    "kueue-label",
+    ("error", "warning"),
+    "A service waits in Kueue's queue by `gangPolicy.backend: Kueue`, not by a label.",
+    remedy="Remove the label, and name the LocalQueue in `schedulingStrategy.queue`.",
+    source="Kueue 0.15.2, measured",
+)
+_KEY = labels.KUEUE_QUEUE
+
+
+def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
+    """Yields findings of the label on the service, which all its objects get, and on its pods."""
+    of_service = _KEY in built.args.labels
+    if of_service:
+        yield warning(
+            KUEUE_LABEL,
+            ("metadata", "labels", _KEY),
+            "all objects get it, and replicas wait in a queue that the plan does not know; set "
+            "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
+        )
+    if not of_service and built.plan.local_queue is None:
+        return  # Kueue takes each of such pods for a job of its own
+    for at in (place for role in built.plan.roles for place in _places(built, role)):
+        yield error(
+            KUEUE_LABEL,
+            at,
+            "keeps the pods waiting for ever, while Kueue counts them as admitted: it labels pods "
+            "of a LeaderWorkerSet itself; remove it",
+        )
+
+
+def _places(built: BuiltService, role: RolePlan) -> Iterator[Location]:
+    """Where users wrote the label for the pods of a role."""
+    if _KEY in built.args.pod_labels:
+        yield ("podLabels", _KEY)
+    elif _KEY in role.args.pod_labels:
+        yield ("roles", role.position, "podLabels", _KEY)
+    else:
+        for pod in role.pods.written:
+            if _KEY in ((pod.written.get("metadata") or {}).get("labels") or {}):
+                yield (*pod.path, "metadata", "labels", _KEY)

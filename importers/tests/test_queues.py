@@ -1,0 +1,174 @@
+"""Services take the backend that their system uses, and Kueue where a label names its queue."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from samples import of_kind, rendered
+
+from importers.tests import kserve_samples as kserve
+from importers.tests import kthena_samples as kthena
+from importers.tests import modelplane_samples as modelplane
+from importers.tests.reads import Manifest, converted, problems, said, source, spec
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+LABEL = {QUEUE: "team"}
+KUEUE = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+PAIRED: dict[str, Any] = {
+    "prefill": {"template": kserve.pod(args=["--kv-transfer-config={}"])},
+    "template": kserve.pod(args=["--kv-transfer-config={}"]),
+}
+SOURCES = {
+    "KServe": kserve.llm(**PAIRED),
+    "Kthena": kthena.serving(*kthena.PAIR),
+    "Modelplane": modelplane.paired(),
+}
+
+
+def labelled(document: Manifest, value: str = "team") -> Manifest:
+    """The document with the label of a queue."""
+    changed = copy.deepcopy(document)
+    changed["metadata"]["labels"] = {QUEUE: value, "team": "a"}
+    return changed
+
+
+def pod_labels(manifest: Manifest) -> list[Manifest]:
+    """Labels of all pod templates of a service."""
+    blocks = [each["spec"]["leaderWorkerTemplate"] for each in sets(manifest)]
+    return [
+        block[key]["metadata"]["labels"]
+        for block in blocks
+        for key in ("leaderTemplate", "workerTemplate")
+        if key in block
+    ]
+
+
+def sets(manifest: Manifest) -> list[Manifest]:
+    """The LeaderWorkerSets of a service."""
+    return list(of_kind(rendered(manifest), "LeaderWorkerSet"))
+
+
+@pytest.mark.parametrize(("system", "kinds"), [("KServe", 0), ("Kthena", 1), ("Modelplane", 0)])
+def test_each_system_keeps_what_starts_its_pods(system: str, kinds: int) -> None:
+    """Kthena creates PodGroups of Volcano; the others place pods one by one."""
+    (manifest,) = converted(SOURCES[system])
+    assert len(of_kind(rendered(manifest), "PodGroup")) == kinds
+    assert not any(QUEUE in each["metadata"]["labels"] for each in sets(manifest))
+
+
+@pytest.mark.parametrize("system", SOURCES)
+def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
+    document = labelled(SOURCES[system])
+    (manifest,) = converted(document)
+    strategy = dict(manifest["spec"]["schedulingStrategy"])
+    # Kthena's pods have Volcano's scheduler by default, in no PodGroup.
+    assert strategy.pop("schedulerName", None) == ("volcano" if system == "Kthena" else None)
+    assert strategy == KUEUE
+    assert manifest["metadata"]["labels"] == {"team": "a"}
+    assert {each["metadata"]["labels"][QUEUE] for each in sets(manifest)} == {"team"}
+    others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
+    assert not any(QUEUE in each["metadata"]["labels"] for each in others)
+    assert not any(QUEUE in each for each in pod_labels(manifest))
+    assert of_kind(rendered(manifest), "PodGroup") == []
+    assert (
+        f"f: info: metadata.labels[{QUEUE}]: each replica waits in the LocalQueue team as a whole "
+        "(gangPolicy.backend: Kueue)"
+    ) in said(document)
+    # A finding of ours about the queue names the label.
+    assert any(
+        line.startswith(f"f: warning: metadata.labels[{QUEUE}]: Kueue admits each replica")
+        for line in said(document)
+    )
+
+
+def deployment(labels: Any) -> Manifest:
+    metadata = {"labels": {"app": "engine", **labels}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "ms"},
+        "spec": {"template": {"metadata": metadata, **kthena.entry()}},
+    }
+
+
+def member_with(labels: Any) -> Manifest:
+    pod = {**modelplane.template(), "metadata": {"labels": labels}}
+    return modelplane.released(modelplane.engine("e", modelplane.member(template=pod)))
+
+
+def entry_with(labels: Any) -> Manifest:
+    return {**kthena.entry(), "metadata": {"labels": labels}}
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [kserve.llm(labels=LABEL)],
+        [kthena.serving(kthena.role(entryTemplate=entry_with(LABEL)))],
+        [deployment(LABEL), kthena.server(labels={"app": "engine"})],
+        [member_with(LABEL)],
+    ],
+    ids=["KServe", "Kthena", "Deployment", "Modelplane"],
+)
+def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifest]) -> None:
+    before = copy.deepcopy(documents)
+    (manifest,) = converted(*documents)
+    assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
+    assert manifest["spec"]["schedulingStrategy"]["queue"] == "team"
+    assert not any(QUEUE in each for each in pod_labels(manifest))
+    assert documents == before
+    assert any(
+        f"labels[{QUEUE}]: each replica waits in the LocalQueue team" in line
+        for line in said(*documents)
+    )
+
+
+def test_a_label_of_some_pods_stays_theirs() -> None:
+    pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
+    made = spec(pair)
+    assert made["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
+    prefill, decode = made["roles"][:2]
+    assert prefill["template"]["metadata"]["labels"] == LABEL
+    assert "metadata" not in decode["template"]
+
+
+def test_a_service_waits_in_one_queue() -> None:
+    other = labelled(kserve.llm(labels={QUEUE: "other"}))
+    told = "a service waits in one LocalQueue, here team"
+    assert problems(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {told}"]
+    assert spec(other, lossy=True)["schedulingStrategy"] == KUEUE
+    volcano = labelled(kthena.serving())
+    key = "scheduling.volcano.sh/queue-name"
+    volcano["metadata"]["annotations"] = {key: "research"}
+    told = "a service waits in one queue, here team of Kueue"
+    assert problems(volcano) == [f"f: metadata.annotations[{key}]: cannot be carried over: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("group", "field"),
+    [
+        ({"gangPolicy": {"minRoleReplicas": {"server": 1}}}, "gangPolicy.minRoleReplicas"),
+        ({"gangpolicy": {"minRoleReplicas": {"server": 1}}}, "gangpolicy.minRoleReplicas"),
+        ({"networkTopology": {"groupPolicy": {"highestTierAllowed": 1}}}, "networkTopology"),
+    ],
+)
+def test_what_kueue_does_not_hold_together_is_refused(group: Manifest, field: str) -> None:
+    document = labelled(kthena.serving(group=group))
+    told = f"Kueue admits each replica by itself; remove it, or the label {QUEUE}"
+    assert problems(document) == [f"f: template.{field}: cannot be carried over: {told}"]
+    assert spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
+
+
+def test_a_queue_and_an_autoscaler() -> None:
+    (manifest,) = converted(labelled(kthena.serving()), kthena.policy())
+    assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
+    (lws,) = sets(manifest)
+    assert lws["metadata"]["labels"][QUEUE] == "team"
+
+
+def test_what_is_no_queue_is_left_to_our_rules() -> None:
+    document = labelled(kserve.llm(), "")
+    (plan,) = source(document).plans
+    assert plan.local_queue is None

@@ -1,0 +1,235 @@
+"""What gangs of Kubernetes itself get of a service, and what they are not asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import (
+    kinds,
+    nodes,
+    of_kind,
+    plan_of,
+    pod_templates,
+    prefill_decode,
+    problems,
+    rendered,
+    role,
+    rules,
+    service,
+    template,
+    warnings,
+)
+
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
+from fusioninfer_pulumi.cli.diff import compare
+from fusioninfer_pulumi.cli.diff.manifests import gang_of
+from fusioninfer_pulumi.topology.topology import capacity_for_gpus
+
+EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+
+
+def native(**policy: Any) -> Any:
+    return {"schedulingStrategy": {"gangPolicy": {"backend": "Native", **policy}}}
+
+
+def with_strategy(**strategy: Any) -> Any:
+    return {"schedulingStrategy": {"gangPolicy": {"backend": "Native"}, **strategy}}
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_one_pod_group_counts_all_pods_and_every_pod_names_it(layout: str) -> None:
+    manifest = prefill_decode(
+        {"multinode": nodes(2), "replicas": 2},
+        layout=layout,
+        **with_strategy(priorityClassName="high"),
+    )
+    objects = rendered(manifest)
+    (group,) = of_kind(objects, "PodGroup")
+    assert objects.index(group) < objects.index(of_kind(objects, "LeaderWorkerSet")[0])
+    assert group["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    assert group["spec"] == {
+        "schedulingPolicy": {"gang": {"minCount": plan_of(manifest).total_pods}},
+        "priorityClassName": "high",
+    }
+    for pod in pod_templates(manifest):
+        assert pod["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
+    for lws in of_kind(objects, "LeaderWorkerSet"):
+        inner = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+        assert not any(
+            "volcano" in key or "group-name" in key for key in inner.get("annotations", {})
+        )
+
+
+def test_each_serving_group_has_its_own() -> None:
+    objects = rendered(prefill_decode(groups=2, **native()))
+    groups = {
+        each["metadata"]["name"]: each["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        for each in of_kind(objects, "PodGroup")
+    }
+    assert set(groups.values()) == {plan_of(prefill_decode(**native())).total_pods}
+    named = {
+        lws["metadata"]["labels"]["fusioninfer.io/group-index"]: lws["spec"][
+            "leaderWorkerTemplate"
+        ]["workerTemplate"]["spec"]["schedulingGroup"]["podGroupName"]
+        for lws in of_kind(objects, "LeaderWorkerSet")
+    }
+    assert sorted(named.values()) == sorted(groups)
+
+
+@pytest.mark.parametrize("more", [{}, native(mode="Off")])
+def test_single_pods_are_no_gang(more: Any) -> None:
+    manifest = service(role(), **(more or native()))
+    assert "PodGroup" not in kinds(manifest)
+    (pod,) = pod_templates(manifest)
+    assert not {"schedulingGroup", "schedulerName"} & pod["spec"].keys()
+
+
+def test_a_parked_role_is_not_counted() -> None:
+    manifest = prefill_decode({"replicas": 0}, **native())
+    (group,) = of_kind(rendered(manifest), "PodGroup")
+    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == plan_of(manifest).total_pods
+    parked = prefill_decode({"replicas": 0}, {"replicas": 0}, layout="PerRole", **native())
+    assert "PodGroup" not in kinds(parked)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (
+            native(minRoleReplicas={"decode": 1}),
+            (
+                "schedulingStrategy.gangPolicy.minRoleReplicas: a PodGroup of Kubernetes counts "
+                "pods and knows no roles; remove it, or use backend Volcano"
+            ),
+        ),
+        (
+            native(networkTopology={"rolePolicy": {"highestTierAllowed": 1}}),
+            (
+                "schedulingStrategy.gangPolicy.networkTopology: HyperNodes are Volcano's; remove "
+                "it, or use backend Volcano"
+            ),
+        ),
+        (
+            with_strategy(schedulerName="volcano"),
+            (
+                "schedulingStrategy.schedulerName: volcano does not read PodGroups of Kubernetes "
+                "itself; use default-scheduler (the default here), or backend Volcano"
+            ),
+        ),
+    ],
+)
+def test_what_the_scheduler_cannot_do_is_refused(strategy: Any, expected: str) -> None:
+    assert problems(prefill_decode(**strategy)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at"),
+    [
+        ({"startupPolicy": "LeaderReady", "multinode": nodes(2)}, "roles[0].startupPolicy"),
+        (
+            {"template": template(priorityClassName="high")},
+            "roles[0].template.spec.priorityClassName",
+        ),
+    ],
+)
+def test_what_can_never_be_placed_is_refused(fields: Any, at: str) -> None:
+    assert ("gang-deadlock", at) in rules(prefill_decode(fields, **native()))
+
+
+def test_pods_name_no_group_of_their_own() -> None:
+    pod = template(schedulingGroup={"podGroupName": "mine"})
+    at = "roles[0].template.spec.schedulingGroup"
+    assert ("set-by-library", at) in rules(prefill_decode({"template": pod}, **native()))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "field", "reason"),
+    [
+        (
+            native(requiredReplicas="LowestOrdinals"),
+            "gangPolicy.requiredReplicas",
+            "all replicas are required",
+        ),
+        (
+            native(minResources=True),
+            "gangPolicy.minResources",
+            "Kubernetes has no queue that would count resources",
+        ),
+        (with_strategy(queue="team"), "queue", "Kubernetes' own gangs wait in no queue"),
+    ],
+)
+def test_what_has_no_effect_is_said(strategy: Any, field: str, reason: str) -> None:
+    told = warnings(service(role(), **strategy))
+    assert told == [f"warning: schedulingStrategy.{field}: has no effect: {reason}"]
+
+
+def test_no_autoscaler_changes_what_the_gang_counts() -> None:
+    scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [{"name": "waiting", "target": 5}]}}
+    told = problems(prefill_decode({}, scaled, layout="PerRole", **native()))
+    assert [text.partition(":")[0] for text in told] == ["roles[1].autoscaling"]
+    assert "backend Native" in told[0]
+
+
+@pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
+def test_the_capacity_table_is_all_or_nothing(layout: str) -> None:
+    # What Kubernetes 1.37.1 starts is in e2e/test_native.py.
+    pod = template({"name": "vllm", "image": "e:1", "command": ["/serve"], **EIGHT})
+    manifest = prefill_decode(
+        {"multinode": nodes(2, launcher="none"), "template": pod, "replicas": 1},
+        {"multinode": nodes(4, launcher="none"), "template": pod, "replicas": 2},
+        layout=layout,
+        **native(),
+    )
+    rows = capacity_for_gpus(plan_of(manifest), [80, 64, 48, 32, 16])
+    assert [(row.gpus, *row.running.values(), row.status, row.exact) for row in rows] == [
+        (80, 1, 2, "Full", True),
+        *((gpus, 0, 0, "Blocked", True) for gpus in (64, 48, 32, 16)),
+    ]
+
+
+def test_replicas_of_volcanos_gang_join_another() -> None:
+    """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
+    manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
+    references = {
+        name: {gang_of(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
+        for name, manifest in manifests.items()
+    }
+    plan = plan_of(manifests["Native"])
+    assert plan.gang is not None
+    assert references["Native"] == {plan.gang.reference}
+    assert not references["Native"] & references["Volcano"]
+
+    def running(backend: str) -> dict[str, RunningLws | None]:
+        (reference,) = references[backend]
+        return {
+            lws.name: RunningLws(reference, role.nodes, 1, changes=True)
+            for role in plan.roles
+            for lws in role.lws
+        }
+
+    assert gang_findings(plan, running("Native")) == []
+    assert gang_findings(plan, running("Volcano"))
+
+
+def test_a_diff_says_what_a_gang_does_that_grows() -> None:
+    pod = {"multinode": nodes(2)}
+    two, three = (prefill_decode(pod, {"replicas": count}, **native()) for count in (2, 3))
+    difference = compare(rendered(two), rendered(three))
+    assert (
+        "PodGroup minCount 4 -> 5: the gang is all-or-nothing; without room for all 5 pods, "
+        "replacement pods of running replicas are held back"
+    ) in difference.notes
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (native(mode="Off"), "gang scheduling switched on"),
+        ({}, "pod annotations, scheduling changed"),
+    ],
+)
+def test_a_diff_says_that_pods_join_a_gang(before: Any, reason: str) -> None:
+    old, new = (rendered(prefill_decode(**fields)) for fields in (before, native()))
+    assert {effect.restart_reason for effect in compare(old, new).effects} == {reason}
