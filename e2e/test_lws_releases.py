@@ -44,7 +44,11 @@ def put(cluster: Cluster, namespace: str, service: Object) -> None:
     """Apply a service, and remove the sets that it has no more."""
     objects = inputs.objects_of(inputs.plan_of(service))
     cluster.apply(inputs.with_namespace(objects, namespace))
-    names = {each["metadata"]["name"] for each in objects if each["kind"] == "LeaderWorkerSet"}
+    names = {
+        manifest["metadata"]["name"]
+        for manifest in objects
+        if manifest["kind"] == "LeaderWorkerSet"
+    }
     for lws in cluster.list("LeaderWorkerSet", namespace):
         if lws["metadata"]["name"] not in names:
             cluster.delete("LeaderWorkerSet", lws["metadata"]["name"], namespace)
