@@ -89,7 +89,9 @@ LEADING = service(
 
 
 def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
-    return [each.manifest for each in tried_objects(plan) if each.manifest["kind"] == kind]
+    return [
+        rendered.manifest for rendered in tried_objects(plan) if rendered.manifest["kind"] == kind
+    ]
 
 
 def test_each_distinct_object_is_tried_once() -> None:
@@ -278,7 +280,7 @@ def test_a_kind_that_is_not_installed() -> None:
     api: Any = FakeApi()
     (found,) = server_findings(api, [plan_of(routed())], seconds=30)
     pools = [each for each in found if "InferencePool" in each.message]
-    assert [(each.rule, each.severity) for each in pools] == [
+    assert [(pool.rule, pool.severity) for pool in pools] == [
         ("kind-not-installed", Severity.WARNING)
     ]
     assert pools[0].path == "roles[0]"
@@ -309,7 +311,7 @@ def test_what_is_replaced_is_a_warning() -> None:
 
 def test_answers_that_are_late() -> None:
     plan = plan_of(service())
-    results = [(each, None) for each in tried_objects(plan)]
+    results = [(manifest, None) for manifest in tried_objects(plan)]
     (found,) = answer_findings(plan, results, 10.0)
     assert found.rule == "api-server-not-asked"
     assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
@@ -357,3 +359,26 @@ def test_values_that_are_not_known_are_stood_in_for() -> None:
     (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
     assert [each for each in found if each.rule == "api-server-refuses"] == []
     assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}
+
+
+def test_a_backend_that_the_cluster_lacks_is_refused() -> None:
+    class Volcanos(FakeApi):
+        def request(
+            self, method: str, path: str, query: Any = None, body: Manifest | None = None
+        ) -> Reply:
+            if path == "/apis":
+                version = {"version": "v1beta1"}
+                group = {"name": "scheduling.volcano.sh", "versions": [version]}
+                return 200, {"groups": [{**group, "preferredVersion": version}]}
+            return super().request(method, path, query, body)
+
+    strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+    api: Any = Volcanos()
+    (found,) = server_findings(
+        api, [plan_of(service(role(), schedulingStrategy=strategy))], seconds=30
+    )
+    (refused,) = (each for each in found if each.severity is Severity.ERROR)
+    assert str(refused) == (
+        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
+        "gangPolicy.backend: Volcano"
+    )
