@@ -78,10 +78,10 @@ def disaggregated(
 def lws_named(objects: list[Object], role: str) -> Object:
     """The first LeaderWorkerSet of a role."""
     return next(
-        each
-        for each in objects
-        if each["kind"] == "LeaderWorkerSet"
-        and each["metadata"]["labels"]["fusioninfer.io/role-name"] == role
+        manifest
+        for manifest in objects
+        if manifest["kind"] == "LeaderWorkerSet"
+        and manifest["metadata"]["labels"]["fusioninfer.io/role-name"] == role
     )
 
 

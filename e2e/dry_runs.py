@@ -105,8 +105,8 @@ class DryRuns:
         except ApiError as problem:
             details = problem.body.get("details") or {}
             causes = tuple(
-                (str(each.get("field")), str(each.get("message")))
-                for each in details.get("causes") or ()
+                (str(cause.get("field")), str(cause.get("message")))
+                for cause in details.get("causes") or ()
             )
             return None, [Refusal(kind, str(problem), causes)]
         return stored, []

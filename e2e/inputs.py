@@ -44,7 +44,10 @@ def text(*documents: Object) -> str:
 
 def with_namespace(objects: list[Object], namespace: str) -> list[Object]:
     """The same objects in another namespace."""
-    return [{**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in objects]
+    return [
+        {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+        for manifest in objects
+    ]
 
 
 @functools.cache

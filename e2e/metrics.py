@@ -130,7 +130,10 @@ def _api_service(api: tuple[str, str], port: int) -> Object:
 
 def _available(cluster: Cluster, name: str) -> bool:
     conditions = cluster.get("APIService", name).get("status", {}).get("conditions", [])
-    return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
+    return any(
+        condition["type"] == "Available" and condition["status"] == "True"
+        for condition in conditions
+    )
 
 
 def _quantity(value: float) -> str:

@@ -23,7 +23,7 @@ def refused(manifest: Object, message: str) -> None:
 def warned_of(manifest: Object, message: str) -> None:
     """Demand that the library warns of this service."""
     warnings = [f for f in inputs.plan_of(manifest).findings if f.severity is Severity.WARNING]
-    assert any(message in str(each) for each in warnings), warnings
+    assert any(message in str(warning) for warning in warnings), warnings
 
 
 def in_lws(edit: Callable[[Object], object]) -> Change:
@@ -52,7 +52,7 @@ def in_templates(edit: Callable[[Object], object], role: str | None = None) -> C
 def _edited(kind: str, edit: Callable[[Object], object]) -> Change:
     def change(objects: list[Object]) -> list[Object]:
         # Manifests of a role share structure, which an edit must not meet twice.
-        changed = [_unshared(each) for each in objects]
+        changed = [_unshared(manifest) for manifest in objects]
         for each in changed:
             if each["kind"] == kind:
                 edit(each)

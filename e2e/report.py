@@ -82,7 +82,9 @@ NOT_PROVED = """\
   metrics that a thread of the test serves as an adapter would. `test_keda.py` (long) runs both, on
   gauges of the test's; `serve/test_dashboards.py` (long) runs Prometheus on engines and pickers,
   with the configuration that the operator would make of the monitors.
-- **No Prometheus operator, no Grafana.** Of dashboards only the queries were asked.
+- **No Grafana.** Of dashboards only the queries were asked. No registry offers its server with its
+  frontend. `test_prometheus_operator.py` (long) runs the Prometheus operator; its Prometheus has
+  targets of the test, because Debian's has no discovery in Kubernetes.
 - **Only these versions.** Others may differ; the library's minima are from their source and notes.
   The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
   gets the provider of its SDK's version: nothing was run with that.

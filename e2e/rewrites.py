@@ -37,7 +37,10 @@ def with_llm_d_rewrites(cluster: Cluster) -> str:
 
 def _is_established(definition: Object) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    return any(
+        condition["type"] == "Established" and condition["status"] == "True"
+        for condition in conditions
+    )
 
 
 def decisions(metrics: str) -> Counter[str]:

@@ -98,7 +98,7 @@ def objects_of(manifest: Object) -> list[Object]:
 
 def only(objects: Sequence[Object], kind: str) -> Object:
     """The one object of a kind."""
-    (found,) = [each for each in objects if each["kind"] == kind]
+    (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 
 

@@ -137,8 +137,10 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         objects = cases[name].change(objects)
         grouped = plans[name].groups is not None
-        held = [each for each in objects if each["kind"] == "PodGroup"]
-        cluster.apply([each for each in objects if grouped or each["kind"] != "PodGroup"])
+        held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
+        cluster.apply(
+            [manifest for manifest in objects if grouped or manifest["kind"] != "PodGroup"]
+        )
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
         # Volcano passes a PodGroup over whose queue does not exist.

@@ -92,7 +92,7 @@ def test_monitors_find_leaders_and_the_picker(cluster: Cluster, namespace: str) 
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
     kept = ("LeaderWorkerSet", "PodGroup", "PodMonitor", "ServiceMonitor", "Service")
     cluster.add_nodes(4)
-    stored = cluster.apply([each for each in objects if each["kind"] in kept])
+    stored = cluster.apply([manifest for manifest in objects if manifest["kind"] in kept])
     cluster.wait(lambda: len(cluster.bound(namespace)) == 4, 60, lambda: cluster.pods(namespace))
     by_kind = {each["kind"]: each for each in stored}
 
@@ -104,7 +104,9 @@ def test_monitors_find_leaders_and_the_picker(cluster: Cluster, namespace: str) 
     ]
     (endpoint,) = wanted["podMetricsEndpoints"]
     for pod in found:
-        ports = [port for each in pod["spec"]["containers"] for port in each.get("ports", ())]
+        ports = [
+            port for container in pod["spec"]["containers"] for port in container.get("ports", ())
+        ]
         assert endpoint["port"] in [port.get("name") for port in ports]
         assert set(wanted["podTargetLabels"]) <= set(pod["metadata"]["labels"])
 
@@ -176,5 +178,5 @@ def test_a_picker_traces_by_otlp(tool: str, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    (told,) = [each for each in done.stderr.splitlines() if "init OTel trace exporter" in each]
+    (told,) = [line for line in done.stderr.splitlines() if "init OTel trace exporter" in line]
     assert '"type":"otlp"' in told

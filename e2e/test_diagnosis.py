@@ -160,10 +160,10 @@ def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
 def _kept(seen: Snapshot) -> Snapshot:
     """What the explanation reads, and no more."""
     return Snapshot(
-        [_pod(each) for each in seen.pods],
-        [_event(each) for each in seen.events],
-        [_only(each) for each in seen.pod_groups],
-        None if seen.nodes is None else [_node(each) for each in seen.nodes],
+        [_pod(pod) for pod in seen.pods],
+        [_event(event) for event in seen.events],
+        [_only(group) for group in seen.pod_groups],
+        None if seen.nodes is None else [_node(node) for node in seen.nodes],
         None if seen.bound is None else [_pod(each) for each in seen.bound],
         list(seen.unread),
     )

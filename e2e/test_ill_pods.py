@@ -73,8 +73,8 @@ def made_of(cluster: Cluster, room: str, template: Object) -> None:
         "metadata": {"name": "ill", "namespace": room},
         "spec": {"leaderWorkerTemplate": group, "networkConfig": {"subdomainPolicy": "Shared"}},
     }
-    for each in derived_objects(held):
-        cluster.create(each, dry_run=True)
+    for manifest in derived_objects(held):
+        cluster.create(manifest, dry_run=True)
 
 
 RULES = [

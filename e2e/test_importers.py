@@ -69,7 +69,7 @@ def test_kserves_page_is_accepted_and_scheduled(
     objects = list(render(plan))
     assert_accepted(cluster, objects, room)
     cluster.add_nodes(1, ACCELERATORS)
-    pods = [each for each in objects if each["kind"] != "Deployment"]
+    pods = [manifest for manifest in objects if manifest["kind"] != "Deployment"]
     cluster.apply(inputs.with_namespace(pods, namespace))
     cluster.wait(lambda: len(cluster.bound(namespace)) == plan.total_pods, 60)
 

@@ -55,7 +55,7 @@ POLICIES: dict[str, list[Object]] = {
 @pytest.mark.parametrize("name", POLICIES)
 def test_scaled_services_are_accepted(cluster: Cluster, room: str, name: str) -> None:
     (objects,) = objects_of(*POLICIES[name])
-    kinds = {each["kind"] for each in objects}
+    kinds = {manifest["kind"] for manifest in objects}
     assert kinds & {"HorizontalPodAutoscaler", "ScaledObject"}
     assert_accepted(cluster, objects, room)
 
@@ -117,7 +117,9 @@ def test_weights_are_accepted(cluster: Cluster, room: str) -> None:
         samples.server("new", {name: "next"}),
         samples.route(samples.rule(*shares), parentRefs=[{"name": "gateway"}]),
     )
-    routes = [each for objects in made for each in objects if each["kind"] == "HTTPRoute"]
+    routes = [
+        manifest for objects in made for manifest in objects if manifest["kind"] == "HTTPRoute"
+    ]
     assert [ref["weight"] for ref in routes[0]["spec"]["rules"][0]["backendRefs"]] == [90, 10]
     assert len(routes) == 1
     for objects in made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
+from fusioninfer_pulumi.checks.gang_backends import backend_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
 from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.prerequisites._check import check, needs
+from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
@@ -425,3 +429,48 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
         assert "kueue.x-k8s.io/admission" in {g["name"] for g in pod["spec"]["schedulingGates"]}
         # What Kueue would have to write, before it looks at the pod.
         assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"]["labels"]
+
+
+@pytest.mark.proves(
+    "in a cluster that has Kueue alone `plan --cluster` refuses a gang of Volcano and proposes the "
+    "LocalQueue of its namespace, says where there is none, and is content with the proposal; "
+    "ServingPrerequisites proposes the same",
+    needs=NEEDS,
+)
+def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
+    """Last, because it takes Volcano's kinds away."""
+    namespace = queues.new_namespace()
+    api = KubernetesApi(str(queues.kubeconfig), None)
+
+    def said(service: Object) -> list[str]:
+        service["metadata"]["namespace"] = namespace
+        plan = inputs.plan_of(service)
+        return [str(finding) for finding in backend_findings(api, plan, namespace)]
+
+    for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):
+        if definition["spec"]["group"] == "scheduling.volcano.sh":
+            kind = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+            queues.delete(kind, definition["metadata"]["name"])
+    at = "schedulingStrategy.gangPolicy.backend"
+    text = f"{at}: the cluster does not have Volcano, but another one: gangPolicy.backend: Kueue"
+    none = f"{text} with queue: a LocalQueue, of which the namespace has none"
+    queues.wait(lambda: said(inputs.prefill_decode()) == [none], WAIT, "the kinds go")
+    (missing,) = said(queued(inputs.prefill_decode()))
+    assert missing.startswith("warning: schedulingStrategy.queue: the namespace has no LocalQueue")
+    open_queue(queues, namespace, 8)
+    assert said(inputs.prefill_decode()) == [f"{text} with queue: {QUEUE}"]
+    assert said(queued(inputs.prefill_decode())) == []
+
+    plan = inputs.plan_of(inputs.prefill_decode())
+    plan = replace(plan, namespace=namespace)
+    facts = read_cluster(
+        str(queues.kubeconfig),
+        None,
+        [row.definition for row in needs([plan])],
+        lws_namespace="default",
+        volcano_namespace="default",
+        plans=[plan],
+    )
+    lacks = [str(finding) for finding in check([plan], facts)]
+    (line,) = [text for text in lacks if "podgroups.scheduling.volcano.sh is not installed" in text]
+    assert line.endswith(f"the cluster has another: gangPolicy.backend: Kueue with queue: {QUEUE}")

@@ -34,8 +34,8 @@ NAMED = "--served-model-name=m"
 def gang() -> Object:
     """A Leader and a Worker whose commands name the path of the cache."""
     own = template(NAMED, command=SERVE)
-    for each in own["spec"]["containers"]:
-        each["args"] = [NAMED]
+    for container in own["spec"]["containers"]:
+        container["args"] = [NAMED]
     members = member("Leader", template=own), member("Worker", template=own, worker={"nodes": 1})
     return released(engine("main", *members), modelCacheRef={"name": "cache"})
 
@@ -72,7 +72,7 @@ def objects_of(*documents: Object) -> list[Object]:
 def test_deployments_with_a_cache_are_accepted(cluster: Cluster, room: str, form: str) -> None:
     token = {"name": "hub"}
     objects = objects_of(FORMS[form], cache(authSecret=token, revision="v1"), model_service())
-    kinds = {each["kind"] for each in objects}
+    kinds = {manifest["kind"] for manifest in objects}
     assert {"PersistentVolumeClaim", "Job", "HTTPRoute", "InferencePool"} <= kinds
     assert_accepted(cluster, objects, room)
 
@@ -101,14 +101,17 @@ def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str
     )
     own["spec"]["containers"][0]["args"] = [NAMED]
     objects = inputs.with_namespace(objects_of(document, cache(), model_service()), namespace)
-    (claim,) = [each for each in objects if each["kind"] == "PersistentVolumeClaim"]
-    (job,) = [each for each in objects if each["kind"] == "Job"]
+    (claim,) = [manifest for manifest in objects if manifest["kind"] == "PersistentVolumeClaim"]
+    (job,) = [manifest for manifest in objects if manifest["kind"] == "Job"]
     others = ("PersistentVolumeClaim", "Job", "Deployment")  # bound, first, the picker's
 
     def complete() -> bool:
         (live,) = cluster.list("batch/v1/Job", namespace)
         conditions = live.get("status", {}).get("conditions") or ()
-        return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
+        return any(
+            condition["type"] == "Complete" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     def engines() -> list[Object]:
         label = "leaderworkerset.sigs.k8s.io/name"
@@ -119,7 +122,7 @@ def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str
         with bound_claim(cluster, namespace, claim["metadata"]["name"]):
             cluster.apply([job])
             cluster.wait(complete, 60, lambda: cluster.pods(namespace))
-            cluster.apply([each for each in objects if each["kind"] not in others])
+            cluster.apply([manifest for manifest in objects if manifest["kind"] not in others])
             cluster.wait(lambda: len(engines()) == len(names), 60, lambda: cluster.pods(namespace))
             folder = job["spec"]["template"]["spec"]["containers"][0]["args"][1]
             for pod in engines():

@@ -131,10 +131,13 @@ def test_the_warm_up_completes(cluster: Cluster, namespace: str) -> None:
     def complete() -> bool:
         (live,) = cluster.list("batch/v1/Job", namespace)
         conditions = live.get("status", {}).get("conditions") or ()
-        return any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
+        return any(
+            condition["type"] == "Complete" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     with bound_claim(cluster, namespace):
-        (job,) = cluster.apply([each for each in objects if each["kind"] == "Job"])
+        (job,) = cluster.apply([manifest for manifest in objects if manifest["kind"] == "Job"])
         cluster.wait(complete, 60, lambda: cluster.pods(namespace))
         (pod,) = cluster.pods(namespace)
         assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == job["metadata"]["name"]

@@ -53,7 +53,9 @@ def room(cluster: Cluster) -> Iterator[str]:
 def own_rules() -> frozenset[str]:
     """Ids of the rules about finished pods."""
     modules = (_values, containers, resources, scheduling, template)
-    rules = {rule.id for each in modules for rule in vars(each).values() if isinstance(rule, Rule)}
+    rules = {
+        rule.id for module in modules for rule in vars(module).values() if isinstance(rule, Rule)
+    }
     # An image with a space is taken, and no kubelet can pull it. The dry runs here leave out the
     # priority, of which alone finished pods have field-out-of-place.
     return frozenset(rules - {"invalid-image", "field-out-of-place"})

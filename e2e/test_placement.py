@@ -36,7 +36,7 @@ def add(cluster: Cluster, inventory: InventoryArgs) -> None:
     """Makes the nodes of an inventory."""
     for pool in inventory.pools:
         labels = {**pool.labels, LABEL: inventory.selected_by(pool)}
-        taints = [each.model_dump(mode="json") for each in pool.taints]
+        taints = [taint.model_dump(mode="json") for taint in pool.taints]
         cluster.add_nodes(
             pool.nodes, pool.accelerators, labels=labels, taints=taints, prefix=pool.name
         )
@@ -211,6 +211,6 @@ def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
     """Services of a namespace."""
     return [
         args
-        for each in manifests
-        for args in load({**each, "metadata": {**each["metadata"], "namespace": namespace}})
+        for manifest in manifests
+        for args in load({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
     ]

@@ -68,7 +68,7 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -
     given = {**SERVICES[name], "container": RESTRICTED_CONTAINER}
     objects = objects_of(disaggregated(restricted, **given))
     cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    cluster.apply([manifest for manifest in objects if manifest["kind"] != "Deployment"])
     pods = cluster.wait(
         lambda: found if len(found := leaders(cluster, restricted)) == 4 else [],
         60,
@@ -77,7 +77,7 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -
     for pod in pods:
         inits = pod["spec"].get("initContainers") or []
         decode = pod["metadata"]["labels"]["llm-d.ai/role"] == "decode"
-        assert [each["name"] for each in inits] == ["pd-sidecar"] * decode
+        assert [init["name"] for init in inits] == ["pd-sidecar"] * decode
         if decode:
             _assert_token_is_the_sidecars(pod, uses_one=name != "unprotected")
 
@@ -86,7 +86,9 @@ def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
     cluster: Cluster, restricted: str
 ) -> None:
     objects = objects_of(disaggregated(restricted, container=RESTRICTED_CONTAINER))
-    cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
+    cluster.apply(
+        [manifest for manifest in objects if manifest["metadata"]["name"] == "svc-sidecar"]
+    )
     template = lws_named(objects, "decode")["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     cluster.create(_pod("decode", restricted, template))
     weaker = copy.deepcopy(template)
@@ -100,7 +102,9 @@ def test_the_sidecars_account_holds_only_the_generated_role(
     cluster: Cluster, namespace: str
 ) -> None:
     objects = objects_of(disaggregated(namespace))
-    cluster.apply([each for each in objects if each["metadata"]["name"] == "svc-sidecar"])
+    cluster.apply(
+        [manifest for manifest in objects if manifest["metadata"]["name"] == "svc-sidecar"]
+    )
     client = cluster.client_for(f"system:serviceaccount:{namespace}:svc-sidecar")
     assert client.list("v1/Pod", namespace) == []
     assert client.list("inference.networking.k8s.io/v1/InferencePool", namespace) == []
@@ -120,9 +124,11 @@ def _assert_token_is_the_sidecars(pod: Object, *, uses_one: bool) -> None:
     """The token is where it is used, and nowhere else."""
     (sidecar,) = pod["spec"]["initContainers"]
     (engine,) = pod["spec"]["containers"]
-    mounted = [each["name"] for each in sidecar["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
+    mounted = [
+        mount["name"] for mount in sidecar["volumeMounts"] if mount["mountPath"] == TOKEN_PATH
+    ]
     assert mounted == ["sidecar-token" if uses_one else "no-token"]
-    tokens = [each for each in engine["volumeMounts"] if each["mountPath"] == TOKEN_PATH]
+    tokens = [mount for mount in engine["volumeMounts"] if mount["mountPath"] == TOKEN_PATH]
     assert len(tokens) == (0 if uses_one else 1)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e import inputs
-from e2e.harness import ApiError, Cluster
+from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi import findings, load, loads, plan_service
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
@@ -184,20 +184,43 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         bare.create(gpu_pod(plan.service, 2), namespace=namespace)
 
-    path = tmp_path / "service.yaml"
-    path.write_text(inputs.text(service), encoding="utf-8")
-    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", str(path), "--cluster"]
-    printed = subprocess.run(
-        [*command, "--output", "json"],
-        env=os.environ | {"KUBECONFIG": str(bare.kubeconfig)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    printed = planned(bare, service, tmp_path)
+    assert printed.returncode == 0
     assert message in printed.stderr
     (record,) = json.loads(printed.stdout)
     texts = [item["message"] for item in record["findings"] if item["rule"] == "quota-too-small"]
     assert texts == [message]
+
+
+def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `plan --cluster` prints."""
+    path = folder / "service.yaml"
+    path.write_text(inputs.text(service), encoding="utf-8")
+    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "plan", str(path), "--cluster"]
+    return subprocess.run(
+        [*command, "--output", "json"],
+        env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.proves(
+    "`plan --cluster` refuses a service for Kueue in a cluster that has Volcano alone, and "
+    "proposes that"
+)
+def test_a_backend_that_is_not_there_is_refused(bare: Cluster, tmp_path: Path) -> None:
+    service = inputs.prefill_decode()
+    assert planned(bare, service, tmp_path).returncode == 0
+    strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+    service["spec"]["schedulingStrategy"] = strategy
+    printed = planned(bare, service, tmp_path)
+    assert printed.returncode == 2
+    assert (
+        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
+        "gangPolicy.backend: Volcano [gang-backend-missing]"
+    ) in " ".join(printed.stderr.split())
 
 
 def gpu_pod(service: str, gpus: int) -> dict[str, object]:

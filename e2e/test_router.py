@@ -125,7 +125,9 @@ def restricted(cluster: Cluster, namespace: str) -> str:
 
 
 @pytest.mark.proves("everything that the router documents' inputs become is accepted, kept whole")
-@pytest.mark.parametrize("name", [each for each in inputs.DOCUMENTS if each.startswith("router")])
+@pytest.mark.parametrize(
+    "name", [document for document in inputs.DOCUMENTS if document.startswith("router")]
+)
 def test_the_documents_routers_are_accepted(cluster: Cluster, namespace: str, name: str) -> None:
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(inputs.DOCUMENTS[name])), namespace)
 
@@ -142,7 +144,7 @@ def test_every_option_is_accepted(cluster: Cluster, namespace: str, name: str) -
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))
     deployment = only(objects, "Deployment")
-    routing = [each for each in objects if each["kind"] != "LeaderWorkerSet"]
+    routing = [manifest for manifest in objects if manifest["kind"] != "LeaderWorkerSet"]
     cluster.apply(routing)
     wanted = deployment["spec"]["replicas"]
     pods = cluster.wait(

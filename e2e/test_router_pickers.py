@@ -108,7 +108,9 @@ def test_metrics_are_for_those_who_may_read_them(
 def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
     """Applies what a picker needs and nothing else: its account, its rights and its pool."""
     kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "ClusterRole")
-    cluster.apply([each for each in objects if each["kind"] in (*kinds, "InferencePool")])
+    cluster.apply(
+        [manifest for manifest in objects if manifest["kind"] in (*kinds, "InferencePool")]
+    )
 
 
 def _metrics_open(sent: Object) -> Object:

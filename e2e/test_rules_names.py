@@ -36,7 +36,7 @@ def test_a_name_that_is_one_character_too_long_has_no_pods(
 
     def named(length: int) -> Change:
         def change(objects: list[Object]) -> list[Object]:
-            (each,) = (each for each in objects if each["kind"] == "LeaderWorkerSet")
+            (each,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
             rest = each["metadata"]["name"][-(length - 1) :]
             names = [letter + rest.rjust(length - 1, "s") for letter in TRIES]
             assert {len(name) for name in names} == {length}
@@ -77,10 +77,10 @@ def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
 
     def collide(objects: list[Object]) -> list[Object]:
         return [
-            {**each, "metadata": {**each["metadata"], "name": "svc-decode-1-0"}}
-            if each["metadata"]["name"] == "svc-decode-x-0"
-            else each
-            for each in objects
+            {**manifest, "metadata": {**manifest["metadata"], "name": "svc-decode-1-0"}}
+            if manifest["metadata"]["name"] == "svc-decode-x-0"
+            else manifest
+            for manifest in objects
         ]
 
     service.apply(change=collide)
@@ -112,7 +112,7 @@ def test_a_name_that_is_no_label_is_refused_by_the_server_too(
     plain = inputs.service("svc", inputs.role("r", "worker", gpus=0))
     refused(renamed(plain, name), "must be a name of a-z")
     objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(plain)), namespace)
-    for each in objects:
-        wrong = {**each, "metadata": {**each["metadata"], "name": name}}
+    for manifest in objects:
+        wrong = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
         with pytest.raises(Exception, match=r"(?i)invalid"):
             cluster.apply([wrong], dry_run=True)

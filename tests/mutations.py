@@ -48,7 +48,7 @@ def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
     held = value
     for part in within:
         held = held[part]
-    found = [(*within, *each) for each in places(held)]
+    found = [(*within, *place) for place in places(held)]
     return st.builds(
         lambda at, to: changed(value, at, to), st.sampled_from(found), st.sampled_from(JUNK)
     )

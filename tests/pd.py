@@ -48,9 +48,9 @@ def pair(
 def leader(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's leaders."""
     (found, *_) = (
-        each
-        for each in workloads(plan_of(manifest))
-        if each["metadata"]["labels"].get("fusioninfer.io/role-name") == name
+        workload
+        for workload in workloads(plan_of(manifest))
+        if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name
     )
     body = found["spec"]["leaderWorkerTemplate"]
     made: Manifest = body.get("leaderTemplate") or body["workerTemplate"]
@@ -59,9 +59,9 @@ def leader(manifest: Manifest, name: str = "decode") -> Manifest:
 
 def worker(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's workers."""
-    for each in workloads(plan_of(manifest)):
-        if each["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
-            made: Manifest = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    for workload in workloads(plan_of(manifest)):
+        if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
+            made: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
             return made
     raise AssertionError(f"no role {name}")
 
@@ -75,9 +75,9 @@ def serving(template: Manifest) -> Manifest:
 
 def sidecar(template: Manifest) -> Manifest | None:
     """The sidecar of a pod template, None without one."""
-    for each in template["spec"].get("initContainers") or ():
-        if each["name"] == "pd-sidecar":
-            made: Manifest = each
+    for container in template["spec"].get("initContainers") or ():
+        if container["name"] == "pd-sidecar":
+            made: Manifest = container
             return made
     return None
 

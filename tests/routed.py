@@ -50,4 +50,4 @@ def picker_container(manifest: Manifest) -> Manifest:
     containers: list[Manifest] = only(manifest, "Deployment")["spec"]["template"]["spec"][
         "containers"
     ]
-    return next(each for each in containers if each["name"] == "epp")
+    return next(container for container in containers if container["name"] == "epp")

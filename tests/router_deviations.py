@@ -26,7 +26,7 @@ def deviation(function: Deviation) -> Deviation:
 
 
 def of(objects: Objects, kind: str) -> dict[str, Any]:
-    (found,) = [each for each in objects if each["kind"] == kind]
+    (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 
 
@@ -122,7 +122,11 @@ def strategies_weigh_load(document: Objects, ours: Objects) -> None:
         config["plugins"][at:at] = [{"type": name} for name in scorers]
         for profile in config["schedulingProfiles"]:
             references = profile["plugins"]
-            (prefix,) = [each for each in references if each["pluginRef"] == "prefix-cache-scorer"]
+            (prefix,) = [
+                reference
+                for reference in references
+                if reference["pluginRef"] == "prefix-cache-scorer"
+            ]
             prefix["weight"] = 3
             references += [
                 {"pluginRef": name, "weight": weight} for name, weight in scorers.items()
@@ -290,8 +294,8 @@ def the_pickers_port_names_its_protocol(document: Objects, ours: Objects) -> Non
 def sidecars_know_their_pool(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         name = f"{service_of(document)}-sidecar"
-        rights = [each for each in ours if each["metadata"]["name"] == name]
-        assert [each["kind"] for each in rights] == ["ServiceAccount", "Role", "RoleBinding"]
+        rights = [manifest for manifest in ours if manifest["metadata"]["name"] == name]
+        assert [right["kind"] for right in rights] == ["ServiceAccount", "Role", "RoleBinding"]
         document += rights
 
 

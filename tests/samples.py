@@ -112,7 +112,7 @@ def kinds(manifest: Manifest) -> list[str]:
 
 def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
     """Those of the objects that are of a kind."""
-    return [each for each in objects if each["kind"] == kind]
+    return [manifest for manifest in objects if manifest["kind"] == kind]
 
 
 def pod_templates(manifest: Manifest) -> list[Manifest]:
@@ -134,7 +134,7 @@ def serving_containers(manifest: Manifest) -> list[Manifest]:
 def assert_told(findings: Sequence[Finding]) -> None:
     """Returns the errors of an invalid manifest, one line each."""
     assert findings
-    assert "\n" not in "".join(str(each) for each in findings)
+    assert "\n" not in "".join(str(finding) for finding in findings)
 
 
 #: What is said of pods that are kept as short as the ones above; see `tests/pods`.
@@ -145,16 +145,16 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
     """Returns the findings of a manifest, of these severities or all, without those of `SHORT`."""
     _, findings = plan_document(examine(manifest))
     return [
-        str(each)
-        for each in findings
-        if each.rule not in SHORT and (not severities or each.severity in severities)
+        str(finding)
+        for finding in findings
+        if finding.rule not in SHORT and (not severities or finding.severity in severities)
     ]
 
 
 def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
     """Returns rule and location of the findings of a manifest, of these severities or all."""
     _, findings = plan_document(examine(manifest))
-    chosen = [each for each in findings if not severities or each.severity in severities]
+    chosen = [finding for finding in findings if not severities or finding.severity in severities]
     return [(each.rule, each.path) for each in chosen]
 
 

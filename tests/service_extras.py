@@ -120,7 +120,7 @@ def role_extras(
         extras["kvCacheOffloading"] = draw(offloadings())
     devices = any("/" in name for name in container["resources"]["limits"])
     if not devices and draw(st.booleans()):
-        extras["resourceClaims"] = [dict(each) for each in DEVICES]
+        extras["resourceClaims"] = [dict(device) for device in DEVICES]
     return extras
 
 

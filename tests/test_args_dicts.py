@@ -42,8 +42,8 @@ def test_every_models_constructor_takes_its_dictionary() -> None:
                     for each in taken
                     if each.name == "__init__" and each.args.kwarg and each.args.kwarg.annotation
                 ]
-    models = [each for each in fusioninfer_pulumi.api.model_names() if each.endswith("Args")]
-    wrong = {each for each in models if found[each] != [f"Unpack[dicts.{each}Dict]"]}
+    models = [name for name in fusioninfer_pulumi.api.model_names() if name.endswith("Args")]
+    wrong = {model for model in models if found[model] != [f"Unpack[dicts.{model}Dict]"]}
     assert wrong == set(), "give these constructors their dictionary, as the others have"
 
 

@@ -54,7 +54,7 @@ def test_every_object_has_its_team_and_no_pod_does(
     capsys: pytest.CaptureFixture[str], stack: str
 ) -> None:
     objects = rendered(capsys, EXAMPLE, stack)
-    assert {each["metadata"]["labels"].get(TEAM) for each in objects} == {"search"}
+    assert {manifest["metadata"]["labels"].get(TEAM) for manifest in objects} == {"search"}
     assert yaml.safe_dump_all(objects).count(TEAM) == len(objects)
 
 

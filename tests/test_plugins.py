@@ -87,7 +87,9 @@ def test_an_importer_of_another_package_is_used(acme: Path) -> None:
 
 
 def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
-    (shown,) = [each for each in blocks(ROOT / "docs" / "importers.md") if each.language == "text"]
+    (shown,) = [
+        block for block in blocks(ROOT / "docs" / "importers.md") if block.language == "text"
+    ]
     text = (acme / "model.yaml").read_text(encoding="utf-8")
     (acme / "wrong.yaml").write_text(text.replace("replicas: 2", "replicas: -1"), encoding="utf-8")
     (acme / "lossy.yaml").write_text(text.replace("replicas", "copies"), encoding="utf-8")
@@ -130,6 +132,6 @@ def test_pages_install_from_the_one_address() -> None:
         for line in INSTALLED.findall(page.read_text(encoding="utf-8"))
     }
     assert lines
-    assert {each for each in lines if each[1].replace(" --upgrade", "") not in known} == set()
+    assert {line for line in lines if line[1].replace(" --upgrade", "") not in known} == set()
     template = (ROOT / "templates" / "python" / "requirements.txt").read_text(encoding="utf-8")
     assert install_command().split('"')[1] in template

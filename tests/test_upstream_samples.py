@@ -51,7 +51,7 @@ def test_samples_of_a_checkout_are_told_apart(tmp_path: Path) -> None:
     (tests / "test_a.py").write_text('TestCase(base_refs=["model", "pods"])', encoding="utf-8")
     module = tool()
     outcomes = [module.outcome(each) for each in module.kserve(tmp_path)]
-    assert {each.sample.name: each.result for each in outcomes} == {
+    assert {outcome.sample.name: outcome.result for outcome in outcomes} == {
         "good.yaml": "accepted",
         "lossy.yaml": "with loss",
         "bad.yaml": "refused",

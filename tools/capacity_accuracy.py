@@ -23,7 +23,7 @@ from fusioninfer_capacity.fit.cache import CacheLayout, layout  # noqa: E402  # 
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import fit_findings  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, stages  # noqa: E402  # likewise
 from fusioninfer_pulumi.findings import Severity  # noqa: E402  # likewise
 
@@ -77,7 +77,8 @@ def compared(log: Log) -> Comparison:
     assert sizes is not None, "logs have plain arguments"
     weights = held = cache = verdict = None
     if "weights" in log:
-        split = Split(sizes.tensor, sizes.pipeline)
+        whole = has_whole_encoders(command)
+        split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
         weights = max(stage.weights for stage in stages(model, split)) / GIB / log["weights"] - 1
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
@@ -167,14 +168,19 @@ number of logs, the median of the size of errors, and the worst case.
   and refused for their weights alone.
 - `cloudera-qwen2-7b-quarter` and the four beside it: FlashInfer was installed beside vLLM 0.10.1,
   whose sampler then takes 0.9 GiB less. No argument says so, and a quarter of an A100 is little.
+- `r9700-qwen38-two` started with 9.87 GiB of cache where 12.4 are estimated: 8,192 tokens in a
+  step, encoders of images whole on each rank, and attention without a kernel of its own on RDNA.
 - `sim-scout-fp8` encodes images, which its table entry leaves out.
 - `vllm-51590`: a report has 9.98 GiB for the weights of gpt-oss-120b on 8 accelerators. vLLM's own
   rounding of shapes gives at most 8.58 GiB with any of its kernels, and weights and overhead
   together are right within 0.2 GiB. So the figure probably has memory outside of PyTorch in it.
-- SGLang after 0.5.9 has no log here. One report of 0.5.19 has 39,078 tokens for Qwen3-32B on an
-  H100, where the default fraction of its sources, 0.829, leaves 17,000. A fraction of 0.9 leaves
-  40,000, so `--mem-fraction-static 0.9` would explain it, and the report does not say what was
-  set. Until a complete log says more, the margin is 8 %.
+- SGLang after 0.5.9 has one log here, of 0.5.12 on MI355X: its cache is what the fraction leaves of
+  the free memory, of which 8.8 GiB are gone before any weight. SGLang on AMD's accelerators is
+  uncertain.
+- One report of SGLang 0.5.19 has 39,078 tokens for Qwen3-32B on an H100, where the default fraction
+  of its sources, 0.829, leaves 17,000. A fraction of 0.9 leaves 40,000, so `--mem-fraction-static
+  0.9` would explain it, and the report does not say what was set. Until a complete log says more,
+  the margin is 8 %.
 - CUDA graphs of experts and hybrid models: vLLM 0.21 and later measures two graphs and multiplies
   (vllm-project/vllm#45178, #50780, #51590). Reports have estimates from 0.4 to 33 GiB. What is
   kept free here is that of dense models; `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0` makes a role
@@ -216,7 +222,7 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
-        of_class = [each for each in comparisons if class_of(each.log) == name]
+        of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
         verdicts = [each.verdict for each in of_class if each.verdict is not None]
         cells = [
             _cell([(each.log["id"], getattr(each, field)) for each in of_class])
@@ -237,13 +243,14 @@ def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
 def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache |"
     yield "|---|---|---|---|---|"
-    for each in comparisons:
-        if each.log.get("kept"):
+    for comparison in comparisons:
+        if comparison.log.get("kept"):
             errors = [
-                f"{error:+.1%}" if error is not None else "" for error in (each.weights, each.cache)
+                f"{error:+.1%}" if error is not None else ""
+                for error in (comparison.weights, comparison.cache)
             ]
-            version, model = each.log["version"], each.log["model"]
-            yield f"| `{each.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
+            version, model = comparison.log["version"], comparison.log["model"]
+            yield f"| `{comparison.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
 
 
 def _throughput() -> Iterator[str]:

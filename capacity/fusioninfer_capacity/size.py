@@ -19,7 +19,7 @@ from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, layouts
+from fusioninfer_capacity.fit.sizing import Wish, layouts, with_small_caches
 from fusioninfer_capacity.proposals import Proposal, pools_of, proposals
 from fusioninfer_capacity.size_text import layout_name, parts
 from fusioninfer_pulumi.plugins.capacity import (
@@ -85,7 +85,7 @@ def size(options: argparse.Namespace) -> int:
         wish = _wish(options, inventory)
         load = _load(options)
         with working(f"{wish.name}: sizing"):
-            candidates = layouts(wish)
+            candidates = with_small_caches(wish, layouts(wish))
             proposed = list(proposals(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
@@ -99,7 +99,8 @@ def size(options: argparse.Namespace) -> int:
         )
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
-    print_service(manifest(wish, proposed[0], inventory), options.output)
+    whole = [proposal for proposal in proposed if not proposal.layout.small_cache]
+    print_service(manifest(wish, (whole or proposed)[0], inventory), options.output)
     return 0
 
 
@@ -232,8 +233,10 @@ def _role(
     if proposal.prefillers and connector != NIXL:
         role["kvTransfer"] = {"connector": connector}
     container: dict[str, Any] = {}
-    if wish.length is not None:
-        container["args"] = [ENGINES[wish.engine].length_flag, str(wish.length)]
+    words = [ENGINES[wish.engine].length_flag, str(wish.length)] if wish.length is not None else []
+    words += SIZED[wish.engine].small_cache if layout.small_cache else ()
+    if words:
+        container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:
         container["resources"] = {"limits": {pool.resource: layout.tensor}}
     spec: dict[str, Any] = {}

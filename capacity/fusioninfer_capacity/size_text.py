@@ -22,10 +22,11 @@ _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR")
 
 
 def layout_name(layout: Layout) -> str:
-    """A layout in a word: `TP8+EP x PP2 (2 nodes)`."""
+    """A layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`."""
     spread = "+EP" if layout.spread else ""
     stages = f" x PP{layout.nodes} ({layout.nodes} nodes)" if layout.nodes > 1 else ""
-    return f"TP{layout.tensor}{spread}{stages}"
+    cache = ", FP8 cache" if layout.small_cache else ""
+    return f"TP{layout.tensor}{spread}{stages}{cache}"
 
 
 def parts(
@@ -54,29 +55,30 @@ def parts(
 
 def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
     length = wish.length or wish.model.longest
-    sequences = f", sequences of {length} tokens" if length is not None else ""
+    sequences = f", sequences of {length:,} tokens" if length is not None else ""
     memory = wish.accelerator.total / GIB
     yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
-    basis = f" for {fits[0].basis}" if fits else ""
+    yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
+    of_replica = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
+    yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{of_replica}"
     if fits and fits[0].doubt is not None:
-        basis += f"; uncertain: {fits[0].doubt}"
-    yield f"Estimate{basis}. GiB of each GPU; tokens and requests of each replica."
+        yield f"Uncertain: {fits[0].doubt}"
 
 
 def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
     """The cells of a proposal by the heads of their columns."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"
-    _, _, weights, _, cache, tokens, requests = layout.fit.row()
+    _, _, weights, _, cache, _, _ = layout.fit.row()
     row = {"LAYOUT": layout_name(layout)}
     if load is not None:
         row["ROLES"] = f"{proposal.replicas} serve"
         if proposal.prefillers:
             row["ROLES"] = f"{proposal.prefillers} prefill + {proposal.replicas} decode"
     row |= {"GPUS": str(proposal.accelerators), "WEIGHTS": weights, "KV CACHE": cache}
-    if layout.fit.tokens is not None:
-        row |= {"TOKENS": tokens, "REQUESTS": requests}
+    if layout.fit.tokens is not None and layout.fit.requests is not None:
+        row |= {"TOKENS": f"{layout.fit.tokens:,}", "REQUESTS": f"{layout.fit.requests:.1f}"}
     if proposal.place.pool is not None:
         row["FREE FOR"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
     return row | _rates(proposal)
@@ -107,7 +109,11 @@ def _quantized_sibling(wish: Wish) -> str | None:
     fitting = [
         layout for layout in layouts(replace(wish, name=name, model=model)) if not layout.reason
     ]
-    return f"{name} fits with {layout_name(fitting[0])}" if fitting else None
+    if not fitting:
+        return None
+    fit = fitting[0].fit
+    tokens = f", {fit.tokens:,} tokens" if fit is not None and fit.tokens is not None else ""
+    return f"quantized: {name} fits with {layout_name(fitting[0])}{tokens}"
 
 
 def _left_out(
@@ -116,12 +122,26 @@ def _left_out(
     """Yields why layouts do not fit; of several nodes, only where one node is not enough."""
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
-    for layout in candidates:
-        if layout.reason is not None and (layout.nodes == 1 or not one_node):
+    refused = [layout for layout in candidates
+               if layout.reason is not None and (layout.nodes == 1 or not one_node)]  # fmt: skip
+    heavy = [layout for layout in refused if layout.fit is not None and layout.fit.cache <= 0]
+    if heavy:
+        yield _too_heavy(heavy)
+    for layout in refused:
+        if layout not in heavy:
             yield f"not {layout_name(layout)}: {layout.reason}"
     for layout in candidates:
         if layout.reason is None and layout not in proposed and (load is not None or not proposed):
             yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
+
+
+def _too_heavy(heavy: Sequence[Layout]) -> str:
+    """Layouts whose weights leave nothing for the cache, in one line."""
+    fits = [layout.fit for layout in heavy if layout.fit is not None]
+    names = ", ".join(layout_name(layout) for layout in heavy)
+    sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
+    usable = min(fit.share for fit in fits) / GIB
+    return f"not {names}: weights and engine take {sizes} GiB, {usable:.1f} of each GPU are usable"
 
 
 def _table(rows: Sequence[dict[str, str]]) -> Table:

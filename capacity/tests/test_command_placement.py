@@ -81,7 +81,7 @@ def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert lone["placement"]["roles"][0]["pool"] == "a"
     assert lone["placement"]["pools"] == pools
     # The demand is carried out: nothing warns that it has no effect.
-    assert not any("placement" in each["path"] for each in lone["findings"])
+    assert not any("placement" in finding["path"] for finding in lone["findings"])
 
 
 def test_without_an_inventory_the_json_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:

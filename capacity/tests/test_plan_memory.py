@@ -67,7 +67,7 @@ def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = ran(capsys, "plan", written("a.yaml", FITS), "--output", "json")
     assert status == 0
-    ((role,),) = [each["roles"] for each in json.loads(out)]
+    ((role,),) = [load["roles"] for load in json.loads(out)]
     memory = role["memory"]
     assert memory["accelerator"] == "H100"
     assert memory["usable"] == memory["weights"] + memory["overhead"] + memory["kvCache"]

@@ -18,7 +18,7 @@ from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture, models
 from fusioninfer_capacity.fit.shapes import shape_problems
-from fusioninfer_capacity.fit.sizing import Wish, engine_command, layouts
+from fusioninfer_capacity.fit.sizing import Wish, engine_command, layouts, with_small_caches
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_capacity.proposals import Place, Proposal
 from fusioninfer_capacity.proposals import room as room_of
@@ -177,20 +177,55 @@ def test_the_text_says_what_it_rests_on_and_why_others_do_not_fit(
     assert (
         out
         == """\
-Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40960 tokens
-Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences \
-in a step. GiB of each GPU; tokens and requests of each replica.
+Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40,960 tokens
+Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step
+Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS, TOKENS it caches, REQUESTS of that \
+length at a time
 
-LAYOUT  GPUS  WEIGHTS  KV CACHE   TOKENS      REQUESTS
-TP2        2     30.5      39.6   324685   7.9 x 40960
-TP4        4     15.3      54.9   899425  22.0 x 40960
-TP8        8      7.6      62.5  2048800  50.0 x 40960
+LAYOUT          GPUS  WEIGHTS  KV CACHE     TOKENS  REQUESTS
+TP1, FP8 cache     1     61.0       9.3     76,079       1.9
+TP2                2     30.5      39.6    324,685       7.9
+TP4                4     15.3      54.9    899,425      22.0
+TP8                8      7.6      62.5  2,048,800      50.0
 
-Qwen/Qwen3-32B-FP8 fits with TP1
+quantized: Qwen/Qwen3-32B-FP8 fits with TP1, 157,079 tokens
 not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 9.3 GiB are left; \
 --max-model-len 37888 or --kv-cache-dtype fp8 fits
 """
     )
+
+
+def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = ran(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
+    (line,) = (line for line in out.splitlines() if line.startswith("not "))
+    assert line == (
+        "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB, "
+        "72.8 of each GPU are usable"
+    )
+
+
+def test_a_cache_in_8_bits_is_proposed_and_written_only_if_chosen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wanted = ("Qwen/Qwen3-32B", "--accelerator")
+    for per_node, parallelism in (("2", {"tensor": 2}), ("1", {"tensor": 1, "pipeline": 2})):
+        _, text, _ = ran(capsys, *wanted, "H100", "--per-node", per_node)
+        assert "TP1, FP8 cache" in text
+        _, out, _ = ran(capsys, *wanted, "H100", "--per-node", per_node, "--output", "yaml")
+        assert yaml.safe_load(out)["spec"]["roles"][0]["parallelism"] == parallelism
+    _, text, _ = ran(capsys, *wanted, "A100")
+    assert "FP8 cache" not in text
+    architecture = known_architecture("Qwen/Qwen3-32B")
+    assert architecture is not None
+    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1)
+    small = with_small_caches(wish, layouts(wish))[0]
+    path = tmp_path / "sized.yaml"
+    path.write_text(yaml.safe_dump(sizing.manifest(wish, Proposal(small, Place(None, None), 1),
+                                                   None)))  # fmt: skip
+    assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
+    (service,) = load(str(path))
+    fitted = plan_service(service).memory["serve"].to_json()
+    assert fitted["tokens"] == 76079
 
 
 def test_what_is_not_known_has_no_column(
@@ -202,7 +237,7 @@ def test_what_is_not_known_has_no_column(
     path.write_text(json.dumps(config))
     _, out, _ = ran(capsys, str(path), "--accelerator", "H200")
     assert out.splitlines()[0] == "own on H200 (139.8 GiB)"
-    assert out.splitlines()[3].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
+    assert out.splitlines()[4].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
 
 
 def test_experts_are_spread_where_the_engine_cannot_split_them(

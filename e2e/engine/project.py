@@ -117,7 +117,7 @@ class Project:
 
     def write(self, *services: Mapping[str, Any]) -> None:
         """Sets what the program makes."""
-        text = "\n---\n".join(yaml.safe_dump(dict(each)) for each in services)
+        text = "\n---\n".join(yaml.safe_dump(dict(service)) for service in services)
         (self.folder / "services.yaml").write_text(text, encoding="utf-8")
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:

@@ -185,7 +185,7 @@ def tag_of(pod: Mapping[str, Any]) -> str:
 
 def pods(cluster: Cluster, namespace: str) -> dict[str, str]:
     """The pods, as name and identity: a pod that was replaced has another identity."""
-    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods(namespace)}
 
 
 def left(cluster: Cluster, namespace: str) -> list[str]:
@@ -202,8 +202,8 @@ def rendered(manifest: Mapping[str, Any]) -> list[str]:
 
 def noted(resources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Objects that the state of a stack holds; what is to go counts too."""
-    objects = [each for each in resources if each["type"].startswith("kubernetes:")]
-    return sorted(_name(each["inputs"]) for each in objects)
+    objects = [resource for resource in resources if resource["type"].startswith("kubernetes:")]
+    return sorted(_name(manifest["inputs"]) for manifest in objects)
 
 
 def _name(manifest: Mapping[str, Any]) -> str:

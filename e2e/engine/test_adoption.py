@@ -86,10 +86,10 @@ def stack(project: Callable[..., Project]) -> Project:
 
 def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> dict[str, str]:
     """What tells an object, or a pod, from one that took its place."""
-    found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in cluster.pods(namespace)}
-    for each in objects:
-        kind = f"{each['apiVersion']}/{each['kind']}"
-        name = each["metadata"]["name"]
+    found = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods(namespace)}
+    for manifest in objects:
+        kind = f"{manifest['apiVersion']}/{manifest['kind']}"
+        name = manifest["metadata"]["name"]
         found[f"{kind}/{name}"] = cluster.get(kind, name, namespace)["metadata"]["uid"]
     return found
 
@@ -137,7 +137,7 @@ def test_an_object_that_is_not_there_is_said(
     cluster: Cluster, namespace: str, stack: Project
 ) -> None:
     objects = write(stack, service(namespace))
-    cluster.apply(each for each in objects if each["kind"] != "Service")
+    cluster.apply(manifest for manifest in objects if manifest["kind"] != "Service")
     stack.run("config", "set", "adopt", "true").assert_fine()
     told = stack.up()
     assert told.status != 0

@@ -61,7 +61,9 @@ def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Ma
     stack.up().assert_fine()
     assert ready(cluster, namespace) == {"serve": 3}
     images = {
-        each["image"] for pod in cluster.pods(namespace) for each in pod["spec"]["containers"]
+        container["image"]
+        for pod in cluster.pods(namespace)
+        for container in pod["spec"]["containers"]
     }
     assert images == {"registry.example/engine:2"}
     assert cluster.get(SETS, NAME, namespace)["spec"]["replicas"] == 3
@@ -87,7 +89,9 @@ def test_updates_leave_what_the_autoscaler_made(
         stack.up().assert_fine()
         assert ready(cluster, namespace) == {"serve": 4}
         images = {
-            each["image"] for pod in cluster.pods(namespace) for each in pod["spec"]["containers"]
+            container["image"]
+            for pod in cluster.pods(namespace)
+            for container in pod["spec"]["containers"]
         }
         assert images == {"registry.example/engine:2"}
 

@@ -18,9 +18,9 @@ Make = Callable[..., Project]
 def deletions(stack: Project) -> dict[str, float | None]:
     """The time that the state gives the deletion of each set, in seconds."""
     return {
-        each["urn"].rpartition("::")[2]: (each.get("customTimeouts") or {}).get("delete")
-        for each in stack.resources()
-        if each["type"].endswith(":LeaderWorkerSet")
+        resource["urn"].rpartition("::")[2]: (resource.get("customTimeouts") or {}).get("delete")
+        for resource in stack.resources()
+        if resource["type"].endswith(":LeaderWorkerSet")
     }
 
 
@@ -39,8 +39,8 @@ def test_pods_that_end_slowly(cluster: Cluster, namespace: str, project: Make) -
     noted = {"svc-serve-0": 1200, "svc-serve-1": 1200}
     assert deletions(stack) == noted
     state = stack.json("stack", "export")
-    for each in state["deployment"]["resources"]:
-        (each.get("customTimeouts") or {}).pop("delete", None)
+    for resource in state["deployment"]["resources"]:
+        (resource.get("customTimeouts") or {}).pop("delete", None)
     (stack.folder / "old.json").write_text(json.dumps(state), encoding="utf-8")
     stack.run("stack", "import", "--file", "old.json").assert_fine()
     assert deletions(stack) == {"svc-serve-0": None, "svc-serve-1": None}

@@ -23,7 +23,9 @@ def hold_down(cluster: Cluster, namespace: str, pod: str) -> None:
     def seen() -> bool:
         name = pod.rpartition("-")[0]
         found = cluster.get("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", name, namespace)
-        conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+        conditions = {
+            condition["type"]: condition["status"] for condition in found["status"]["conditions"]
+        }
         return bool(conditions["Available"] != "True")
 
     cluster.wait(seen, 30, f"{pod} to count as down")

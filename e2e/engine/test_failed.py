@@ -22,7 +22,11 @@ def phases(stack: Project) -> dict[str, str]:
 
 def failed(stack: Project) -> tuple[str, str]:
     """The condition Failed."""
-    (found,) = [each for each in stack.output("status")["conditions"] if each["type"] == "Failed"]
+    (found,) = [
+        condition
+        for condition in stack.output("status")["conditions"]
+        if condition["type"] == "Failed"
+    ]
     return found["status"], found["message"]
 
 

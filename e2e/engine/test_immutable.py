@@ -138,7 +138,9 @@ def test_the_type_of_a_policy(cluster: Cluster, namespace: str, project: Make) -
     )
     stack.up().assert_fine()
     made, before = identities(cluster, namespace), pods(cluster, namespace)
-    inputs = [each["inputs"] for each in stack.resources() if each["type"].endswith("Set")]
+    inputs = [
+        resource["inputs"] for resource in stack.resources() if resource["type"].endswith("Set")
+    ]
     assert "subGroupPolicyType" not in str(inputs)
     main.write_text(PROGRAM, encoding="utf-8")
     for strategy in ("Recreate", "AllAtOnce", "Rolling"):

@@ -184,7 +184,7 @@ def test_secrets_and_outputs(cluster: Cluster, namespace: str, yaml_project: Yam
     yaml_project.write(written, other)
     stack.up().assert_fine()
     assert "t0ken-value" not in json.dumps(stack.json("stack", "export"))
-    sets = {each["urn"].rpartition("::")[2]: each for each in stack.resources()}
+    sets = {resource["urn"].rpartition("::")[2]: resource for resource in stack.resources()}
     after = {urn.rpartition("::")[2] for urn in sets["svc-serve-0"]["dependencies"]}
     assert any(each.startswith("other") for each in after), after
     (pod,) = [

@@ -82,7 +82,7 @@ def test_a_stack_of_version_0_1_0(
     old = services(namespace, "1")
     stack.write(*old)
     stack.up(PYTHONPATH=str(release)).assert_fine()
-    patches = [each for each in stack.resources() if each["type"].endswith("Patch")]
+    patches = [resource for resource in stack.resources() if resource["type"].endswith("Patch")]
     assert len(patches) > len(old)
     before, identities = pods(cluster, namespace), uids(cluster, namespace)
     new = services(namespace, tag)

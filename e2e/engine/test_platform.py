@@ -47,9 +47,9 @@ def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Pat
     assert ready(cluster, namespace) == {"serve": 1}
     assert left(cluster, namespace) == noted(stack.resources())
     teams = {
-        each["inputs"]["metadata"]["labels"].get("platform.example.com/team")
-        for each in stack.resources()
-        if each["type"].startswith("kubernetes:")
+        resource["inputs"]["metadata"]["labels"].get("platform.example.com/team")
+        for resource in stack.resources()
+        if resource["type"].startswith("kubernetes:")
     }
     assert teams == {"search"}
     assert stack.output("dev-chat")["status"]["components"]["serve"]["phase"] == "Running"

@@ -35,7 +35,7 @@ SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 def _active(status: dict[str, Any]) -> tuple[str, str]:
-    (found,) = [each for each in status["conditions"] if each["type"] == "Active"]
+    (found,) = [condition for condition in status["conditions"] if condition["type"] == "Active"]
     return found["status"], found["reason"]
 
 
@@ -313,7 +313,7 @@ def test_files(tmp_path: Path) -> None:
     (args,) = load(wanted)
 
     def by_name(objects: Any) -> dict[tuple[str, str], Any]:
-        return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+        return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in objects}
 
     assert by_name(written) == by_name(render(plan_service(args)))
     assert len(written) == 5

@@ -74,7 +74,7 @@ class Terminals:
         if target:
             target.write_text(done.stdout, encoding="utf-8")
             return []
-        return [each for each in done.stdout.rstrip().splitlines() if not REMARK.search(each)]
+        return [line for line in done.stdout.rstrip().splitlines() if not REMARK.search(line)]
 
     def start_cluster(self) -> list[str]:
         """Starts what `make cluster` starts, once its tools are built, and says what it prints."""

@@ -16,7 +16,9 @@ LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 def is_ready(pod: Object) -> bool:
     """Tell whether a pod is ready, and not about to end."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    up = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
     return up and "deletionTimestamp" not in pod["metadata"]
 
 

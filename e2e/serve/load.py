@@ -161,7 +161,7 @@ class Load(Lifetime):
 
     def failed(self) -> list[Answer]:
         """Those that were not answered."""
-        return [each for each in self.answers if each.error]
+        return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
         """Wait until that many more requests have ended."""
@@ -179,7 +179,7 @@ def _failed(started: float, error: str, tokens: int = 0) -> Answer:
 
 def figures(answers: Sequence[Answer]) -> str:
     """Number of requests and failures; time to the first token."""
-    times = sorted(each.first for each in answers if not each.error)
+    times = sorted(answer.first for answer in answers if not answer.error)
     if not times:
         return f"{len(answers)} requests, all failed"
     late = times[min(len(times) - 1, int(len(times) * 0.99))]

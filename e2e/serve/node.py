@@ -378,7 +378,7 @@ def describe(pods: Sequence[Object]) -> str:
     """One line for each pod: what its containers do."""
     return yaml.safe_dump({
         pod["metadata"]["name"]: {
-            each["name"]: each.get("state") for each in _statuses(pod)
+            status["name"]: status.get("state") for status in _statuses(pod)
         }
         for pod in pods
     })  # fmt: skip
@@ -399,10 +399,10 @@ HOPELESS = {
 def stuck(pods: Iterable[Object]) -> list[str]:
     """Containers that wait for what does not come."""
     return [
-        f"{pod['metadata']['name']}/{each['name']}: {waiting['reason']}"
+        f"{pod['metadata']['name']}/{status['name']}: {waiting['reason']}"
         for pod in pods
-        for each in _statuses(pod)
-        if (waiting := each.get("state", {}).get("waiting") or {}).get("reason") in HOPELESS
+        for status in _statuses(pod)
+        if (waiting := status.get("state", {}).get("waiting") or {}).get("reason") in HOPELESS
     ]
 
 

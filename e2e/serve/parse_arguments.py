@@ -218,7 +218,7 @@ def described(parser: argparse.ArgumentParser) -> Iterator[dict[str, Any]]:
             yield {
                 "names": list(action.option_strings),
                 "nargs": action.nargs,
-                "choices": None if choices is None else [str(each) for each in choices],
+                "choices": None if choices is None else [str(choice) for choice in choices],
             }
 
 
@@ -229,7 +229,7 @@ def main() -> None:
     # What the model's class can do is asked once, on the platform that can import it.
     engine.learn_model()
     see_accelerators()
-    errors = [engine.error(each["words"], serve=each["serve"]) for each in asked["lines"]]
+    errors = [engine.error(line["words"], serve=line["serve"]) for line in asked["lines"]]
     options = list(described(engine.serve))
     print(json.dumps({"options": options, "metrics": engine.metrics(), "errors": errors}))
 

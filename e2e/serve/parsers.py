@@ -103,14 +103,14 @@ class Answers:
 
     def refused(self, lines: Iterable[CommandLine]) -> list[str]:
         """Those of some lines that the engine does not take, with its reason."""
-        return [f"{each}: {self.errors[each]}" for each in lines if self.errors[each]]
+        return [f"{line}: {self.errors[line]}" for line in lines if self.errors[line]]
 
 
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     """Ask a release about command lines."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-        asked = [{"serve": each.serve, "words": each.words} for each in lines]
+        asked = [{"serve": line.serve, "words": line.words} for line in lines]
         done = subprocess.run(
             [str(engine.python), "-P", str(PROGRAM)],
             input=json.dumps({"model": scratch, "lines": asked}),

@@ -69,7 +69,7 @@ def main() -> int:
     """Say what the machine lacks; return the exit code."""
     reasons = missing_host()
     if reasons:
-        print("no pod can run on this machine:", *(f"  {each}" for each in reasons), sep="\n")
+        print("no pod can run on this machine:", *(f"  {reason}" for reason in reasons), sep="\n")
     return 2 if reasons else 0
 
 

@@ -1,7 +1,8 @@
 """A real Prometheus that scrapes what the monitors of a service select.
 
 The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
-for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`. Debian's
+for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`, and
+`e2e/test_prometheus_operator.py` compares it with what the operator writes. Debian's
 Prometheus has no discovery in Kubernetes: it gets the targets that there are, with the labels that
 its discovery gives them, and chooses and names them itself.
 """
@@ -35,8 +36,21 @@ def absent() -> str | None:
 class Prometheus:
     """Scrapes a service whose pods run, and evaluates its rules, until it is closed."""
 
-    def __init__(self, cluster: Cluster, namespace: str, objects: Sequence[Object]) -> None:
-        """Start it; the objects are those of one service."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        objects: Sequence[Object],
+        more: Sequence[Object] = (),
+    ) -> None:
+        """Start it.
+
+        Args:
+            cluster: The cluster.
+            namespace: Of the service.
+            objects: Those of the service.
+            more: Further scrape configurations.
+        """
         self._cluster = cluster
         (port,) = free_ports(1)
         self._url = f"http://{LOOPBACK}:{port}"
@@ -44,14 +58,14 @@ class Prometheus:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         targets = {
-            "PodMonitor": list(_containers(cluster, namespace)),
+            "PodMonitor": list(containers(cluster, namespace)),
             "ServiceMonitor": list(_endpoints(cluster, namespace)),
         }
-        jobs = [
+        scraped = [
             {**job, "static_configs": targets[item["kind"]]}
             for item in objects
             if item["kind"] in targets
-            for job in _jobs(item)
+            for job in jobs(item)
         ]
         groups = [
             group
@@ -63,7 +77,7 @@ class Prometheus:
         config = {
             "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
             "rule_files": [str(folder / "rules.yaml")],
-            "scrape_configs": jobs,
+            "scrape_configs": [*scraped, *more],
         }
         (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self.program = cluster.programs.start(
@@ -82,6 +96,21 @@ class Prometheus:
         answer = self._get("query", query=expression)
         values = [float(series["value"][1]) for series in answer["result"]]
         return [value for value in values if not math.isnan(value)]
+
+    def curves(
+        self, expression: str, start: float, end: float, seconds: int
+    ) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """Labels and points of an expression's series between two times; no point is no number."""
+        answer = self._get(
+            "query_range", query=expression, start=str(start), end=str(end), step=str(seconds)
+        )
+        return [
+            (
+                series["metric"],
+                [(at, float(value)) for at, value in series["values"] if value != "NaN"],
+            )
+            for series in answer["result"]
+        ]
 
     def alerts(self) -> dict[str, str]:
         """The state of each alert; `err` where its expression cannot be evaluated."""
@@ -107,7 +136,7 @@ class Prometheus:
         return body["data"]
 
 
-def _containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
+def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
     """A target for each declared port of each container, as the discovery of pods has them."""
     for pod in cluster.pods(namespace):
         listed = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
@@ -158,10 +187,13 @@ def _of_pod(pod: Object) -> Object:
 
 def _labels(kind: str, item: Object) -> Object:
     labels = item["metadata"].get("labels", {})
-    return {f"{_META}_{kind}_label_{_name(key)}": value for key, value in labels.items()}
+    return {
+        **{f"{_META}_{kind}_label_{_name(key)}": value for key, value in labels.items()},
+        **{f"{_META}_{kind}_labelpresent_{_name(key)}": "true" for key in labels},
+    }
 
 
-def _jobs(monitor: Object) -> Iterator[Object]:
+def jobs(monitor: Object) -> Iterator[Object]:
     """The scrape configurations of a PodMonitor or ServiceMonitor, without their targets."""
     of_pods = monitor["kind"] == "PodMonitor"
     meta, spec = monitor["metadata"], monitor["spec"]

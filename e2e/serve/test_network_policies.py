@@ -63,16 +63,16 @@ def pod(name: str, namespace: str) -> Object:
 
 def listening(objects: list[Object]) -> Iterator[Object]:
     """The objects with containers that only listen."""
-    for each in objects:
-        if each["kind"] == "LeaderWorkerSet":
-            template = each["spec"]["leaderWorkerTemplate"]
+    for manifest in objects:
+        if manifest["kind"] == "LeaderWorkerSet":
+            template = manifest["spec"]["leaderWorkerTemplate"]
             for key in ("leaderTemplate", "workerTemplate"):
                 if key in template:
                     template[key]["spec"] = {"containers": [container(SERVING, SIDE_CHANNEL)]}
-        if each["kind"] == "Deployment":
-            each["spec"]["template"]["spec"] = {"containers": [container(PICKER)]}
-        if each["kind"] != "HTTPRoute":
-            yield each
+        if manifest["kind"] == "Deployment":
+            manifest["spec"]["template"]["spec"] = {"containers": [container(PICKER)]}
+        if manifest["kind"] != "HTTPRoute":
+            yield manifest
 
 
 class Pods:
@@ -149,7 +149,7 @@ def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempP
     assert len(policies) == 3
     running.apply([each for each in objects if each not in policies])
     strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
-    running.apply([pod(*each) for each in strangers])
+    running.apply([pod(*stranger) for stranger in strangers])
     running.wait_ready(namespace, 5, timeout=120)
     running.wait_ready(elsewhere, 1, timeout=120)
     running.wait_ready(GATEWAYS, 1, timeout=120)

@@ -31,8 +31,8 @@ def envoy(
     **rule: Any,
 ) -> Any:
     objects = objects_of(service("ns", router(), role()))
-    (route,) = (each for each in objects if each["kind"] == "HTTPRoute")
-    (pool,) = (each for each in objects if each["kind"] == "InferencePool")
+    (route,) = (manifest for manifest in objects if manifest["kind"] == "HTTPRoute")
+    (pool,) = (manifest for manifest in objects if manifest["kind"] == "InferencePool")
     pool["spec"]["endpointPickerRef"]["failureMode"] = failure_mode
     route["spec"]["rules"][0].update(rule)
     addresses = ("10.96.0.9", 9002), ("127.0.0.1", 1), ("127.0.0.1", 2)
@@ -71,8 +71,8 @@ def test_envoy_follows_the_route() -> None:
 
 def test_envoy_knows_pods_of_its_own_where_it_may_choose() -> None:
     objects = objects_of(service("ns", router(), role()))
-    (route,) = (each for each in objects if each["kind"] == "HTTPRoute")
-    (pool,) = (each for each in objects if each["kind"] == "InferencePool")
+    (route,) = (manifest for manifest in objects if manifest["kind"] == "HTTPRoute")
+    (pool,) = (manifest for manifest in objects if manifest["kind"] == "InferencePool")
     addresses = ("10.96.0.9", 9002), ("127.0.0.1", 1), ("127.0.0.1", 2)
     made = bootstrap(route, pool, *addresses, secure=True, pods=[("10.244.0.7", 8000)])
     picked, _ = made["static_resources"]["clusters"]

@@ -174,7 +174,7 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
     (args,) = load(shown("direct.yaml")[0])
     objects = list(render(plan_service(args)))
-    (lws,) = [each for each in objects if each["kind"] == "LeaderWorkerSet"]
+    (lws,) = [manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet"]
     template = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     (container,) = template["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"

@@ -49,7 +49,7 @@ def test_each_rank_is_chosen_by_its_own_load(ranked: Fleet, version: str) -> Non
     if not PICKERS[version].is_available():
         pytest.skip("llm-d-epp is not on PATH")
     objects = ranked.routing(version)
-    ports = [each["number"] for each in only(objects, "InferencePool")["spec"]["targetPorts"]]
+    ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
     assert len(ports) == RANKS, "the API server keeps them"
     with ranked.run(version, objects) as picker:
         ranked.wait_scraped()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fusioninfer_pulumi.checks.gang_backends import backend_findings
 from fusioninfer_pulumi.checks.objects import user_field
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -160,7 +161,10 @@ def server_findings(
     for (index, attempt), received in zip(tried, answers, strict=True):
         by_plan[index].append((attempt, received))
     return [
-        answer_findings(plan, results, seconds)
+        (
+            *backend_findings(api, plan, namespace),
+            *answer_findings(plan, results, seconds),
+        )
         for plan, results in zip(plans, by_plan, strict=True)
     ]
 

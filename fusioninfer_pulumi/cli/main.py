@@ -192,7 +192,11 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         action="store_true",
         help="say where each value of containers that the library writes comes from",
     )
-    _cluster(plan, "--cluster", "compare accelerators with ResourceQuotas and Kueue's quotas")
+    _cluster(
+        plan,
+        "--cluster",
+        "compare accelerators with quotas, and the gang backend with those of the cluster",
+    )
     _prices(plan)
     _update(plan)
     _free(plan)

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fusioninfer_pulumi.checks.gang_backends import backend_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
-from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings
+from fusioninfer_pulumi.checks.server import (
+    API_SERVER_NOT_ASKED,
+    FALLBACK_NAMESPACE,
+    server_findings,
+)
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
@@ -38,10 +43,22 @@ def ask_server(sources: Sequence[Source], context: str | None) -> None:
 
 
 def ask_cluster(sources: Sequence[Source], context: str | None) -> None:
-    """Adds to the sources what the cluster has no quota for; parameters as of `ask_server`."""
-    api = _ask("--cluster", sources, context, quota_findings)
+    """Adds to the sources what the cluster lacks: quota, and what starts pods together.
+
+    Parameters as of `ask_server`.
+    """
+    api = _ask("--cluster", sources, context, _cluster_findings)
     for reason in api.unread if api is not None else ():
         sources[-1].add("--cluster", warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}"))
+
+
+def _cluster_findings(
+    api: KubernetesApi, plans: Sequence[ServicePlan]
+) -> list[tuple[Finding, ...]]:
+    return [
+        (*backend_findings(api, plan, FALLBACK_NAMESPACE), *over_quota)
+        for plan, over_quota in zip(plans, quota_findings(api, plans), strict=True)
+    ]
 
 
 def _ask(

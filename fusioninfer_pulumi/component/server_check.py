@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +67,13 @@ def _findings(
     from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
+    started = time.monotonic()
     api = KubernetesApi(kubeconfig, context)
-    (service_findings,) = server_findings(api, [plan], seconds=_SECONDS, namespace=namespace)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
     (over_quota,) = quota_findings(api, [placed])
+    # All of it shares the time of a preview.
+    left = max(1.0, _SECONDS - (time.monotonic() - started))
+    (service_findings,) = server_findings(api, [plan], seconds=left, namespace=namespace)
     return [
         info(API_SERVER_NOT_ASKED, finding.location, finding.message)
         if finding.rule == API_SERVER_NOT_ASKED.id

@@ -62,7 +62,9 @@ def server(name: str = "srv", labels: Any = None, **spec: Any) -> Manifest:
 
 def rule(*targets: Any, **more: Any) -> Manifest:
     """A rule to ModelServers, by name or name and weight; to `srv` by default."""
-    listed = [each if isinstance(each, dict) else {"modelServerName": each} for each in targets]
+    listed = [
+        target if isinstance(target, dict) else {"modelServerName": target} for target in targets
+    ]
     return {"targetModels": listed or [{"modelServerName": "srv"}], **more}
 
 

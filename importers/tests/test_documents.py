@@ -42,7 +42,7 @@ def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
 def test_a_deployment_that_leaves_the_ratio_to_a_guess_is_refused() -> None:
     guess = copy.deepcopy(DOCUMENTS["modelplane-model-deployment-disaggregated"])
     del guess["spec"]["prefill"]["workers"]["count"], guess["spec"]["routing"]
-    assert [each.split(": ")[1] for each in problems(guess, lossy=True)] == [
+    assert [problem.split(": ")[1] for problem in problems(guess, lossy=True)] == [
         "prefill.workers.count",
         "routing",
     ]
@@ -100,7 +100,7 @@ def test_what_users_edit_of_kserves_is_read_and_rendered() -> None:
     document = edited()
     assert problems(document) == []
     (rule,) = objects(document)["HTTPRoute"]["spec"]["rules"]
-    assert [each["name"] for each in rule["backendRefs"]] == ["llama-3-8b-pool"]
+    assert [ref["name"] for ref in rule["backendRefs"]] == ["llama-3-8b-pool"]
 
 
 @pytest.mark.parametrize("name", acceptable())

@@ -44,7 +44,7 @@ def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
     lws = of_kind(made, "LeaderWorkerSet")
     places = {
         "sets": lws,
-        "pods": [each for lws in lws for each in templates(lws)],
+        "pods": [template for lws in lws for template in templates(lws)],
         "main": [pod["spec"]["containers"][0] for lws in lws for pod in templates(lws)],
         "picker pods": [each["spec"]["template"] for each in of_kind(made, "Deployment")],
     }
@@ -62,7 +62,7 @@ def test_values_are_where_kserve_puts_them(case: Manifest) -> None:
     if "picker port" in case:
         checked += 1
         (service,) = (each for each in of_kind(made, "Service"))
-        assert case["picker port"] in [each["port"] for each in service["spec"]["ports"]]
+        assert case["picker port"] in [port["port"] for port in service["spec"]["ports"]]
         (endpoint,) = [
             each["value"]
             for template in places["pods"]

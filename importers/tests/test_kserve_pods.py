@@ -92,7 +92,7 @@ def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
     assert template(document)["volumes"] == volumes(None)
     small = {"name": "dshm", "emptyDir": {"sizeLimit": "2Gi"}}
     document["spec"]["template"]["volumes"] = [small]
-    assert any("takes more of /dev/shm" in each for each in problems(document))
+    assert any("takes more of /dev/shm" in problem for problem in problems(document))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_fields_of_the_storage_initializer_are_those_of_the_fetcher() -> None:
 def test_the_pods_of_a_service_have_one_fetcher() -> None:
     again = {"template": {**pod(), "initContainers": [INITIALIZER]}}
     wired = initialized(INITIALIZER, prefill=again)
-    assert not any("initContainers" in each for each in problems(wired))
+    assert not any("initContainers" in problem for problem in problems(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
         "f: prefill.template.initContainers[0].image: cannot be carried over: one "

@@ -14,7 +14,7 @@ KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 
 
 def router(*documents: Manifest) -> Manifest:
-    (found,) = (each for each in spec(*documents)["roles"] if each["componentType"] == "router")
+    (found,) = (role for role in spec(*documents)["roles"] if role["componentType"] == "router")
     return dict(found)
 
 
@@ -343,12 +343,12 @@ def test_unused_keys_of_a_config_map_are_reported() -> None:
     ],
 )  # fmt: skip
 def test_a_config_map_that_is_not_there_is_asked_for(documents: list[Manifest], why: str) -> None:
-    assert any(each.startswith(why) for each in problems(*documents)), problems(*documents)
+    assert any(problem.startswith(why) for problem in problems(*documents)), problems(*documents)
 
 
 def test_findings_about_a_configuration_name_the_config_map() -> None:
     wrong = config_map(epp="plugins: [")
-    assert any(each.startswith("f#2: data.epp: ") for each in problems(referring(), wrong))
+    assert any(problem.startswith("f#2: data.epp: ") for problem in problems(referring(), wrong))
 
 
 def test_flags_beside_the_presets_own_are_copied() -> None:
@@ -359,8 +359,8 @@ def test_flags_beside_the_presets_own_are_copied() -> None:
     made = router(with_main(args=["--drain-timeout", "30s"]))
     assert made["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
     assert any(
-        each.startswith("f: router.scheduler.template.containers[0].args")
-        for each in problems(with_main(args=["--pool-name", "mine"]))
+        problem.startswith("f: router.scheduler.template.containers[0].args")
+        for problem in problems(with_main(args=["--pool-name", "mine"]))
     )
     (lost,) = [
         each for each in warned(with_main(command=["/app/epp"]), lossy=True) if "command" in each
@@ -375,8 +375,10 @@ def test_without_a_scheduler_a_service_spreads_requests() -> None:
     assert any(line.startswith(told) for line in said(document))
     assert problems(llm(router={})) == []
     objects = rendered(*converted(document))
-    assert {each["kind"] for each in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}
-    (rule, *_) = next(each for each in objects if each["kind"] == "HTTPRoute")["spec"]["rules"]
+    assert {manifest["kind"] for manifest in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}
+    (rule, *_) = next(manifest for manifest in objects if manifest["kind"] == "HTTPRoute")["spec"][
+        "rules"
+    ]
     assert rule["backendRefs"] == [BEHIND]
     # Prefill and decode are paired by a configuration of ours.
     pair = llm(router={"route": {}}, prefill={"template": pod()})

@@ -71,12 +71,12 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
         router=ROUTER,
     )
     roles = spec(document)["roles"]
-    assert [(each["name"], each["componentType"]) for each in roles] == [
+    assert [(role["name"], role["componentType"]) for role in roles] == [
         ("prefill", "prefiller"),
         ("decode", "decoder"),
         ("router", "router"),
     ]
-    assert [each.get("replicas") for each in roles] == [2, 1, None]
+    assert [role.get("replicas") for role in roles] == [2, 1, None]
 
 
 def test_a_command_of_its_own_is_kept_whole() -> None:
@@ -179,7 +179,7 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
 )  # fmt: skip
 def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -> None:
     refused = f"f: {field}: cannot be carried over:"
-    assert any(each.startswith(refused) for each in problems(llm(**more)))
+    assert any(problem.startswith(refused) for problem in problems(llm(**more)))
     assert problems(llm(**more), lossy=True) == []
     told = f"f: warning: {field}: cannot be carried over:"
     assert any(each.startswith(told) for each in warned(llm(**more), lossy=True))
@@ -257,7 +257,7 @@ def test_devices_by_annotations() -> None:
     metadata = {"annotations": given}
     one = pod(None, env=[ADDED])
     document = llm(metadata=metadata, template=one, prefill={"template": one}, router=ROUTER)
-    claims = [each.get("resourceClaims") for each in spec(document)["roles"]]
+    claims = [role.get("resourceClaims") for role in spec(document)["roles"]]
     claim = {
         "name": "managed-device",
         "deviceClassName": "gpu.nvidia.com",
@@ -280,7 +280,7 @@ def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
 
 def test_a_stopped_service_is_parked() -> None:
     made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
-    assert [each["replicas"] for each in made["roles"]] == [0]
+    assert [role["replicas"] for role in made["roles"]] == [0]
 
 
 def test_what_leads_to_a_stopped_service_stays_and_nothing_scales_it() -> None:
@@ -462,7 +462,7 @@ def test_each_workload_has_its_own() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
                    "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
     # Without a connector between the two this is refused, for that reason alone.
-    assert not [each for each in problems(document) if "kvCacheOffloading" in each]
+    assert not [problem for problem in problems(document) if "kvCacheOffloading" in problem]
     with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
     made = {role["name"]: role.get("kvCacheOffloading") for role in spec(with_router)["roles"]}
     assert made == {"main": {"cpu": "1Gi"}, "router": None}

@@ -116,7 +116,7 @@ def test_of_additional_arguments_only_those_are_left_out() -> None:
 def test_a_script_is_never_left_out() -> None:
     script = f"exec vllm serve /mnt/models --a {LOST}"
     document = llm(template=pod(command=["/bin/sh", "-c"], args=[script]))
-    assert any("args[0]: its Go template" in each for each in problems(document, lossy=True))
+    assert any("args[0]: its Go template" in problem for problem in problems(document, lossy=True))
 
 
 def test_the_models_name_may_come_from_a_config_and_others_are_the_services_own() -> None:

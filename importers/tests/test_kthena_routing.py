@@ -183,7 +183,7 @@ def test_timeouts_and_retries_are_what_routes_can_express() -> None:
     assert made["timeouts"]["backendRequest"] == "1500ms"
     assert made["retry"]["backoff"] == "1m40s250ms"
     wrong = server(trafficPolicy={"timeout": "1.5ms"})
-    assert any(each.startswith("f#2: trafficPolicy.timeout") for each in problems(
+    assert any(problem.startswith("f#2: trafficPolicy.timeout") for problem in problems(
         serving(), wrong, route()))  # fmt: skip
 
 

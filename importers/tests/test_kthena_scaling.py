@@ -54,7 +54,7 @@ def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
     documents = serving(role(replicas=2)), policy()
     assert spec(*documents)["layout"] == "PerRole"
     objects = render(source(*documents).plans[0])
-    (hpa,) = [each for each in objects if each["kind"] == "HorizontalPodAutoscaler"]
+    (hpa,) = [manifest for manifest in objects if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert hpa["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
     assert any("asks custom.metrics.k8s.io for waiting" in each for each in warned(*documents))
 

@@ -114,7 +114,7 @@ def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
         deployment({"replicas": 1, "engines": [engine("e", member(template=own))], **reference}),
         cached("--served-model-name=m"),
     ]
-    models = [spec(each, cache())["model"] for each in shapes]
+    models = [spec(shape, cache())["model"] for shape in shapes]
     assert models == [models[0]] * 3
 
 

@@ -115,7 +115,9 @@ def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
     read = source(paired(), allow_lossy=True)
     (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
     (text,) = config["data"].values()
-    plugins = {each["type"]: each.get("parameters") for each in yaml.safe_load(text)["plugins"]}
+    plugins = {
+        plugin["type"]: plugin.get("parameters") for plugin in yaml.safe_load(text)["plugins"]
+    }
     assert plugins["prefix-based-pd-decider"] == {"nonCachedTokens": 16}
     assert plugins["disagg-profile-handler"] == {"deciders": {"prefill": "prefix-based-pd-decider"}}
 
@@ -139,7 +141,7 @@ def test_devices_become_claims() -> None:
     gang = released(engine("e", member("Leader"), member("Worker")))
     assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
     made = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
-    assert [each.get("resourceClaims") for each in made["roles"]] == [[CLAIM], [CLAIM], None]
+    assert [role.get("resourceClaims") for role in made["roles"]] == [[CLAIM], [CLAIM], None]
     assert not any("Volcano" in line for line in warned(gang))
 
 
@@ -384,7 +386,7 @@ def test_contradictions_of_deployments_are_refused(document: Manifest, expected:
 def test_unsupported_fields_of_deployments_are_errors_or_warnings(
     document: Manifest, expected: str
 ) -> None:
-    assert any(each.startswith(expected) for each in problems(document))
+    assert any(problem.startswith(expected) for problem in problems(document))
     assert problems(document, lossy=True) == []
     warned = expected.replace("f: ", "f: warning: ", 1)
     assert any(each.startswith(warned) for each in said(document, lossy=True))

@@ -45,7 +45,7 @@ def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
     """The router of each service, without what tells that it is one; None without a router."""
     found = {}
     for manifest in converted(*documents, lossy=lossy):
-        roles = [each for each in manifest["spec"]["roles"] if each["componentType"] == "router"]
+        roles = [role for role in manifest["spec"]["roles"] if role["componentType"] == "router"]
         assert len(roles) <= 1
         found[manifest["metadata"]["name"]] = roles[0]["httproute"] if roles else None
     return found
@@ -63,7 +63,7 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     (plan,) = source(*documents).plans
     (route,) = [each for each in render(plan) if each["kind"] == "HTTPRoute"]
     assert route["spec"]["parentRefs"] == [GATEWAY]
-    assert [each["name"] for each in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
+    assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
     assert any("f#2: info: endpoints: the route attaches" in each for each in said(*documents))
 
 
@@ -141,7 +141,7 @@ def test_requests_are_split_as_the_weights_say(
     (main,) = [name for name, each in made.items() if each and "rules" in each]
     assert f"{main}-pool" == max(weights, key=lambda name: weights[name])
     (rule,) = made[main]["rules"]
-    assert {each["name"]: each["weight"] for each in rule["backendRefs"]} == weights
+    assert {ref["name"]: ref["weight"] for ref in rule["backendRefs"]} == weights
     others = {name: each for name, each in made.items() if name != main}
     for name, each in others.items():
         assert each == ({"routedBy": main} if f"{name}-pool" in weights else None)

@@ -105,9 +105,9 @@ def test_the_plan_has_the_findings_of_the_conversion() -> None:
 
 def test_unknown_keys_hide_nothing_else() -> None:
     document = serving(plugins=[PLUGIN], replicass=2)
-    assert [each.split(": ")[1] for each in problems(document)] == ["replicass", "plugins[0]"]
+    assert [problem.split(": ")[1] for problem in problems(document)] == ["replicass", "plugins[0]"]
     document["spec"]["template"]["roles"][0]["replicas"] = "2"
-    assert [each.split(": ")[1] for each in problems(document)] == [
+    assert [problem.split(": ")[1] for problem in problems(document)] == [
         "template.roles[0].replicas",
         "replicass",
     ]
@@ -208,7 +208,7 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
 
 
 def test_converted_services_share_no_objects_unnoticed() -> None:
-    assert any("metadata.name" in each for each in problems(serving(), serving()))
+    assert any("metadata.name" in problem for problem in problems(serving(), serving()))
     assert len(render(source(serving()).plans[0])) == 3
 
 

@@ -88,7 +88,7 @@ def test_the_name_of_a_component_may_come_from_its_logical_name() -> None:
     args = InferenceServiceArgs.model_validate({"roles": [role()]})
     assert args.name is None
     assert plan_service(args, "from-pulumi").service == "from-pulumi"
-    assert [str(each) for each in errors(plan_service(args, "Not_A_Name").findings)] == [
+    assert [str(error) for error in errors(plan_service(args, "Not_A_Name").findings)] == [
         (
             "metadata.name: must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most 63 "
             'characters), got "Not_A_Name"'
@@ -273,5 +273,7 @@ def test_whatever_is_broken_is_refused_or_can_be_written(manifest: Any, seed: in
             assert_told(refused.findings)
         # The rest of a refused document can be planned.
         problems(broken)
-        wrong = [each.rule for each in examine(broken).findings if not RULE.fullmatch(each.rule)]
+        wrong = [
+            finding.rule for finding in examine(broken).findings if not RULE.fullmatch(finding.rule)
+        ]
         assert wrong == []

@@ -116,4 +116,4 @@ def test_what_is_left_of_a_refused_manifest_reads_no_file(folder: Path) -> None:
     path.write_text(text.replace("spec:", "spec:\n  unknown: 1", 1), encoding="utf-8")
     with pytest.raises(InvalidServiceError) as refused:
         load(path)
-    assert "model-config-unreadable" not in {each.rule for each in refused.value.findings}
+    assert "model-config-unreadable" not in {finding.rule for finding in refused.value.findings}

@@ -175,7 +175,7 @@ def test_an_output_reaches_the_objects_untouched(where: str, output: Any) -> Non
     assert refused == []
     assert (later in held) == (where not in NOWHERE)
     texts = [each for each in held if isinstance(each, str)]
-    assert not [each for each in texts if "Output" in each or "0x" in each]
+    assert not [text for text in texts if "Output" in text or "0x" in text]
 
 
 @pytest.mark.parametrize("where", CASES)

@@ -47,7 +47,7 @@ def patterns(schema: Any) -> Iterator[str]:
 
 
 def test_every_format_has_a_description() -> None:
-    _, schema = models_json_schema([(each, "validation") for each in models(SpecModel)])
+    _, schema = models_json_schema([(model, "validation") for model in models(SpecModel)])
     found = set(patterns(schema))
     for told in TELL_THEMSELVES:
         found -= set(patterns(TypeAdapter(told).json_schema()))

@@ -89,7 +89,9 @@ LEADING = service(
 
 
 def tried_of(plan: ServicePlan, kind: str) -> list[Manifest]:
-    return [each.manifest for each in tried_objects(plan) if each.manifest["kind"] == kind]
+    return [
+        rendered.manifest for rendered in tried_objects(plan) if rendered.manifest["kind"] == kind
+    ]
 
 
 def test_each_distinct_object_is_tried_once() -> None:
@@ -278,7 +280,7 @@ def test_a_kind_that_is_not_installed() -> None:
     api: Any = FakeApi()
     (found,) = server_findings(api, [plan_of(routed())], seconds=30)
     pools = [each for each in found if "InferencePool" in each.message]
-    assert [(each.rule, each.severity) for each in pools] == [
+    assert [(pool.rule, pool.severity) for pool in pools] == [
         ("kind-not-installed", Severity.WARNING)
     ]
     assert pools[0].path == "roles[0]"
@@ -309,7 +311,7 @@ def test_what_is_replaced_is_a_warning() -> None:
 
 def test_answers_that_are_late() -> None:
     plan = plan_of(service())
-    results = [(each, None) for each in tried_objects(plan)]
+    results = [(manifest, None) for manifest in tried_objects(plan)]
     (found,) = answer_findings(plan, results, 10.0)
     assert found.rule == "api-server-not-asked"
     assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"

@@ -29,6 +29,6 @@ def test_answers_stand_at_the_lines_of_their_services(
     documents = [service(role("x"), name="a"), service(role("y"), name="b")]
     path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
     assert main(["check", str(path), "--server"]) == 0
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if "of the server" in each]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "of the server" in line]
     number = path.read_text().splitlines().index("  - name: y") + 1
     assert line.startswith(f"{path}:{number}: warning: roles[0].name: of the server")

@@ -46,7 +46,7 @@ def test_what_changes_beside_it_is_shown_alone() -> None:
     (total,) = found.totals
     assert (total.pods_before, total.pods_after) == (2, 2)
     (change,) = found.objects
-    assert [each.path for each in change.fields if each.path == "spec.replicas"] == []
+    assert [field.path for field in change.fields if field.path == "spec.replicas"] == []
 
 
 def test_a_role_that_becomes_autoscaled_keeps_its_count_too() -> None:

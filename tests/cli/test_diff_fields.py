@@ -24,7 +24,7 @@ def test_who_is_who() -> None:
     assert not compare([old], [written_out])
     assert not compare([{"kind": "List", "items": [old]}], [old])
     # What a list holds twice is not dropped.
-    assert [each.action for each in compare([old, old], [old]).objects] == ["removed"]
+    assert [change.action for change in compare([old, old], [old]).objects] == ["removed"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_who_is_who() -> None:
 )
 def test_fields(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
     base = {"kind": "K", "metadata": {"name": "n"}}
-    found = [each.fields for each in compare([{**base, **old}], [{**base, **new}]).objects]
+    found = [change.fields for change in compare([{**base, **old}], [{**base, **new}]).objects]
     assert found == ([tuple(FieldChange(*each) for each in expected)] if expected else [])
 
 

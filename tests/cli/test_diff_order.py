@@ -27,7 +27,7 @@ def serving(name: str, tag: str, **more: Any) -> Manifest:
 
 def order(difference: Difference) -> list[dict[str, Any]]:
     keys = ("role", "order", "after", "held")
-    return [{key: each[key] for key in keys} for each in to_json(difference)["effects"]]
+    return [{key: effect[key] for key in keys} for effect in to_json(difference)["effects"]]
 
 
 def changed(*names: str, role_fields: Manifest | None = None, **spec: Any) -> Difference:

@@ -125,7 +125,7 @@ def test_any_two_lists_compare_and_swap(
         return {(c.kind, c.namespace, c.name, c.action) for c in difference.objects}
 
     swapped = {(kind, space, name, SWAPPED[action]) for kind, space, name, action in objects(back)}
-    assert {each for each in objects(there) if each[3] in ("added", "removed")} == {
+    assert {manifest for manifest in objects(there) if manifest[3] in ("added", "removed")} == {
         each for each in swapped if each[3] in ("added", "removed")
     }
     assert [(t.pods_before, t.accelerators_before) for t in sorted_totals(there)] == [

@@ -63,8 +63,8 @@ def test_a_changed_secret_is_a_difference_that_is_not_shown(compared: Any, form:
     elif form == "json":
         read = json.loads(out)
         assert read["effects"][0]["restarts"] == ["w-0"]
-        fields = [each for held in read["objects"] for each in held["fields"]]
-        assert [(each["old"], each["new"]) for each in fields] == [("<secret>", "<secret>")] * 2
+        fields = [field for held in read["objects"] for field in held["fields"]]
+        assert [(field["old"], field["new"]) for field in fields] == [("<secret>", "<secret>")] * 2
     else:
         assert "<secret>" in out
 

@@ -106,7 +106,7 @@ def test_keys_of_secret_mappings_are_masked_in_objects_but_for_those_of_secrets(
         k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"token": "hunter2-long"})
         """
     )
-    config_map, custom, secret = (each.manifest for each in recording.resources)
+    config_map, custom, secret = (resource.manifest for resource in recording.resources)
     assert config_map["data"] == "<secret>"
     assert custom["spec"] == {"list": "<secret>", "open": 1}
     assert secret["stringData"] == {"token": "<secret>"}

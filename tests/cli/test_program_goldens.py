@@ -40,9 +40,11 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     except ProgramError as problem:
         return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
     return [
-        *(each.manifest for each in recording.resources),
+        *(resource.manifest for resource in recording.resources),
         {
-            "names": [f"{each.type_token} {each.urn_name}" for each in recording.resources],
+            "names": [
+                f"{resource.type_token} {resource.urn_name}" for resource in recording.resources
+            ],
             "plans": [plan.service for plan in recording.plans],
             "warnings": list(messages(recording)),
         },

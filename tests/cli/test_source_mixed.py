@@ -33,7 +33,7 @@ def test_objects_of_both_are_rendered(
 ) -> None:
     assert main(["render", *both]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    names = [each["metadata"]["name"] for each in objects]
+    names = [manifest["metadata"]["name"] for manifest in objects]
     assert names == [
         "written-inference-0",
         "written",
@@ -46,7 +46,7 @@ def test_objects_of_both_are_rendered(
 def test_both_are_planned(both: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *both, "--output", "json"]) == 0
     plans = json.loads(capsys.readouterr().out)
-    assert [(each["service"], len(each["objects"])) for each in plans] == [
+    assert [(plan["service"], len(plan["objects"])) for plan in plans] == [
         ("written", 2),
         ("programmed", 2),
     ]

@@ -274,7 +274,7 @@ def test_transcript(
     (tmp_path / "empty").mkdir()
     lay_out(case.files)
     told = "\n".join(
-        transcript(each, monkeypatch, terminal=case.terminal) for each in case.commands
+        transcript(command, monkeypatch, terminal=case.terminal) for command in case.commands
     )
     expected = FOLDER / f"{name}.txt"
     if regenerate:

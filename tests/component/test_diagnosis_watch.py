@@ -44,9 +44,9 @@ def test_a_watch_keeps_what_pods_showed(
     def changing(*given: Any, **more: Any) -> Any:
         assert given == ("pods", "models")
         assert more == {"label_selector": "fusioninfer.io/service=svc", "seconds": 9.0}
-        for each in changes:
-            taken.append(each)
-            yield each
+        for change in changes:
+            taken.append(change)
+            yield change
 
     api = SimpleNamespace(
         client=SimpleNamespace(CoreV1Api=lambda _: core), connection=None, changes=changing

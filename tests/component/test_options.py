@@ -40,7 +40,7 @@ def test_the_provider_reaches_every_object(engine: Any, story: Story, listed: st
 
     deployment = run(engine, story, options)
     provider = deployment["cluster"]
-    assert {each.request.provider for each in objects(deployment)} == {
+    assert {resource.request.provider for resource in objects(deployment)} == {
         f"{provider.urn}::cluster-id"
     }
     assert len(objects(deployment)) == 5
@@ -53,7 +53,7 @@ def test_protect_reaches_every_object(engine: Any, story: Story) -> None:
 
 def test_retain_on_delete_reaches_every_object(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(retain_on_delete=True))
-    assert {each.request.retainOnDelete for each in objects(deployment)} == {True}
+    assert {resource.request.retainOnDelete for resource in objects(deployment)} == {True}
 
 
 @pytest.mark.parametrize("form", ["list", "one", "output"])
@@ -65,7 +65,9 @@ def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -
 
     deployment = run(engine, story, options)
     first = deployment["first"].urn
-    assert [first in each.request.dependencies for each in objects(deployment)] == [True] * 5
+    assert [first in resource.request.dependencies for resource in objects(deployment)] == [
+        True
+    ] * 5
     (group,) = [each.urn for each in deployment.children if "PodGroup" in each.urn]
     lws = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
     assert all({first, group} <= set(each.request.dependencies) for each in lws)
@@ -73,14 +75,14 @@ def test_depends_on_reaches_every_object(engine: Any, story: Story, form: str) -
 
 def test_an_alias_of_the_component_is_told_to_the_engine(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
-    assert [each.spec.name for each in service(deployment).request.aliases] == ["old"]
+    assert [alias.spec.name for alias in service(deployment).request.aliases] == ["old"]
 
 
 def test_the_engine_can_alias_the_objects_of_a_renamed_component(engine: Any, story: Story) -> None:
     # It replaces the component's name where an object's name starts with it.
     deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
-    assert all(each.request.name.startswith("app") for each in objects(deployment))
-    assert "deepseek" not in "".join(each.request.name for each in objects(deployment))
+    assert all(resource.request.name.startswith("app") for resource in objects(deployment))
+    assert "deepseek" not in "".join(resource.request.name for resource in objects(deployment))
 
 
 def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:

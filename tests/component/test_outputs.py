@@ -96,7 +96,7 @@ def test_a_dependency_through_an_output_reaches_the_object_that_holds_it(engine:
     deployment = engine.run(program)
     urn = deployment["models"].urn
     objects = [each for each in deployment.children if each.request.name != "models"]
-    assert [urn in each.request.dependencies for each in objects] == [True] * 2
+    assert [urn in resource.request.dependencies for resource in objects] == [True] * 2
 
 
 def test_preview_with_unknown_values(engine: Any) -> None:
@@ -119,7 +119,7 @@ def test_preview_with_unknown_values(engine: Any) -> None:
 def test_preview_of_a_first_deployment_has_a_status(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: exports(InferenceService("svc", story(4))), preview=True)
     status = deployment.exports["status"]
-    assert status is ... or {each["type"] for each in status["conditions"]} == {
+    assert status is ... or {condition["type"] for condition in status["conditions"]} == {
         "Initialized",
         "Active",
         "Failed",
@@ -217,7 +217,7 @@ def test_the_status_of_objects_as_another_sdk_reads_them(engine: Any, story: Sto
 def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
     plans = []
     deployment = engine.run(lambda: plans.append(InferenceService("svc", story(4)).plan))
-    warned = [each for each in plans[0].findings if each.severity is Severity.WARNING]
+    warned = [finding for finding in plans[0].findings if finding.severity is Severity.WARNING]
     assert warned
     assert sorted(deployment.logged) == sorted(
         f"warning: {each.path}: {each.message}" for each in warned

@@ -46,9 +46,9 @@ def test_every_object_goes_to_its_cluster(engine: Any, monkeypatch: pytest.Monke
     clusters = {name: f"{done[name].urn}::" for name in ("east", "west")}
     objects = [each for each in done.children if not each.key[0].startswith("pulumi:providers:")]
     assert len(objects) == 4 + 8 + (1 + 2 + 1) + 2 + 8
-    for each in objects:
-        (own,) = [name for name in clusters if each.request.name.startswith(name)]
-        assert each.request.provider.startswith(clusters[own])
+    for resource in objects:
+        (own,) = [name for name in clusters if resource.request.name.startswith(name)]
+        assert resource.request.provider.startswith(clusters[own])
     # The clusters of a laptop without kubeconfig were not checked, and that was said.
     assert len([text for text in done.logged if "were not checked" in text]) == 2
 

@@ -10,6 +10,7 @@ from samples import container, template
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition, _Reader
@@ -18,7 +19,7 @@ GPU = template(container(gpus="1"))
 QUEUED = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
 TEAM = table.NamedObject(table.LOCAL_QUEUE, "inference", "team")
 FOUND = {table.KUEUE.definition: Definition({"v1beta2": {}})}
-MANAGED = frozenset({table.KUEUE_FRAMEWORK})
+MANAGED = frozenset({KUEUE_FRAMEWORK})
 CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
@@ -72,9 +73,14 @@ def test_what_kueue_lacks_is_said() -> None:
             QUEUED,
             table.KUEUE,
             "scheduling.volcano.sh",
-            "Volcano is there: gangPolicy.backend Volcano",
+            "the cluster has another: gangPolicy.backend: Volcano",
         ),
-        (None, table.ALL_OR_NOTHING, "kueue.x-k8s.io", "Kueue is there: gangPolicy.backend Kueue"),
+        (
+            None,
+            table.ALL_OR_NOTHING,
+            "kueue.x-k8s.io",
+            "the cluster has another: gangPolicy.backend: Kueue with queue: a or b",
+        ),
     ],
 )
 def test_the_backend_that_a_cluster_has_is_proposed(
@@ -82,10 +88,31 @@ def test_the_backend_that_a_cluster_has_is_proposed(
 ) -> None:
     missing = {row.definition: None}
     apis = {group: frozenset({"v1"})}
-    lacks = told(plan(strategy), definitions=missing, apis=apis, lws_provider="")
+    queues = {"inference": frozenset({"b", "a"})}
+    lacks = told(plan(strategy), definitions=missing, apis=apis, lws_provider="", queues=queues)
     assert next(text for text in lacks if "is not installed" in text).endswith(f"; {end}")
     lacks = told(plan(strategy), definitions=missing, apis={}, lws_provider="")
     assert end not in lacks[0]
+
+
+def test_kueue_is_proposed_where_it_can_do_what_is_asked() -> None:
+    missing = {table.ALL_OR_NOTHING.definition: None}
+    apis = {"kueue.x-k8s.io": frozenset({"v1"})}
+
+    def end(*given: Any, **facts: Any) -> str:
+        known = {"definitions": missing, "apis": apis, "lws_provider": "", **facts}
+        return told(*given, **known)[0].rpartition("; ")[2]
+
+    none = "gangPolicy.backend: Kueue with queue: a LocalQueue, of which the namespace has none"
+    assert end(plan()) == f"the cluster has another: {none}"
+    unmanaged = frozenset({"batch/job"})
+    assert end(plan(), kueue_frameworks=unmanaged) == (
+        "Kueue is there, but does not manage LeaderWorkerSets"
+    )
+    partial = plan({"gangPolicy": {"minRoleReplicas": {"serve": 1}}})
+    topology = plan({"gangPolicy": {"networkTopology": {"groupPolicy": {"mode": "soft"}}}})
+    for only_volcano in (partial, topology):
+        assert "Kueue" not in end(only_volcano)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +120,7 @@ def test_the_backend_that_a_cluster_has_is_proposed(
     [
         ([CONFIG], frozenset()),
         ([f"{CONFIG}integrations:\n  frameworks: [batch/job]\n"], {"batch/job"}),
-        ([f"{CONFIG}integrations:\n  frameworks: [{table.KUEUE_FRAMEWORK}]\n"], MANAGED),
+        ([f"{CONFIG}integrations:\n  frameworks: [{KUEUE_FRAMEWORK}]\n"], MANAGED),
         ([f"{CONFIG}integrations: other\n"], None),
         (["kind: Values"], None),
     ],

@@ -60,7 +60,7 @@ def test_findings_are_errors_of_properties(output: Any) -> None:
     with pytest.raises(InputPropertiesError) as refused:
         # As each request of the engine, in a context of its own.
         contextvars.copy_context().run(Provider().construct, "svc", TOKEN, wrong)
-    assert [each["property_path"] for each in refused.value.errors or ()] == [
+    assert [error["property_path"] for error in refused.value.errors or ()] == [
         "roles[0].replicas",
         "layout",
     ]

@@ -144,7 +144,7 @@ def test_sets_are_replaced_delete_first_where_the_webhook_refuses_a_change(
     args = story(4)
     if grouped:
         policy = SubGroupPolicyArgs(sub_group_size=2)
-        roles = [each.model_copy(update={"sub_group_policy": policy}) for each in args.roles]
+        roles = [role.model_copy(update={"sub_group_policy": policy}) for role in args.roles]
         args = args.model_copy(update={"roles": roles})
     deployment = engine.run(lambda: InferenceService("app", args))
     found = {

@@ -28,7 +28,9 @@ def test_a_program_is_told_of_the_services_made_so_far(engine: Any) -> None:
         )
         made("talk", routed(httproute=ROUTE))
         plan = made("other", routed(httproute={"routedBy": "talk"})).plan
-        assert any("the route of talk does not lead here" in each.message for each in plan.findings)
+        assert any(
+            "the route of talk does not lead here" in finding.message for finding in plan.findings
+        )
 
     logged = engine.run(program).logged
     (line,) = [each for each in logged if "routedBy" in each]
@@ -47,6 +49,8 @@ def test_a_pair_that_fits_is_not_told_in_either_order(engine: Any) -> None:
                 fields = routed(httproute=route, gateway={"implementation": "agentgateway"})
                 spec = {**fields["spec"], "name": name, "namespace": order[0]}
                 plan = InferenceService(f"{order[0]}-{name}", spec).plan
-                assert not [each for each in plan.findings if each.severity is Severity.WARNING]
+                assert not [
+                    finding for finding in plan.findings if finding.severity is Severity.WARNING
+                ]
 
     engine.run(program)

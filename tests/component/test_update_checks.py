@@ -140,7 +140,7 @@ def test_component_and_diff_say_the_same(
     told = ["roles[0].subGroupPolicy: LeaderWorkerSet does not change it"] if differ else []
     changed(engine, old, new, *told)
     found = compare(rendered(old), rendered(new))
-    actions = {each.action for each in found.objects}
+    actions = {change.action for change in found.objects}
     assert actions == ({"replaced"} if differ else set())
 
 
@@ -158,8 +158,8 @@ def test_a_type_that_is_only_written_out_changes_nothing() -> None:
         template = {**each["spec"]["leaderWorkerTemplate"], "subGroupPolicy": SIZE_2}
         old.append({**each, "spec": {**each["spec"], "leaderWorkerTemplate": template}})
     found = compare(old, new, plans=([], [plan_of(wide(SIZE_2, 4))]))
-    assert {each.action for each in found.objects} == {"changed"}
-    assert not any(each.restarts for each in found.effects)
+    assert {change.action for change in found.objects} == {"changed"}
+    assert not any(effect.restarts for effect in found.effects)
 
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce", "Recreate"])

@@ -39,7 +39,7 @@ class Draw:
 
     def some(self, options: Iterable[T], share: float = 0.5) -> list[T]:
         """Chooses each option with the same chance; keeps their order."""
-        return [each for each in options if self.chance(share)]
+        return [option for option in options if self.chance(share)]
 
     def option(self, feature: str, options: Mapping[str, T]) -> T:
         """Chooses a named option and notes it as `feature: name`."""

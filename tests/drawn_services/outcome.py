@@ -65,7 +65,7 @@ class _Input:
     """Standard input that holds documents."""
 
     def __init__(self, documents: Sequence[Manifest]) -> None:
-        texts = (json.dumps(each, ensure_ascii=False) for each in documents)
+        texts = (json.dumps(document, ensure_ascii=False) for document in documents)
         self.buffer = io.BytesIO("".join(f"---\n{text}\n" for text in texts).encode())
 
 

@@ -137,7 +137,7 @@ def test_weights_combine_scorers_in_a_fixed_order(family: str) -> None:
     plugins = PREFIX[family] + [{"type": name} for name in list(weights)[1:]]
     found = config(family, "prefix-cache", scorers=scorers)
     assert found == one_profile(family, plugins, weights)
-    written = [each.get("weight") for each in found["schedulingProfiles"][0]["plugins"]]
+    written = [plugin.get("weight") for plugin in found["schedulingProfiles"][0]["plugins"]]
     assert [type(weight) for weight in written] == [type(None), int, int, int, int]
 
 
@@ -235,7 +235,7 @@ def test_every_generated_config_passes_its_own_check(family: Any, request: EppRe
     told = check_config(epp_config_text(found), family)
     assert {finding.rule for finding in told} <= {"scorers-without-load"}
     for profile in found["schedulingProfiles"]:
-        unweighted = [each for each in profile["plugins"] if "weight" not in each]
+        unweighted = [plugin for plugin in profile["plugins"] if "weight" not in plugin]
         assert {each["pluginRef"] for each in unweighted} <= {
             "max-score-picker",
             "prefill-pods",

@@ -392,11 +392,11 @@ def test_a_newer_release_removes_and_renames() -> None:
 
 def test_only_defaults_that_are_left_to_the_engine_are_listed() -> None:
     found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--max-num-seqs 8")
-    by_name = {each.name: (each.before, each.after) for each in found.defaults}
+    by_name = {default.name: (default.before, default.after) for default in found.defaults}
     assert by_name["--gpu-memory-utilization"] == (0.9, 0.92)
     assert UNKNOWN_DEFAULT not in [value for pair in by_name.values() for value in pair]
     stated = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--gpu-memory-util 0.9")
-    assert "--gpu-memory-utilization" not in {each.name for each in stated.defaults}
+    assert "--gpu-memory-utilization" not in {default.name for default in stated.defaults}
 
 
 @pytest.mark.parametrize(

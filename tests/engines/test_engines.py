@@ -306,6 +306,6 @@ def test_check(
 
 def test_through_a_shell_script() -> None:
     script = {"image": "x", "command": ["/bin/sh", "-c", "cd /x && vllm serve m -tp 16 | tee log"]}
-    assert [each.rule for each in check_accelerators(read_command(script), 8, 1)] == [
+    assert [accelerator.rule for accelerator in check_accelerators(read_command(script), 8, 1)] == [
         "accelerators-too-few"
     ]

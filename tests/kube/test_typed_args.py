@@ -81,4 +81,4 @@ def test_a_field_in_both_spellings_is_refused() -> None:
     pod = {"containers": [], "nodeSelector": {}, "node_selector": {}}
     with pytest.raises(InvalidServiceError, match="nodeSelector and node_selector") as refused:
         RoleArgs(name="a", component_type="worker", template={"spec": pod})
-    assert [each.rule for each in refused.value.findings] == ["duplicate-key"]
+    assert [finding.rule for finding in refused.value.findings] == ["duplicate-key"]

@@ -31,7 +31,7 @@ def deviation(function: Deviation) -> Deviation:
 
 
 def lws(objects: Objects) -> Iterator[dict[str, Any]]:
-    return (each for each in objects if each["kind"] == "LeaderWorkerSet")
+    return (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
 
 
 def templates(each: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -91,7 +91,7 @@ def the_pod_group_names_its_service(document: Objects, ours: Objects) -> None:
 
 @deviation
 def sets_and_pods_carry_all_labels(document: Objects, ours: Objects) -> None:
-    by_name = {each["metadata"]["name"]: each for each in ours}
+    by_name = {manifest["metadata"]["name"]: manifest for manifest in ours}
     for each in lws(document):
         name = each["metadata"]["name"]
         stem, _, index = name.rpartition("-")
@@ -233,7 +233,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 
 def by_name(objects: Objects) -> dict[str, dict[str, Any]]:
-    named = {f"{each['kind']}/{each['metadata']['name']}": each for each in objects}
+    named = {f"{manifest['kind']}/{manifest['metadata']['name']}": manifest for manifest in objects}
     assert len(named) == len(objects)
     return named
 

@@ -239,7 +239,7 @@ def test_the_metadata_of_the_service_is_on_its_objects_and_not_on_its_pods() -> 
 
 def test_a_gang_pod_names_its_group_and_its_task() -> None:
     templates = pod_templates(prefill_decode({"multinode": nodes(2)}, {}))
-    assert [each["metadata"]["annotations"] for each in templates] == [
+    assert [template["metadata"]["annotations"] for template in templates] == [
         {"scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": task}
         for task in ("prefill-0", "prefill-0", "decode-0", "decode-1")
     ]

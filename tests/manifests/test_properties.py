@@ -90,17 +90,17 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     members: dict[str, list[Member]] = {each["metadata"]["name"]: [] for each in groups}
     for each in made if groups else ():
         members[each[2]["metadata"]["annotations"][GROUP]].append(each)
-    for each in groups:
-        own = members[each["metadata"]["name"]]
-        _is_the_gang_of(plan, each["spec"], own)
+    for group in groups:
+        own = members[group["metadata"]["name"]]
+        _is_the_gang_of(plan, group["spec"], own)
         assert len(own) * copies == total
-        index = each["metadata"]["labels"].get(f"{PREFIX}group-index")
+        index = group["metadata"]["labels"].get(f"{PREFIX}group-index")
         assert (index is None) == ("groups" not in manifest["spec"])
         assert {pod["metadata"]["labels"].get(f"{PREFIX}group-index") for _, _, pod in own} == {
             index
         }
         asks = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
-        assert ("minResources" in each["spec"]) == bool(asks.get("minResources"))
+        assert ("minResources" in group["spec"]) == bool(asks.get("minResources"))
     if groups:
         assert len({spec.get("schedulerName") for spec in asked}) == 1
         assert asked[0]["schedulerName"] == "volcano"
@@ -137,7 +137,7 @@ def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> No
 
 
 def _devices(spec: Manifest) -> int:
-    limits = (each.get("resources", {}).get("limits", {}) for each in spec["containers"])
+    limits = (container.get("resources", {}).get("limits", {}) for container in spec["containers"])
     return sum(int(amount) for held in limits for name, amount in held.items() if "/" in name)
 
 

@@ -268,6 +268,6 @@ def test_the_ratio_of_prefill_to_decode_is_kept(manifest: Manifest, problem: str
 
 def test_autoscalers_that_may_leave_the_ratio_are_a_warning() -> None:
     given = {"maxReplicas": 4, "metrics": [WAITING]}
-    (found,) = [each for each in warnings(ratio(1, 2, given, min=0.5)) if "Ratio" in each]
+    (found,) = [warning for warning in warnings(ratio(1, 2, given, min=0.5)) if "Ratio" in warning]
     assert "autoscaling may bring it to 0.25 (prefill 1, decode 4)" in found
-    assert [each for each in warnings(ratio(1, 2, given, max=1)) if "Ratio" in each] == []
+    assert [warning for warning in warnings(ratio(1, 2, given, max=1)) if "Ratio" in warning] == []

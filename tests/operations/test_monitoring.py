@@ -198,7 +198,7 @@ def test_an_engine_that_keeps_its_numbers_to_itself_is_a_warning(
     def about(command: list[str]) -> list[str]:
         own = container(image="registry.example.com/e:1", command=command, args=[], ports=[PORT])
         manifest = service(role(template=template(own), port=8000), monitoring={})
-        return [each for each in warnings(manifest) if "monitoring" in each]
+        return [warning for warning in warnings(manifest) if "monitoring" in warning]
 
     assert [word in each for each in about(silent)] == [True]
     assert about(speaking) == []
@@ -218,7 +218,7 @@ def test_a_parked_service_is_monitored_once_it_runs() -> None:
 
 def test_a_token_that_nobody_asks_for_is_a_warning() -> None:
     manifest = service(serving(PORT), monitoring={"pickerToken": {"name": "a"}})
-    assert any("pickerToken: has no effect" in each for each in warnings(manifest))
+    assert any("pickerToken: has no effect" in warning for warning in warnings(manifest))
 
 
 def test_prerequisites_refuse_a_cluster_without_the_operator() -> None:
@@ -257,4 +257,6 @@ def test_the_objects_of_two_services_do_not_meet(field: str) -> None:
     other = made("a-b", "c")
     kind = {"disruptionBudget": "PodDisruptionBudget", "monitoring": "PodMonitor"}[field]
     plans = plan_services([*load(parked), *load(other)])
-    assert any(f'{kind} "a-b-c" would also belong' in each.message for each in plans[1].findings)
+    assert any(
+        f'{kind} "a-b-c" would also belong' in finding.message for finding in plans[1].findings
+    )

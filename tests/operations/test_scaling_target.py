@@ -243,7 +243,7 @@ def queried(*queries: str, **more: Any) -> Manifest:
 )  # fmt: skip
 def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: bool) -> None:
     told = "roles[0].autoscaling.metrics: are metrics of the role's own pods"
-    assert any(told in each for each in problems(manifest)) == asleep
+    assert any(told in problem for problem in problems(manifest)) == asleep
 
 
 @pytest.mark.parametrize(
@@ -261,4 +261,4 @@ def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: 
     ],
 )  # fmt: skip
 def test_a_metric_of_all_services_is_warned_of(manifest: Manifest, unscoped: bool) -> None:
-    assert any("of every service counts" in each for each in warnings(manifest)) == unscoped
+    assert any("of every service counts" in warning for warning in warnings(manifest)) == unscoped

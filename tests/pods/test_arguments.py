@@ -255,7 +255,7 @@ def test_the_topic_names_one_model_and_the_others_are_said() -> None:
     line = words(leader(manifest))
     stated = json.loads(line[line.index("--kv-events-config") + 1])
     assert stated["topic"] == "kv@$(POD_IP):8000@one"
-    found = [each for each in warnings(manifest) if "kvEvents" in each]
+    found = [warning for warning in warnings(manifest) if "kvEvents" in warning]
     assert found == [
         (
             "warning: roles[2].kvEvents.topic: names one model, by default one: pickers find no "

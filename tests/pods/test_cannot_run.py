@@ -20,13 +20,13 @@ def findings(manifest: Manifest, *rules: str) -> list[Finding]:
     try:
         (_,) = load(manifest)
     except InvalidServiceError as problem:
-        return [each for each in problem.findings if each.rule in rules]
-    return [each for each in plan_of(manifest).findings if each.rule in rules]
+        return [finding for finding in problem.findings if finding.rule in rules]
+    return [finding for finding in plan_of(manifest).findings if finding.rule in rules]
 
 
 def said(manifest: Manifest, *rules: str) -> list[tuple[str, str]]:
     """Severity and field of each of them."""
-    return [(each.severity.value, each.path) for each in findings(manifest, *rules)]
+    return [(finding.severity.value, finding.path) for finding in findings(manifest, *rules)]
 
 
 def engine(**more: Any) -> Manifest:

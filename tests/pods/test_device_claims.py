@@ -37,7 +37,7 @@ def made(manifest: Any) -> Any:
 def test_a_template_precedes_the_pods_that_claim_its_devices() -> None:
     selector = "device.attributes['gpu.nvidia.com'].productName == 'H100'"
     manifest = claiming({**GPUS, "selectors": [selector]}, multinode=nodes(2))
-    order = [each.partition("/")[0] for each in kinds(manifest)]
+    order = [kind.partition("/")[0] for kind in kinds(manifest)]
     assert order.index("ResourceClaimTemplate") < order.index("LeaderWorkerSet")
     claim = made(manifest)
     assert claim["apiVersion"] == "resource.k8s.io/v1"
@@ -93,7 +93,7 @@ def test_volcano_has_to_be_told() -> None:
             "gangPolicy.mode to Off",
         ),
     ):
-        (one,) = [each for each in warnings(manifest) if "Volcano binds" in each]
+        (one,) = [warning for warning in warnings(manifest) if "Volcano binds" in warning]
         assert one.startswith(f"warning: roles[0].{at}: Volcano binds such pods without")
         assert one.endswith(f"or set schedulingStrategy.{out}")
     assert said(claiming(GPUS)) == []
@@ -101,7 +101,7 @@ def test_volcano_has_to_be_told() -> None:
 
 def test_a_parked_role_has_no_templates() -> None:
     parked = role("parked", replicas=0, resourceClaims=[GPUS])
-    assert all("ResourceClaim" not in each for each in kinds(service(role(), parked)))
+    assert all("ResourceClaim" not in kind for kind in kinds(service(role(), parked)))
 
 
 AT = "roles[0].resourceClaims"

@@ -83,7 +83,7 @@ def test_the_engine_moves_before_ray_is_put_around_it() -> None:
             f"'{NIXL}' --distributed-executor-backend ray"
         ),
     ]
-    ports = {each["name"]: each["containerPort"] for each in serving(leader(manifest))["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in serving(leader(manifest))["ports"]}
     assert ports == {"nixl": 5600, "ray-head": 6379}
 
 
@@ -254,7 +254,7 @@ def test_what_the_template_has_already_is_kept() -> None:
     ]
     assert container["ports"] == own["ports"]
     assert container["volumeMounts"] == own["volumeMounts"]
-    assert [each["name"] for each in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
+    assert [volume["name"] for volume in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
 
 
 def test_the_nodes_shared_memory_is_not_covered() -> None:
@@ -265,7 +265,7 @@ def test_the_nodes_shared_memory_is_not_covered() -> None:
 def test_volume_names_do_not_meet_the_templates() -> None:
     taken = ["shm", "shm-2", "kv-shm", "pd-shm", "sidecar-token"]
     template = leader(pair(pod={"volumes": [{"name": name, "emptyDir": {}} for name in taken]}))
-    names = [each["name"] for each in template["spec"]["volumes"]]
+    names = [volume["name"] for volume in template["spec"]["volumes"]]
     assert names == [*taken, "shm-3", "sidecar-token-2"]
     assert serving(template)["volumeMounts"][0]["name"] == "shm-3"
 

@@ -153,10 +153,14 @@ def test_fields_of_the_model_are_named_once(limits: Any, expected: list[str]) ->
 def test_fields_that_an_older_release_has_no_argument_for() -> None:
     events = {"kvEvents": {"endpoint": "tcp://*:5557", "topic": "kv"}}
     old = role(template=template(engine(image="vllm/vllm-openai:v0.8.0")), **events)
-    found = [each for each in plan_of(service(old)).findings if "release-without" in each.rule]
+    found = [
+        finding for finding in plan_of(service(old)).findings if "release-without" in finding.rule
+    ]
     assert [(each.rule, each.path) for each in found] == [("release-without-feature", "roles[0]")]
     new = role(template=template(engine(image="vllm/vllm-openai:v0.11.0")), **events)
-    assert not [each for each in plan_of(service(new)).findings if "release-without" in each.rule]
+    assert not [
+        finding for finding in plan_of(service(new)).findings if "release-without" in finding.rule
+    ]
 
 
 def test_what_the_library_writes_is_in_the_tables() -> None:

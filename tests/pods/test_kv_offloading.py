@@ -147,7 +147,7 @@ def test_nixl_and_offloading_share_one_connector() -> None:
     }  # fmt: skip
     named = [each["name"] for each in prefill["spec"]["containers"][0]["env"]]
     assert named == ["VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"]
-    assert [each["name"] for each in prefill["spec"]["volumes"]] == ["shm"]
+    assert [volume["name"] for volume in prefill["spec"]["volumes"]] == ["shm"]
 
 
 def test_sglang_is_told_gigabytes_of_each_rank() -> None:
@@ -159,7 +159,7 @@ def test_sglang_is_told_gigabytes_of_each_rank() -> None:
     ]  # fmt: skip
     folder = {"name": "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "value": "/mnt/kv-cache-0"}
     assert serving["env"] == [folder]
-    assert [each["name"] for each in pod["spec"]["volumes"]] == ["kv-cache-secondary-0"]
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["kv-cache-secondary-0"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_fields_are_checked(given: Any, at: str, text: str) -> None:
 
 def test_a_router_has_no_cache() -> None:
     router = role("router", "router", template=None, kvCacheOffloading={"cpu": "1Gi"})
-    assert any("a router runs no model" in each for each in problems(service(role(), router)))
+    assert any("a router runs no model" in problem for problem in problems(service(role(), router)))
 
 
 def test_the_objects_are_exactly_these(golden: Callable[..., Any]) -> None:

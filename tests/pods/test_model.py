@@ -163,7 +163,7 @@ def test_names_of_the_template_are_left_alone() -> None:
         initContainers=[{"name": "fetch-model-0", "image": "x"}],
     )
     made = pod(service(role(template=own), model={"uri": "s3://b/k"}))
-    assert [each["name"] for each in made["volumes"]] == ["model", "model-2"]
+    assert [volume["name"] for volume in made["volumes"]] == ["model", "model-2"]
     assert [each["name"] for each in made["initContainers"]] == ["fetch-model-0", "fetch-model-0-2"]
     assert made["containers"][0]["volumeMounts"][0]["name"] == "model-2"
 

@@ -35,7 +35,7 @@ def cached(cache: dict[str, Any], uri: str = HF, **model: Any) -> Any:
 
 def test_a_job_fills_the_claim_before_the_sets() -> None:
     manifest = cached(WARM, tokenSecret={"name": "hub"})
-    assert [each.partition("/")[0] for each in kinds(manifest)] == [
+    assert [kind.partition("/")[0] for kind in kinds(manifest)] == [
         "PersistentVolumeClaim", "Job", "LeaderWorkerSet", "Service",
     ]  # fmt: skip
     claim, job = made(manifest, "PersistentVolumeClaim"), made(manifest, "Job")
@@ -207,7 +207,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 @pytest.mark.parametrize(("manifest", "expected"), REFUSED)
 def test_what_cannot_work_is_refused(manifest: Any, expected: list[str]) -> None:
-    assert [each for each in problems(manifest) if each.startswith("model")] == expected
+    assert [problem for problem in problems(manifest) if problem.startswith("model")] == expected
 
 
 def test_pods_that_have_to_share_a_node_are_warned_of() -> None:
@@ -242,7 +242,7 @@ def test_the_script_fetches_each_source_once(tmp_path: Path) -> None:
     assert run(manifest, tmp_path, FETCH).returncode == 0
     folders = sorted(each.name for each in tmp_path.iterdir() if each.is_dir())
     assert len(folders) == 2
-    assert not [each for each in folders if each.endswith(".part")]
+    assert not [folder for folder in folders if folder.endswith(".part")]
     assert (tmp_path / folders[0] / "files").read_text() == HF
     again = run(manifest, tmp_path, FETCH)
     assert again.stdout.count("is there already") == 2

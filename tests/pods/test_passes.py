@@ -101,7 +101,9 @@ def test_a_command_line_that_a_pass_has_filled_is_named_as_it_was_written(
 ) -> None:
     pod = template(container(gpus=2, **own))
     manifest = service(role(template=pod), model={"uri": "hf://Qwen/Qwen3-8B"})
-    (told,) = [each for each in plan_of(manifest).findings if "accelerator" in each.message]
+    (told,) = [
+        finding for finding in plan_of(manifest).findings if "accelerator" in finding.message
+    ]
     assert told.path == f"roles[0].template.spec.containers[0].{field}"
 
 
@@ -141,14 +143,14 @@ def test_workers_that_ask_for_nothing_are_warned_of_beside_a_leader_with_a_sidec
     assert plan.roles[1].pods.kv is not None
     assert plan.roles[1].pods.kv.sidecar is not None
     rule = "gang-pod-without-requests"
-    told = {each.path for each in plan.findings if each.rule == rule}
+    told = {finding.path for finding in plan.findings if finding.rule == rule}
     assert "roles[1].template.spec.containers" in told
 
 
 def test_a_program_in_args_is_warned_of_whatever_else_is_added_to_it() -> None:
     pod = template(container(gpus=1, args=["vllm", "serve", "m"]))
     rules = [
-        {each.rule for each in plan_of(service(role(template=pod), **more)).findings}
+        {finding.rule for finding in plan_of(service(role(template=pod), **more)).findings}
         for more in ({}, {"tracing": {"endpoint": "http://collector:4317"}})
     ]
-    assert all("program-in-args" in each for each in rules)
+    assert all("program-in-args" in rule for rule in rules)

@@ -177,7 +177,7 @@ def test_every_pair_is_compared() -> None:
         role("e", "decoder", template=template(vllm("--dtype=float32"))),
     ]
     findings = plan_of(service(*roles)).findings
-    found = [each for each in findings if each.rule == "paired-settings-differ"]
+    found = [finding for finding in findings if finding.rule == "paired-settings-differ"]
     assert [each.path for each in found] == ["roles[2]"]
     assert "role p" in found[0].message
 
@@ -188,18 +188,18 @@ def test_every_pair_is_compared() -> None:
 )
 def test_half_a_pair_is_warned_of(component_type: str, rule: str) -> None:
     alone = role("a", component_type, template=template(vllm()))
-    found = [each for each in plan_of(service(alone)).findings if each.rule == rule]
+    found = [finding for finding in plan_of(service(alone)).findings if finding.rule == rule]
     assert [(each.severity.value, each.path) for each in found] == [
         ("warning", "roles[0].componentType")
     ]
     beside = plan_of(service(alone, role("w", "worker")))
-    assert rule in {each.rule for each in beside.findings}
+    assert rule in {finding.rule for finding in beside.findings}
 
 
 def test_a_whole_pair_and_plain_workers_are_not() -> None:
-    rules = {each.rule for each in plan_of(pair(vllm(), vllm())).findings}
+    rules = {finding.rule for finding in plan_of(pair(vllm(), vllm())).findings}
     assert not rules & {"prefill-without-decode", "decode-without-prefill"}
-    assert "prefill-without-decode" not in {each.rule for each in plan_of(service()).findings}
+    assert "prefill-without-decode" not in {finding.rule for finding in plan_of(service()).findings}
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,14 @@ def test_a_pair_is_wired_whole_or_refused(manifest: Manifest, generate: bool) ->
     plan = planned(with_router(manifest, strategy="pd-disaggregation"))
     if errors(plan.findings):
         return
-    for each in workloads(plan):
-        if each["kind"] != "LeaderWorkerSet":
+    for workload in workloads(plan):
+        if workload["kind"] != "LeaderWorkerSet":
             continue
-        body = each["spec"]["leaderWorkerTemplate"]
+        body = workload["spec"]["leaderWorkerTemplate"]
         role = next(
             role
             for role in roles
-            if role["name"] == each["metadata"]["labels"]["fusioninfer.io/role-name"]
+            if role["name"] == workload["metadata"]["labels"]["fusioninfer.io/role-name"]
         )
         for key in ("leaderTemplate", "workerTemplate"):
             if key in body:
@@ -83,28 +83,32 @@ def test_a_pair_is_wired_whole_or_refused(manifest: Manifest, generate: bool) ->
         assert len(sidecars) == (role["componentType"] == "decoder")
         if "leaderTemplate" in body:
             inits = body["workerTemplate"]["spec"].get("initContainers", ())
-            assert all(each["name"] != "pd-sidecar" for each in inits)
+            assert all(init["name"] != "pd-sidecar" for init in inits)
 
 
 def is_consistent(made: Manifest, given: Manifest) -> None:
     containers = [*made["containers"], *made.get("initContainers", ())]
     names = [each["name"] for each in containers]
     assert len(set(names)) == len(names)
-    volumes = [each["name"] for each in made.get("volumes", ())]
+    volumes = [volume["name"] for volume in made.get("volumes", ())]
     assert len(set(volumes)) == len(volumes)
-    assert [each for each in made.get("volumes", ()) if each in given.get("volumes", ())] == list(
-        given.get("volumes", ())
-    )
-    for each in containers:
-        ports = [(port["containerPort"], port.get("protocol")) for port in each.get("ports", ())]
+    assert [
+        volume for volume in made.get("volumes", ()) if volume in given.get("volumes", ())
+    ] == list(given.get("volumes", ()))
+    for container in containers:
+        ports = [
+            (port["containerPort"], port.get("protocol")) for port in container.get("ports", ())
+        ]
         assert len(set(ports)) == len(ports)
-        mounts = [mount["mountPath"] for mount in each.get("volumeMounts", ())]
+        mounts = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
         assert len(set(mounts)) == len(mounts)
-        assert {mount["name"] for mount in each.get("volumeMounts", ())} <= set(volumes)
-        env = [variable["name"] for variable in each.get("env", ())]
+        assert {mount["name"] for mount in container.get("volumeMounts", ())} <= set(volumes)
+        env = [variable["name"] for variable in container.get("env", ())]
         assert len(set(env)) == len(env)
     for before in given["containers"]:
-        after = next(each for each in made["containers"] if each["name"] == before["name"])
+        after = next(
+            container for container in made["containers"] if container["name"] == before["name"]
+        )
         assert after["image"] == before["image"]
         assert list(after.get("env", ()))[: len(before.get("env", ()))] == list(
             before.get("env", ())

@@ -38,7 +38,7 @@ def test_accelerators_of_every_vendor_are_counted(resource: str) -> None:
     plan = plan_of(service(role(replicas=3, template=pod)))
     assert is_accelerator(resource)
     assert (plan.roles[0].accelerators_per_pod, plan.total_accelerators) == (4, 12)
-    assert {each.rule for each in plan.findings} <= {"shared-memory-missing"}
+    assert {finding.rule for finding in plan.findings} <= {"shared-memory-missing"}
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "rdma/hca", "example.com/fpga"])

@@ -144,7 +144,7 @@ def test_findings_come_errors_first() -> None:
     manifest = prefill_decode(
         {"replicas": 0}, {"startupPolicy": "LeaderReady", "template": template(container(gpus=8))}
     )
-    severities = [each.severity for each in plan_of(manifest).findings]
+    severities = [finding.severity for finding in plan_of(manifest).findings]
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     assert sorted(severities, key=order.index) == severities
     assert set(severities) == set(order)

@@ -71,7 +71,7 @@ def test_a_picker_that_does_not_pair_them_leaves_the_pods_alone(router: dict[str
 def test_it_is_a_container_that_goes_on_beside_the_engine_and_stands_last() -> None:
     own = {"name": "model", "image": "registry.example.com/loader:1"}
     spec = leader(pair(pod={"initContainers": [own]}))["spec"]
-    assert [each["name"] for each in spec["initContainers"]] == ["model", "pd-sidecar"]
+    assert [container["name"] for container in spec["initContainers"]] == ["model", "pd-sidecar"]
     assert spec["initContainers"][1]["restartPolicy"] == "Always"
 
 
@@ -204,7 +204,7 @@ def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> 
     own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
     manifest = pair(decode_role=transfer(sidecar=own))
     assert problems(manifest) == []
-    assert [each for each in warnings(manifest) if "--mine" in each]
+    assert [warning for warning in warnings(manifest) if "--mine" in warning]
     assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 

@@ -48,7 +48,7 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
     )
     assert [rule["verbs"] for rule in role["rules"]] == [["get", "list", "watch"]] * 2
     assert [rule["resources"] for rule in role["rules"]] == [["pods"], ["inferencepools"]]
-    assert [each["name"] for each in binding["subjects"]] == ["svc-sidecar"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["svc-sidecar"]
     spec = leader(manifest)["spec"]
     assert spec["serviceAccountName"] == "svc-sidecar"
     # The engine beside it gets no token.
@@ -66,7 +66,7 @@ def test_protection_uses_the_account_of_the_template() -> None:
     manifest = pair(pod={"serviceAccountName": "mine"})
     role, binding = rights(manifest)
     assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
-    assert [each["name"] for each in binding["subjects"]] == ["mine"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["mine"]
     spec = leader(manifest)["spec"]
     assert spec["serviceAccountName"] == "mine"
     assert "automountServiceAccountToken" not in spec

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.findings import path_text
 
 @pytest.mark.parametrize(("rule", "given", "at"), REFUSED)
 def test_each_rule_refuses_at_the_field(rule: str, given: Fields, at: str) -> None:
-    found = [(each.rule, path_text(each.location)) for each in template_findings(given)]
+    found = [(finding.rule, path_text(finding.location)) for finding in template_findings(given)]
     assert found == [(rule, at)]
 
 
@@ -52,13 +52,13 @@ PRESENCE = {
 
 @pytest.mark.parametrize("given", [given for _, given, _ in REFUSED])
 def test_what_is_not_known_is_never_refused(given: Fields) -> None:
-    found = {each.rule for each in template_findings(outputs(given))}
+    found = {finding.rule for finding in template_findings(outputs(given))}
     assert found <= PRESENCE
 
 
 def test_a_job_ends() -> None:
     given: Fields = {"spec": {"restartPolicy": "Never", "containers": []}}
-    told = {owner: [each.rule for each in template_findings(given, owner)] for owner in Owner}
+    told = {owner: [finding.rule for finding in template_findings(given, owner)] for owner in Owner}
     assert told == {
         Owner.STATEFUL_SET: ["pod-restart-policy"],
         Owner.DEPLOYMENT: ["pod-restart-policy"],
@@ -91,7 +91,7 @@ def test_findings_about_the_picker_stand_in_its_overrides() -> None:
                 {"name": "logs", "image": "a:1", "env": [{"name": "A", "valueFrom": {}}]}]}},
         },
     )  # fmt: skip
-    assert sorted(each.partition(":")[0] for each in problems(service(role(), router))) == [
+    assert sorted(problem.partition(":")[0] for problem in problems(service(role(), router))) == [
         "roles[1].endpointPicker.resources.requests.cpu",
         "roles[1].endpointPicker.template.spec.containers[0].env[0].valueFrom",
     ]

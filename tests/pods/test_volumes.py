@@ -84,4 +84,4 @@ def test_volumes_that_are_made_of_short_fields_may_be_mounted_elsewhere() -> Non
     )
     (pods,) = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
     spec = pods["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    assert {each["name"] for each in spec["volumes"]} == set(names)
+    assert {volume["name"] for volume in spec["volumes"]} == set(names)

@@ -47,7 +47,11 @@ def test_a_model_is_served_on_each_of_its_gpus(name: str) -> None:
             roles=[{"name": "serve", "component_type": "worker", "accelerator": accelerator}],
         )
         plan = plan_service(args)
-        told = [f"{each.rule}: {each.message}" for each in plan.findings if each.severity != "info"]
+        told = [
+            f"{finding.rule}: {finding.message}"
+            for finding in plan.findings
+            if finding.severity != "info"
+        ]
         assert told == [], accelerator
         assert plan.total_accelerators == layout.gpus
         assert render(plan)

@@ -38,7 +38,7 @@ def test_it_is_current_in_the_package() -> None:
 
 
 def test_every_reference_leads_to_a_type() -> None:
-    used = {each["$ref"] for each in parts(SCHEMA) if "$ref" in each}
+    used = {part["$ref"] for part in parts(SCHEMA) if "$ref" in part}
     known = {f"#/types/{token}" for token in TYPES}
     assert used - known == {"pulumi.json#/Any"}
     # The service is an input of ServingPrerequisites only.

@@ -425,7 +425,7 @@ def test_a_list_from_before_the_change_says_nothing() -> None:
         Answered(1, {ONE: NEW}),
         Listed(1, snapshots(one=True, zero=True)),
     )
-    assert [each for each in actions if isinstance(each, Register)] == [Register((ONE,))]
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     assert state.lws[ONE].phase is Phase.CHANGING
 
 
@@ -453,9 +453,9 @@ def test_the_first_list_is_tried_three_times(lists: int, ends: bool) -> None:
         Registered(0),
         *(Listed(at, None, "no answer") for at in range(lists)),
     )
-    fails = [each for each in actions if isinstance(each, Fail)]
+    fails = [action for action in actions if isinstance(action, Fail)]
     assert bool(fails) is ends
-    assert not any(isinstance(each, Register) for each in actions)
+    assert not any(isinstance(action, Register) for action in actions)
 
 
 def test_a_repaired_replica_ends_the_block() -> None:
@@ -467,11 +467,11 @@ def test_a_repaired_replica_ends_the_block() -> None:
         Listed(2, snapshots(one=True, zero=False)),
     )
     assert state.blocked_since is not None
-    assert not any(isinstance(each, Fail) for each in actions)
+    assert not any(isinstance(action, Fail) for action in actions)
     _, actions = played(state, Listed(60, snapshots(one=True, zero=True)))
-    assert [each for each in actions if isinstance(each, Register)] == [Register((ONE,))]
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     _, actions = played(state, Listed(60, snapshots(one=True, zero=False)))
-    assert [each for each in actions if isinstance(each, Fail)]
+    assert [action for action in actions if isinstance(action, Fail)]
 
 
 def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
@@ -481,7 +481,7 @@ def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
     state = started_from(plan, {ZERO: OLD})
     live = {ZERO: Snapshot(OLD, True, "a")}
     state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {ZERO: NEW}))
-    assert [each for each in actions if isinstance(each, Register)] == [Register((ZERO,))]
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
     live[ZERO] = Snapshot(NEW, True, "b")
     assert Register((ONE,)) in step(state, Listed(2, live))[1]
 
@@ -493,7 +493,7 @@ def test_an_interrupted_update_of_roles_in_sequence_goes_on_from_there() -> None
     state = started_from(plan, {first: NEW, then: OLD})
     live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
     state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {first: NEW}))
-    assert [each for each in actions if isinstance(each, Register)] == [Register((first,))]
+    assert [action for action in actions if isinstance(action, Register)] == [Register((first,))]
     live[first] = Snapshot(NEW, True, "b")
     _, actions = played(state, Listed(2, live))
     assert Register((then,)) in actions

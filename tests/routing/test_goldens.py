@@ -124,7 +124,10 @@ def shown(name: str) -> Objects:
 
 def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
     """By name; a configuration as data, for its comments and order mean nothing."""
-    named = {f"{each['kind']}/{each['metadata']['name']}": copy.deepcopy(each) for each in objects}
+    named = {
+        f"{manifest['kind']}/{manifest['metadata']['name']}": copy.deepcopy(manifest)
+        for manifest in objects
+    }
     assert len(named) == len(objects)
     for each in named.values():
         if each["kind"] == "ConfigMap":

@@ -69,7 +69,7 @@ def test_one_group_has_the_picker_of_several() -> None:
 def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
     preferred = paired(endpointPicker={"groupPairing": "Preferred"})
     found, plain = config(preferred), config(paired(None))
-    added = [each for each in found["plugins"] if each not in plain["plugins"]]
+    added = [plugin for plugin in found["plugins"] if plugin not in plain["plugins"]]
     assert added == [
         {"type": "topology-extractor", "parameters": {"hostname": "fusioninfer.io/group-index"}},
         {
@@ -79,7 +79,7 @@ def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
         },
     ]
     prefill, decode = (
-        [each["pluginRef"] for each in profile["plugins"]]
+        [plugin["pluginRef"] for plugin in profile["plugins"]]
         for profile in found["schedulingProfiles"]
     )
     assert prefill[:2] == ["prefill-pods", "prefill-pods-of-the-group"]

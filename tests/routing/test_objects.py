@@ -142,9 +142,9 @@ def test_metrics_have_a_port_where_somebody_may_read_them(mode: str) -> None:
     assert ("http-metrics" in ports, "metrics" in inside) == (mode != "Off",) * 2
     bindings = objects(manifest, "ClusterRoleBinding")
     assert len(bindings) == (mode == "Authenticated")
-    for each in bindings:
-        assert each["roleRef"]["name"] == "system:auth-delegator"
-        assert each["subjects"] == [
+    for binding in bindings:
+        assert binding["roleRef"]["name"] == "system:auth-delegator"
+        assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "svc-epp", "namespace": "default"}
         ]
 

@@ -29,7 +29,7 @@ def ranked(name: str = "inference", kind: str = "worker", **fields: object) -> M
 
 def target_ports(manifest: Manifest) -> list[int]:
     """The target ports of the one pool."""
-    return [each["number"] for each in only(manifest, "InferencePool")["spec"]["targetPorts"]]
+    return [port["number"] for port in only(manifest, "InferencePool")["spec"]["targetPorts"]]
 
 
 def engine(manifest: Manifest) -> Manifest:
@@ -56,11 +56,11 @@ def test_a_network_policy_and_a_monitor_name_every_port() -> None:
     manifest = routed(ranked(), networkPolicy={"gateway": [{"podSelector": {}}]})
     manifest["spec"]["monitoring"] = {}
     policies = [each for each in objects(manifest, "NetworkPolicy") if "inference" in str(each)]
-    (ports,) = [each["spec"]["ingress"][0]["ports"] for each in policies if _of_role(each)]
+    (ports,) = [policy["spec"]["ingress"][0]["ports"] for policy in policies if _of_role(policy)]
     assert [port["port"] for port in ports] == [8000, 8001, 8002, 8003]
     (monitor,) = objects(manifest, "PodMonitor")
     endpoints = monitor["spec"]["podMetricsEndpoints"]
-    assert [each["portNumber"] for each in endpoints] == [8000, 8001, 8002, 8003]
+    assert [endpoint["portNumber"] for endpoint in endpoints] == [8000, 8001, 8002, 8003]
 
 
 def _of_role(policy: Manifest) -> bool:

@@ -94,7 +94,7 @@ def test_a_rule_leads_to_the_pool_where_it_says_nothing_else(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [each for each in RULES if "like the pool" in each or "old" in each]
+    "case", [rule for rule in RULES if "like the pool" in rule or "old" in rule]
 )
 def test_a_repair_is_told(case: str) -> None:
     given_rule, _ = RULES[case]
@@ -418,7 +418,7 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED_EXTERNAL)
 def test_a_route_is_external_or_made_here(case: str) -> None:
     fields, wanted = REFUSED_EXTERNAL[case]
-    assert any(wanted in each for each in problems(routed(**fields)))
+    assert any(wanted in problem for problem in problems(routed(**fields)))
 
 
 def test_the_drawing_shows_them() -> None:

@@ -203,7 +203,7 @@ def routed_by(name: str, namespace: str = "default", **route: Any) -> Manifest:
 
 
 def conflicts(*manifests: Manifest) -> list[str]:
-    plans = plan_services([args for each in manifests for args in load(each)])
+    plans = plan_services([args for manifest in manifests for args in load(manifest)])
     return [
         plan.service
         for plan in plans

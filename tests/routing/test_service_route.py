@@ -116,7 +116,7 @@ def test_a_queue_that_no_picker_holds_scales_nothing() -> None:
     followed = {"engine": "KEDA", "minReplicas": 0, "maxReplicas": 2, "target": "queue",
                 "prometheus": "http://p:9090"}  # fmt: skip
     manifest = behind_service(role(autoscaling=followed))
-    assert any("needs endpointPicker.enabled: true" in each for each in problems(manifest))
+    assert any("needs endpointPicker.enabled: true" in problem for problem in problems(manifest))
 
 
 def named(name: str, manifest: Manifest) -> Manifest:
@@ -125,7 +125,7 @@ def named(name: str, manifest: Manifest) -> Manifest:
 
 def between(*manifests: Manifest) -> list[str]:
     plans = plan_services([args for manifest in manifests for args in load(manifest)])
-    return [str(each) for plan in plans for each in plan.findings]
+    return [str(finding) for plan in plans for finding in plan.findings]
 
 
 def test_a_pool_that_is_not_there_gets_no_share() -> None:

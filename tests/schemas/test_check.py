@@ -26,7 +26,7 @@ SERVING = f"{POD}.containers[0]"
 
 
 def said(value: Any, part: Part) -> list[str]:
-    return [str(each) for each in part_findings(("x",), value, part)]
+    return [str(finding) for finding in part_findings(("x",), value, part)]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_the_library_adds_has_to_fit_beside_what_is_there() -> None:
     (serving,) = twice["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     serving["ports"] = [{"containerPort": 5600}, {"containerPort": 5600}]
     assert object_findings(made) == []
-    assert [each.rule for each in object_findings(twice)] == ["duplicate-name"]
+    assert [finding.rule for finding in object_findings(twice)] == ["duplicate-name"]
 
 
 @pytest.mark.parametrize("amount", ["9" * 99, 10**99, "1e99", "1e-99", 1e99])

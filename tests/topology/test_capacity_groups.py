@@ -67,13 +67,13 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
     free -= started * minimum
     waiting = []
     for _ in range(started):
-        for each in roles:
-            running[each.name] += each.minimum
+        for role in roles:
+            running[role.name] += role.minimum
         waiting.append(
             sorted(
-                (index, each.name, len(each.pod_sizes))
-                for each in roles
-                for index in range(each.minimum, each.replicas)
+                (index, role.name, len(role.pod_sizes))
+                for role in roles
+                for index in range(role.minimum, role.replicas)
             )
         )
     while any(waiting):
@@ -92,7 +92,7 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
 @examples(4)
 def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> None:
     roles, groups, free = drawn
-    if not any(each.minimum for each in roles):
+    if not any(role.minimum for role in roles):
         return
     found = group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
     for turns in (True, False):
@@ -100,7 +100,7 @@ def test_the_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int])
         assert all(real[name] <= found.running[name] for name in real)
         if found.exact:
             assert real == dict(found.running)
-            wanted = {each.name: each.replicas * groups for each in roles}
+            wanted = {role.name: role.replicas * groups for role in roles}
             assert (found.status == "Full") == (real == wanted)
 
 
@@ -111,7 +111,7 @@ def test_one_group_is_never_promised_more_than_a_service_without(
 ) -> None:
     roles, _, free = drawn
     for form in (LITERAL, SUBGROUP):
-        if form is SUBGROUP and not any(each.minimum for each in roles):
+        if form is SUBGROUP and not any(role.minimum for role in roles):
             continue
         one = group_capacity(roles, form, [NodePool(free, 1)], 1)
         plain = capacity(roles, form, [NodePool(free, 1)])

@@ -138,7 +138,7 @@ def test_names_that_are_too_long_because_of_the_group_are_refused() -> None:
 
 
 def collisions(*manifests: Manifest) -> list[str]:
-    plans = plan_services([args for each in manifests for args in load(each)])
+    plans = plan_services([args for manifest in manifests for args in load(manifest)])
     return [str(found) for plan in plans for found in plan.findings
             if found.severity is Severity.ERROR]  # fmt: skip
 

@@ -54,7 +54,7 @@ def test_a_role_is_one_set_with_all_its_replicas() -> None:
     assert kinds(manifest) == ["PodGroup/svc", "LeaderWorkerSet/svc-prefill", "Service/svc"]
     assert spec_of(manifest, "svc-prefill")["replicas"] == 3
     (prefill, decode) = plan_of(manifest).roles
-    assert [each.name for each in prefill.replicas] == [
+    assert [replica.name for replica in prefill.replicas] == [
         "svc-prefill-0", "svc-prefill-1", "svc-prefill-2",
     ]  # fmt: skip
     assert prefill.lws == (LwsPlan("svc-prefill", "prefill", prefill.replicas, None),)
@@ -134,7 +134,7 @@ def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None
 def test_roles_may_still_change_one_after_the_other() -> None:
     order = {"rollout": {"roleOrder": "Sequential"}}
     steps = update_order(plan_of(prefill_decode(**order, **PER_ROLE)))
-    assert [each.name for each in steps] == ["svc-prefill", "svc-decode"]
+    assert [step.name for step in steps] == ["svc-prefill", "svc-decode"]
     both = {"svc-prefill", "svc-decode"}
     assert next_lws(steps, both, (), ()) == ["svc-prefill"]
     assert next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
@@ -144,15 +144,15 @@ def test_a_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
     steps = update_order(plan_of(manifest))
-    assert {each.name: (each.required, each.partial) for each in steps} == {
+    assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
-    stands_still = [each for each in warnings(manifest) if "stands still" in each]
+    stands_still = [warning for warning in warnings(manifest) if "stands still" in warning]
     policy = "schedulingStrategy.gangPolicy.minRoleReplicas"
     for name, told in zip(("prefill", "decode"), stands_still, strict=True):
         assert told.startswith(f"warning: {policy}: with layout: PerRole an update of {name} needs")
     manifest["spec"]["rollout"] = {"strategy": "Recreate"}
-    assert not any("stands still" in each for each in warnings(manifest))
+    assert not any("stands still" in warning for warning in warnings(manifest))
 
 
 def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_share() -> None:
@@ -234,7 +234,7 @@ def test_names_have_room_for_the_groups_that_a_set_may_have(more: Any, limit: in
 )  # fmt: skip
 def test_two_roles_share_no_name(roles: Any, kind: str) -> None:
     (plan,) = plan_services(load(service(*roles, **PER_ROLE)))
-    assert any(kind in str(each) for each in plan.findings), plan.findings
+    assert any(kind in str(finding) for finding in plan.findings), plan.findings
 
 
 def test_a_role_and_another_service_share_no_name() -> None:

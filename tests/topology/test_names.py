@@ -16,7 +16,9 @@ ROUTER = {"name": "router", "componentType": "router"}
 
 def collisions(*manifests: dict[str, Any]) -> list[list[str]]:
     plans = plan_services([load(manifest)[0] for manifest in manifests])
-    return [[str(each) for each in plan.findings if each.severity == "error"] for plan in plans]
+    return [
+        [str(finding) for finding in plan.findings if finding.severity == "error"] for plan in plans
+    ]
 
 
 def of_length(length: int, replicas: int, **fields: Any) -> dict[str, Any]:
@@ -59,9 +61,9 @@ def test_a_second_digit_in_the_group_index_takes_one_character_more() -> None:
 
 def test_every_role_whose_name_is_too_long_is_named() -> None:
     manifest = service(role("a" * 30), role("b" * 30, multinode=nodes(2)), role("c"), name="s" * 19)
-    assert [each.partition(":")[0] for each in problems(manifest)] == ["roles[1].name"]
+    assert [problem.partition(":")[0] for problem in problems(manifest)] == ["roles[1].name"]
     manifest["metadata"]["name"] = "s" * 25
-    assert [each.partition(":")[0] for each in problems(manifest)] == [
+    assert [problem.partition(":")[0] for problem in problems(manifest)] == [
         "roles[0].name",
         "roles[1].name",
     ]

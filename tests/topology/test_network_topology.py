@@ -32,7 +32,7 @@ def test_a_group_policy_stands_on_the_literal_form() -> None:
 
 def test_every_serving_group_has_it() -> None:
     specs = pod_groups(tied({"groupPolicy": {"mode": "soft"}}, groups=2))
-    assert [each["networkTopology"] for each in specs] == [{"mode": "soft"}] * 2
+    assert [spec["networkTopology"] for spec in specs] == [{"mode": "soft"}] * 2
 
 
 @pytest.mark.parametrize("minimum", [None, {"decode": 1}])
@@ -76,7 +76,7 @@ def test_it_is_refused_where_there_is_no_gang() -> None:
     ],
 )
 def test_what_has_no_effect_is_said(topology: Any, found: str) -> None:
-    assert any(each.endswith(found) for each in warnings(tied(topology)))
+    assert any(warning.endswith(found) for warning in warnings(tied(topology)))
 
 
 def test_the_capacity_table_is_a_bound_then() -> None:

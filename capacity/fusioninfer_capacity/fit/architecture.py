@@ -799,12 +799,12 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
          "ministral3", "mimo", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text",
-         "gemma3"),
+         "gemma3", "glm", "glm4", "seed_oss"),
         _dense,
     ),
     **dict.fromkeys(
-        ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "minimax_m2",
-         "phimoe"),
+        ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "glm4v_moe_text",
+         "minimax_m2", "phimoe", "hy_v3"),
         _mixture,
     ),
     **dict.fromkeys(
@@ -829,7 +829,7 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",
-         "mimo_v2_flash", "kimi_linear"),
+         "mimo_v2_flash", "kimi_linear", "hy_v3"),
         "no start-up of its family is on record",
     ),
     "deepseek_v4": "no start-up with its activations is on record",

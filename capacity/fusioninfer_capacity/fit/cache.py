@@ -147,6 +147,8 @@ def layout(
     if compressed:
         return CompressedLayout(tuple(compressed), memory)
     kept = [layer.cache for layer in layers if not isinstance(layer.cache, Compressed)]
+    if not memory.packs:
+        kept = [replace(kind, packed=None) if isinstance(kind, Cache) else kind for kind in kept]
     kinds: Counter[Kind] = Counter(filter(_keeps, kept))
     caches = [kind for kind in kinds if isinstance(kind, Cache)]
     uneven = len({kind.bytes(ways, bits) for kind in caches}) > 1

@@ -93,6 +93,7 @@ class Memory:
         close: Numbers of layers that differ by less than this factor are one size of group.
         uneven: Whether groups may keep different numbers of bytes of a token.
         states: Pages that each group of layers with a state has for a sequence.
+        packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
         packed: How pages of several sizes share a block, in `compressed`; None where it is not
             known.
         basis: What the numbers rest on, for people.
@@ -114,6 +115,7 @@ class Memory:
     close: float = 1.25
     uneven: bool = False
     states: int = 1
+    packs: bool = True
     packed: str | None = None
 
 
@@ -385,6 +387,8 @@ _PIECES: Version = (0, 5, 10)
 _SMALL_BATCHES: Version = (0, 5, 20)
 #: Bytes that the driver and the communication library take before any weight.
 _SGLANG_OUTSIDE_ONE, _SGLANG_OUTSIDE_MANY = int(0.5 * GIB), int(1.8 * GIB)
+#: The same on AMD's accelerators, of one log of two ranks.
+_SGLANG_OUTSIDE_AMD = int(8.8 * GIB)
 _SGLANG_UNFOLLOWED = (
     "--cpu-offload-gb", "--speculative-algorithm", "--enable-lora", "--max-total-tokens",
     "--json-model-override-args", "--load-format", "--enable-dp-attention", "--enable-eplb",
@@ -416,7 +420,12 @@ def sglang_memory(
     if cache_bits is None and shape.sparse and device.name.startswith("B"):
         cache_bits = 8
     fitted = version <= _SGLANG_LOGGED and not shape.vision and not shape.recurrent
-    free = device.total - (_SGLANG_OUTSIDE_ONE if ranks == 1 else _SGLANG_OUTSIDE_MANY)
+    outside = _SGLANG_OUTSIDE_ONE if ranks == 1 else _SGLANG_OUTSIDE_MANY
+    doubt = _doubt(command, _SGLANG_NEWEST)
+    if device.name.startswith("MI"):
+        outside = _SGLANG_OUTSIDE_AMD
+        doubt = doubt or "one log alone has what SGLang takes on AMD's accelerators"
+    free = device.total - outside
     return Memory(
         share=int(free * fraction),
         overhead=0,
@@ -426,11 +435,12 @@ def sglang_memory(
         block=stated_number(command, "--page-size") or 1,
         batched=chunk or 8192,
         margin=MARGIN if fitted else _SGLANG_WIDE_MARGIN,
-        doubt=_doubt(command, _SGLANG_NEWEST),
+        doubt=doubt,
         holds_longest=False,
         experts_across_copies=False,
         windows="pools" if version >= (0, 5, 0) else "full",
         basis=f"{release}, {fraction:.3g} of the memory",
+        packs=not device.name.startswith("MI"),
     )
 
 

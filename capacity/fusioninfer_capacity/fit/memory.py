@@ -125,7 +125,12 @@ def fit(
     if command.has("--quantization", "-q") and model.quantization is None:
         raise Unclear("weights are quantized while they are loaded")
     shared = sizes.data > 1 and memory.experts_across_copies
-    split = Split(sizes.tensor, sizes.pipeline, sizes.tensor * sizes.data if shared else 1)
+    split = Split(
+        sizes.tensor,
+        sizes.pipeline,
+        sizes.tensor * sizes.data if shared else 1,
+        whole_encoder=has_whole_encoders(command),
+    )
     if sizes.pipeline > len(model.layers):
         raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
@@ -161,3 +166,9 @@ def fit(
         tokens=int(requests * length) * copies,
         requests=requests * copies,
     )
+
+
+def has_whole_encoders(command: EngineCommand) -> bool:
+    """Whether ranks share images instead of splitting their encoders."""
+    mode = command.value("--mm-encoder-tp-mode")
+    return mode == "data" or command.has("--mm-enable-dp-encoder")

@@ -47,6 +47,7 @@ class Layout:
         fit: The memory of one accelerator; None where it is unknown.
         reason: Why it does not fit; None where it does.
         spread: Whether experts are spread over the accelerators, not split.
+        small_cache: Whether the KV cache is stored in 8 bits.
     """
 
     tensor: int
@@ -54,6 +55,7 @@ class Layout:
     fit: Fit | None
     reason: str | None
     spread: bool = False
+    small_cache: bool = False
 
     @property
     def accelerators(self) -> int:
@@ -71,6 +73,8 @@ def arguments(wish: Wish, layout: Layout) -> list[str]:
         words += [engine.size_flags["pipeline"][0], str(layout.nodes)]
     if layout.spread:
         words += sized.expert_argument(layout.tensor)
+    if layout.small_cache:
+        words += sized.small_cache
     if wish.length is not None:
         words += [engine.length_flag, str(wish.length)]
     return words
@@ -81,13 +85,30 @@ def layouts(wish: Wish) -> list[Layout]:
     return sorted((_layout(wish, tensor, nodes) for tensor, nodes in _sizes(wish)), key=_order)
 
 
+def with_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+    """The layouts, and those that fit with a cache in 8 bits alone, in the same order."""
+    small = []
+    if wish.accelerator.name.startswith(_EIGHT_BITS):
+        for layout in candidates:
+            # A cache of which no request of the longest length fits, and a sequence is known.
+            if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
+                smaller = _fitted(wish, replace(layout, reason=None, small_cache=True))
+                small += [smaller] if smaller.reason is None else []
+    return sorted([*candidates, *small], key=_order)
+
+
+#: Accelerators that compute in 8 bits, by how their names begin.
+_EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
+
+
 def sensible(fitting: Sequence[Layout]) -> list[Layout]:
     """Layouts that fit, without those of more nodes, or of more accelerators and no more tokens."""
-    nodes = min((layout.nodes for layout in fitting), default=1)
+    whole = [layout for layout in fitting if not layout.small_cache] or fitting
+    nodes = min((layout.nodes for layout in whole), default=1)
     chosen: list[Layout] = []
     for layout in fitting:
         most = max((_tokens(smaller) for smaller in chosen), default=-1)
-        if layout.nodes == nodes and (_tokens(layout) > most or not _tokens(layout)):
+        if layout.nodes <= nodes and (_tokens(layout) > most or not _tokens(layout)):
             chosen.append(layout)
     return chosen
 
@@ -116,14 +137,19 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
         if not wish.model.expert_width or _refused(wish, spread) is not None:
             return replace(layout, reason=refused)
         layout = spread
+    return _fitted(wish, layout)
+
+
+def _fitted(wish: Wish, layout: Layout) -> Layout:
+    """A layout with its memory, or why it does not fit."""
     command = engine_command(wish, layout)
     try:
-        fitted = fit(command, wish.model, wish.accelerator, nodes)
+        fitted = fit(command, wish.model, wish.accelerator, layout.nodes)
     except Unclear as reason:
         return replace(layout, reason=f"not checked: {reason}")
     problems = [
         finding.text
-        for finding in fit_findings((), (), command, wish.model, fitted, nodes)
+        for finding in fit_findings((), (), command, wish.model, fitted, layout.nodes)
         if finding.severity is not Severity.INFO
     ]
     return replace(layout, fit=fitted, reason=problems[0] if problems else None)

@@ -14,11 +14,13 @@ class Split:
     Attributes:
         tensor: Ways that tensor parallelism splits each layer.
         expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
+        whole_encoder: Whether every rank has encoders of images whole.
     """
 
     tensor: int = 1
     pipeline: int = 1
     expert: int = 1
+    whole_encoder: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,5 +95,5 @@ def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> f
     if last and not (model.tied and first):
         total += table if model.tied else head
     if first:
-        total += model.vision * model.bits / 8 / split.tensor
+        total += model.vision * model.bits / 8 / (1 if split.whole_encoder else split.tensor)
     return total

@@ -56,7 +56,7 @@ def planned(
 def told(plan: ServicePlan) -> list[Finding]:
     rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
              "accelerator-not-known", "model-config-unreadable")  # fmt: skip
-    return [each for each in plan.findings if each.rule in rules]
+    return [finding for finding in plan.findings if finding.rule in rules]
 
 
 def verdict(plan: ServicePlan) -> tuple[str, str]:

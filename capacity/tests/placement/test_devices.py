@@ -35,7 +35,7 @@ def gpus(on: str, count: int = 8, **more: Any) -> dict[str, Any]:
 
 
 def device_class(name: str = GPU, *expressions: str) -> dict[str, Any]:
-    selectors = [{"cel": {"expression": each}} for each in expressions or (NVIDIA,)]
+    selectors = [{"cel": {"expression": expression}} for expression in expressions or (NVIDIA,)]
     return {"metadata": {"name": name}, "spec": {"selectors": selectors}}
 
 

@@ -63,7 +63,7 @@ def test_the_forms_say_the_same_as_a_file_and_as_data(raw: Any, tmp_path: Path) 
 def test_what_is_wrong_is_refused(raw: Any, told: str) -> None:
     with pytest.raises(InvalidServiceError) as refused:
         load_inventory(raw)
-    assert any(str(each).startswith(told) for each in refused.value.findings)
+    assert any(str(finding).startswith(told) for finding in refused.value.findings)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_the_record_says_why_and_what_is_left() -> None:
             for each in record.roles] == [
         ("prefill", "b", 1, 1, 8, Origin.CHOSEN), ("decode", "b", 1, 1, 2, Origin.CHOSEN)
     ]  # fmt: skip
-    assert [(each.name, each.value) for each in record.terms] == [
+    assert [(term.name, term.value) for term in record.terms] == [
         ("riskyPools", 0),
         ("cost", "0"),
         ("pools", 1),
@@ -169,7 +169,7 @@ def test_no_room_names_the_nearest_pair_and_what_it_lacks() -> None:
         "big: placement: has no place; nearest is prefill on a, decode on b, which lacks 1 more "
         "node of a (8 accelerators) and 1 more node of b (8 accelerators) beside the other services"
     )
-    found = place_services([args(each) for each in services], stock)
+    found = place_services([args(service) for service in services], stock)
     record = found.placed[1]
     assert record is not None
     assert (record.status, record.roles) == (Status.UNPLACED, ())
@@ -368,7 +368,7 @@ def test_several_problems_are_told_at_once_each_under_the_name_of_its_service() 
     with pytest.raises(InvalidServiceError) as refused:
         place(crowd, inventory(pool("p", 1)))
     assert refused.value.titles == ("a", "b", "c")
-    assert [(each.rule, each.location) for each in refused.value.findings] == [
+    assert [(finding.rule, finding.location) for finding in refused.value.findings] == [
         ("service-not-placed", ("placement",)),
         ("pool-unknown", ("roles", 0, "placement", "pools", 0)),
         ("service-not-placed", ("roles", 0)),

@@ -35,7 +35,10 @@ LABELS = {"zone": "a", "size": "12", "kubernetes.io/os": "linux"}
 
 def affinity(*expressions: Any) -> dict[str, Any]:
     """Node affinity of one term for each list of expressions."""
-    terms = [each if isinstance(each, dict) else {"matchExpressions": each} for each in expressions]
+    terms = [
+        expression if isinstance(expression, dict) else {"matchExpressions": expression}
+        for expression in expressions
+    ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {"affinity": {"nodeAffinity": required}}
 

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingEngine, MetricSource
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, backends_of, proposal
 from fusioninfer_pulumi.checks.quotas import check_quotas, queues_of
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
@@ -53,7 +54,8 @@ def check(plans: Sequence[ServicePlan], facts: ClusterFacts) -> list[Finding]:
     ]
     for row, services in needs(plans).items():
         if row.definition in facts.definitions:
-            problems += _check_row(row, services, facts)
+            needing = [plan for plan in plans if plan.service in services]
+            problems += _check_row(row, needing, facts)
     gangs = [plan.service for plan in plans if plan.gang is not None and not plan.gang.native]
     if gangs and facts.lws_provider:
         problems.append(
@@ -90,14 +92,14 @@ def _check_kueue(plans: Sequence[ServicePlan], facts: ClusterFacts) -> Iterator[
             RELEASE_UNKNOWN,
             (),
             f"Kueue: whether it manages LeaderWorkerSets was not checked: its configuration was "
-            f"not found; integrations.frameworks must have {table.KUEUE_FRAMEWORK}",
+            f"not found; integrations.frameworks must have {KUEUE_FRAMEWORK}",
         )
-    elif table.KUEUE_FRAMEWORK not in facts.kueue_frameworks:
+    elif KUEUE_FRAMEWORK not in facts.kueue_frameworks:
         yield error(
             KUEUE_INTEGRATION_OFF,
             (),
             f"Kueue: it does not manage LeaderWorkerSets, and pods of {', '.join(queued)} would "
-            f"start one by one beside its queues; add {table.KUEUE_FRAMEWORK} to "
+            f"start one by one beside its queues; add {KUEUE_FRAMEWORK} to "
             "integrations.frameworks in its configuration and restart its manager",
         )
 
@@ -171,15 +173,18 @@ def _monitors(plan: ServicePlan) -> Iterator[Minimum]:
         yield table.PROMETHEUS_RULE
 
 
-def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> Iterator[Finding]:
+def _check_row(
+    row: Minimum, plans: Sequence[ServicePlan], facts: ClusterFacts
+) -> Iterator[Finding]:
     stored = facts.definitions[row.definition]
+    services = list(dict.fromkeys(plan.service for plan in plans))
     wanted = f"{_services_need(services)} {_wanted(row)}"
     is_file = row.install.startswith("https:")
     install = f"kubectl apply --server-side -f {row.install}" if is_file else row.install
     problem = _problem(row, stored, facts)
     if problem is not None:
         rule, text = problem
-        other = _other_backend(row, stored, facts)
+        other = "" if stored is not None else _other_backend(row, plans, facts)
         yield error(rule, (), f"{row.product}: {text}; {wanted}: {install}{other}")
     elif stored is not None and not row.field_since_least and _release(row, stored, facts) is None:
         yield warning(
@@ -189,17 +194,18 @@ def _check_row(row: Minimum, services: Sequence[str], facts: ClusterFacts) -> It
         )
 
 
-def _other_backend(row: Minimum, stored: Definition | None, facts: ClusterFacts) -> str:
+def _other_backend(row: Minimum, plans: Sequence[ServicePlan], facts: ClusterFacts) -> str:
     """What the cluster has instead of the backend of a gang that it lacks; empty if nothing."""
-    if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE) or stored is not None:
+    if row not in (table.ALL_OR_NOTHING, table.PARTIAL_GANG, table.KUEUE):
         return ""
-    group, backend = (
-        ("scheduling.volcano.sh", "Volcano")
-        if row is table.KUEUE
-        else (table.LOCAL_QUEUE.group, "Kueue")
+    managed = facts.kueue_frameworks
+    if row is not table.KUEUE and managed is not None and KUEUE_FRAMEWORK not in managed:
+        return "; Kueue is there, but does not manage LeaderWorkerSets"
+    proposals = dict.fromkeys(
+        proposal(plan, backends_of(facts.apis or {}), facts.queues.get(str(plan.namespace), ()))
+        for plan in plans
     )
-    there = group in (facts.apis or {})
-    return f"; {backend} is there: gangPolicy.backend {backend}" if there else ""
+    return "".join(f"; the cluster has another: {text}" for text in proposals if text)
 
 
 def _problem(

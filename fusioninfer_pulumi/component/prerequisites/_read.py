@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import yaml
-
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_GROUP, KUEUE_NAMESPACE, queues_for
 from fusioninfer_pulumi.checks.quotas import Quotas, read_quotas
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._table import NamedObject, Release
 from fusioninfer_pulumi.kube.client import KubernetesApi, items
+from fusioninfer_pulumi.kube.configurations import configurations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
@@ -54,6 +54,7 @@ class ClusterFacts:
         lws_provider: Gang provider of LeaderWorkerSet's own, empty when it is off, None when its
             configuration could not be found.
         kueue_frameworks: Kinds that Kueue manages, None when its configuration could not be found.
+        queues: LocalQueues by namespace, where the backend of a gang is missing.
         named: Whether objects exist; one that is missing could not be read.
         quotas: ResourceQuotas, and those of Kueue.
     """
@@ -62,6 +63,7 @@ class ClusterFacts:
     releases: Mapping[str, Release] = field(default_factory=dict)
     lws_provider: str | None = None
     kueue_frameworks: frozenset[str] | None = None
+    queues: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kubernetes: Release | None = None
     apis: Mapping[str, frozenset[str]] | None = None
     named: Mapping[NamedObject, bool] = field(default_factory=dict)
@@ -83,9 +85,9 @@ def read_cluster(
     """Facts about definitions, releases, and LeaderWorkerSet's configuration.
 
     `definitions` are names of CustomResourceDefinitions, `named` objects to look for, `plans`
-    those whose quotas are read, `kueue_namespace` that of its manager, None where it is not
-    needed. What one has no rights to read is in `unread`. Raises UnreadableError where nothing can
-    be read.
+    those whose quotas, and perhaps LocalQueues, are read, `kueue_namespace` that of its manager,
+    None where it is not needed. What one has no rights to read is in `unread`. Raises
+    UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
     reader = _Reader(api)
@@ -105,11 +107,18 @@ def read_cluster(
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, str)}
     apis = reader.apis()
     objects = {item: reader.has(item, apis) for item in named}
+    queues: Mapping[str, frozenset[str]] = {}
+    if kinds.get(table.ALL_OR_NOTHING.definition, "") is None and KUEUE_GROUP in (apis or {}):
+        # What a gang could use that lacks Volcano.
+        queues = queues_for(api, plans)
+        if frameworks is None:
+            frameworks = reader.kueue_frameworks(KUEUE_NAMESPACE)
     return ClusterFacts(
         definitions=known,
         releases=releases,
         lws_provider=provider,
         kueue_frameworks=frameworks,
+        queues=queues,
         kubernetes=reader.kubernetes(),
         apis=apis,
         quotas=read_quotas(api, plans),
@@ -165,7 +174,7 @@ class _Reader:
         listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
         for config_map in items(listed):
             for text in (config_map.get("data") or {}).values():
-                yield from _configurations(text, group)
+                yield from configurations(text, group)
 
     def kubernetes(self) -> Release | None:
         """Release of the API server."""
@@ -201,22 +210,6 @@ class _Reader:
         path = (kind.group, version, *within, kind.plural, named.name)
         response = self._api.get(f"{kind.kind} {named.name}", ask, *path)
         return None if isinstance(response, str) else response is not None
-
-
-def _configurations(text: str, group: str) -> list[Mapping[str, Any]]:
-    """Configurations of an API group in a text of any ConfigMap."""
-    if group not in text:
-        return []
-    try:
-        documents = list(yaml.safe_load_all(text))
-    # Other texts of a ConfigMap, such as templates, are no YAML: they configure no manager.
-    except Exception:  # noqa: BLE001
-        return []
-    return [
-        document
-        for document in documents
-        if isinstance(document, Mapping) and str(document.get("apiVersion")).startswith(group)
-    ]
 
 
 def definition(stored: Mapping[str, Any]) -> Definition:

@@ -135,8 +135,6 @@ KUEUE = Minimum(
     least=(0, 11, 0),
     install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
 )
-#: Its name in `integrations.frameworks`, where it is not by default.
-KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 
 # Gateway and HTTPRoute are v1 since v1.0.0.
 GATEWAY = Minimum(
