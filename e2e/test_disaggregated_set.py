@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from e2e.disaggregated import disaggregated, objects_of
+from e2e.disaggregated import disaggregated
 from e2e.harness import Cluster, Object
 from e2e.harness.pods import LEADERS, is_ready
 from e2e.harness.stages import BEHAVIOUR, UNPULLABLE
+from e2e.routers import objects_of
 
 pytestmark = pytest.mark.long
 
