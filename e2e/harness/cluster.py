@@ -138,8 +138,9 @@ class Cluster(Lifetime, Client):
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
         start_api_server(programs, plane, etcd)
         definitions = parts.custom_resource_definitions(self._lws)
-        kueue_ports = self._take_ports(2)
+        kueue_ports: list[int] = []
         if parts.KUEUE in self.components:
+            kueue_ports = self._take_ports(2)
             definitions += self._kueue_definitions(kueue_ports[0])
         self._install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
@@ -169,7 +170,7 @@ class Cluster(Lifetime, Client):
 
     def start_kueue(self) -> None:
         """Start Kueue in a cluster that runs already."""
-        ports = self._take_ports(2)
+        ports = free_ports(2)
         self._install_kinds(self._kueue_definitions(ports[0]))
         parts.start_kueue(self.programs, self.plane, self, ports)()
 
