@@ -194,7 +194,9 @@ class Shares:
                 f"give it a role of componentType router with httproute: {_routed_by(plan)}",
             )
         elif other.router is not None:
-            yield from self._own_route_findings(at, plan, other, other.router)
+            # A service that gets all requests may have the route, too: the other one ends.
+            if share.weight < 100 or other.router.route is None:
+                yield from self._own_route_findings(at, plan, other, other.router)
             served = _asked_models(other, other.router)
             public = None if plan.router is None else _public_models(plan, plan.router)
             lacking = sorted((public or set()) - (served or set()))

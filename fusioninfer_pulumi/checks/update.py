@@ -21,8 +21,8 @@ from fusioninfer_pulumi.topology.topology import Topology
 LAYOUT_CHANGE_WHILE_RUNNING = Rule(
     "layout-change-while-running",
     "error",
-    "The layout does not change while the service runs.",
-    remedy="Create a second service, move the requests, and delete the first.",
+    "The layout of a role does not change while it runs.",
+    remedy="Give the role another name in the same update, with room for both.",
 )
 SUBGROUP_POLICY_IMMUTABLE = Rule(
     "subgroup-policy-immutable",
@@ -70,46 +70,75 @@ def update_findings(
 def layout_switch_findings(
     component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Returns an error if LeaderWorkerSets of the other layout exist.
+    """Returns an error if the layout changes and this update may not change it.
 
     Args:
         component: Logical name of the service's component.
         plan: The service.
         lws: The LeaderWorkerSets of all services; None if they are not known.
     """
-    others = [
-        other.name
+    others = {
+        other.name: other.role
         for other in lws or ()
         if other.service == plan.service
         and other.component == component
         and other.is_at(other.name, plan.namespace)
         and other.layout not in (None, plan.layout)
-    ]
-    return layout_findings(plan.layout, others)
+    }
+    planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
+    return layout_findings(
+        plan.layout, others, planned, awaits_replicas=plan.wait.level.awaits_replicas
+    )
 
 
-def layout_findings(layout: Layout, others: Collection[str]) -> list[Finding]:
-    """Returns an error if LeaderWorkerSets of the other layout run; `others` are their names.
+def layout_findings(
+    layout: Layout,
+    others: Mapping[str, str],
+    planned: Mapping[str, str],
+    *,
+    awaits_replicas: bool = True,
+) -> list[Finding]:
+    """Returns an error if the layout changes and this update may not change it.
 
-    Pulumi creates new objects before it deletes old ones. The new LeaderWorkerSets would need
-    accelerators beside all old ones; then all old replicas would end at once.
+    A role with another name starts beside the old one, whose LeaderWorkerSets Pulumi deletes when
+    the new ones are available. Under the same name the objects that controllers derive collide:
+    a StatefulSet has one name in both layouts if replicas span nodes.
+
+    Args:
+        layout: The new layout.
+        others: Roles of the LeaderWorkerSets that run in the other layout, by their names.
+        planned: Roles of the service's LeaderWorkerSets, by their names.
+        awaits_replicas: Whether the update waits for the new replicas.
     """
     if not others:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
     # Without a written layout it changes with the first and the last `autoscaling`.
-    keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, or "
-    return [
-        error(
-            LAYOUT_CHANGE_WHILE_RUNNING,
-            ("layout",),
-            f"{layout.value} cannot take the place of {other.value} while the service runs "
-            f"({listed(sorted(others))}): that would need room for all replicas twice, and then "
-            f"end all old ones at once; {keep}create a second service with this layout, move the "
-            "clients and remove this one (docs/rollout.md), or set replicas: 0 for all roles "
-            "first, which interrupts the service",
-        )
-    ]
+    keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
+    roles = set(planned.values())
+    staying = sorted(name for name, role in others.items() if role in roles or name in planned)
+    if staying:
+        return [
+            error(
+                LAYOUT_CHANGE_WHILE_RUNNING,
+                ("layout",),
+                f"{layout.value} cannot take the place of {other.value} in a role that runs "
+                f"({listed(staying)}); {keep}give each role another name in the same update, "
+                "which starts its replicas beside the old ones and needs room for both, or set "
+                "replicas: 0 for all roles first, which interrupts the service "
+                "(docs/how-to/move.md)",
+            )
+        ]
+    if planned and not awaits_replicas:
+        return [
+            error(
+                LAYOUT_CHANGE_WHILE_RUNNING,
+                ("wait", "level"),
+                f"the old replicas ({listed(sorted(others))}) would end before the new ones "
+                "serve: use Available or Serving in an update that changes the layout",
+            )
+        ]
+    return []
 
 
 def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.checks.update import layout_switch_findings, update_find
 from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.clusters import neighbour_findings
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
+from fusioninfer_pulumi.component.diagnosis.room import check_room_in_preview
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
 from fusioninfer_pulumi.component.outputs import (
     LiveObjects,
@@ -43,6 +44,7 @@ from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.replacement import replacement
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
 from fusioninfer_pulumi.topology.service import endpoint
@@ -144,6 +146,8 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
+        beside = replacement(name, self.plan, manifests, stack_lws())
+        check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
         check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
         self.register_outputs(
             {

@@ -195,6 +195,7 @@ def _lws(logical: str, resource: Any) -> StackLws:
         str(lws_labels.get(labels.REVISION) or ""),
         _template(resource),
         version_of(metadata),
+        str(lws_labels.get(labels.ROLE_NAME) or ""),
     )
 
 

@@ -18,12 +18,14 @@ from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
 from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.diagnosis.explain import explain_failure
+from fusioninfer_pulumi.component.diagnosis.room import check_room
 from fusioninfer_pulumi.component.live import Live, LiveState, trimmed
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
     Observed,
     observed_of,
+    stack_lws,
     stack_lws_of,
     takes_over,
     version_of,
@@ -33,6 +35,7 @@ from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.replacement import replacement
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
     Fail,
@@ -68,12 +71,16 @@ class Update:
         self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = observed_of(name)
         self._state = initial_state(name, plan, manifests, self._observed)
+        # Nothing is noted of a component that is new, either.
+        self._is_new = self._observed.served is None and stack_lws_of(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._answers: dict[str, asyncio.Task[Any]] = {}
         self._cluster = Cluster(component, plan.namespace)
         self._live = LiveState(self._cluster, plan.service, update_order(plan))
         self._progress = Progress(component, plan, self._cluster)
+        self._component = component
+        self._beside = replacement(name, plan, manifests, stack_lws())
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
@@ -90,6 +97,8 @@ class Update:
             if await self._yaml_only():
                 self._open(self._gates)
                 return self._observed
+            if self._beside is not None:
+                await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
             accepted, placed = await self._wait_for_objects()
             return await self._seen(accepted, placed)
@@ -160,7 +169,7 @@ class Update:
         Returns what it read, and the minimum of each PodGroup that is placed.
         """
         level, live = self._plan.wait.level, Live()
-        served = self._observed.served
+        served = {} if self._is_new else self._observed.served
         manifests = [
             manifest
             for manifest in awaited_manifests(self._plan, self._manifests)

@@ -34,6 +34,7 @@ class StackLws:
         layout: The layout that its labels show, None where they show none: it is not ours.
         template: What runs in it, None where that is not known.
         version: Its uid and generation, which change with its spec.
+        role: Name of its role, empty where its labels show none.
     """
 
     logical: str
@@ -44,6 +45,7 @@ class StackLws:
     revision: str
     template: StackTemplate | None
     version: Version = ("", 0)
+    role: str = ""
 
     @property
     def component(self) -> str:

@@ -53,6 +53,12 @@ NAMED_OBJECT_MISSING = Rule(
     "Objects that are named exist in the cluster.",
     remedy="Create the object, or correct its name.",
 )
+REPLACEMENT_NEEDS_ROOM = Rule(
+    "replacement-needs-room",
+    "error",
+    "The cluster has room for the replicas that start beside those whose place they take.",
+    remedy="Free or add nodes; ignore the rule where nodes are added on demand.",
+)
 STATEFULSET_KEEPS_BROKEN_PODS = Rule(
     "statefulset-keeps-broken-pods",
     "warning",

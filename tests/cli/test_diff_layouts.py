@@ -80,11 +80,24 @@ def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
     extra = role("extra", replicas=0)
     difference = compare(*(manifests(layout, decode(), extra) for layout in layouts))
     assert difference.notes[0].startswith(
-        f"error: layout: {layouts[1]} cannot take the place of {layouts[0]} while the "
-        "service runs ("
+        f"error: layout: {layouts[1]} cannot take the place of {layouts[0]} in a role that runs ("
     )
     (effect,) = difference.effects
     assert effect.added == effect.removed == tuple(f"decode-{index}" for index in range(4))
+
+
+@pytest.mark.parametrize("layouts", [("PerReplica", PER_ROLE), (PER_ROLE, "PerReplica")])
+def test_a_role_with_another_name_starts_beside_the_old_one(layouts: tuple[str, str]) -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": 2}}}
+    pods = template(container(**limits))
+    old = manifests(layouts[0], role("decode", replicas=4, template=pods))
+    new = service(role("serve", replicas=3, template=pods), layout=layouts[1])
+    assert compare(old, rendered(new)).notes[-1] == (
+        "role serve starts beside decode: room for 6 accelerators more until the update ends"
+    )
+    hasty = plan_of({**new, "spec": {**new["spec"], "wait": {"level": "None"}}})
+    (first, *_) = compare(old, render(hasty), plans=([], [hasty])).notes
+    assert first.startswith("error: wait.level: the old replicas (svc-decode")
 
 
 def test_a_second_service_of_another_layout_is_none() -> None:

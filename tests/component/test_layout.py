@@ -107,7 +107,7 @@ def test_the_layout_of_a_running_service_is_kept(
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot take the place of {other} while the service runs ({told}): "
+        f"svc: layout: {layout} cannot take the place of {other} in a role that runs ({told}); "
     )
     assert made(engine, service(layout=other)).children
 
@@ -121,9 +121,32 @@ def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any
     with pytest.raises(InvalidServiceError, match="PerRole cannot take the place of PerReplica"):
         made(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
-    with pytest.raises(InvalidServiceError, match="write layout: PerRole to keep it, or create a"):
+    with pytest.raises(
+        InvalidServiceError, match="write layout: PerRole to keep it, give each role"
+    ):
         made(engine, unwritten())
     assert made(engine, unwritten(autoscaling=scaled)).children
+
+
+@pytest.mark.parametrize(
+    ("state", "layout"), [(PER_REPLICA_STATE, "PerRole"), (PER_ROLE_STATE, "PerReplica")]
+)
+def test_a_role_with_another_name_has_another_layout(engine: Any, state: Any, layout: str) -> None:
+    engine.state = state
+    renamed = role("serve", replicas=2)
+    assert made(engine, service(renamed, layout=layout)).children
+    with pytest.raises(InvalidServiceError, match=r"wait\.level: the old replicas \(svc-inference"):
+        made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
+    # The role that keeps its name is the one that is named.
+    engine.state = {**state, urn("svc-a-0"): recorded("svc-a-0")}
+    with pytest.raises(InvalidServiceError, match="in a role that runs"):
+        made(engine, service(renamed, role(), layout=layout))
+
+
+def test_a_new_role_does_not_get_the_name_of_a_replica_of_the_old_layout(engine: Any) -> None:
+    engine.state = PER_REPLICA_STATE
+    with pytest.raises(InvalidServiceError, match=r"in a role that runs \(svc-inference-0\)"):
+        made(engine, service(role("inference-0"), layout="PerRole"))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ FINE: dict[str, list[Manifest]] = {
         chat(), named("next", httproute={**ROUTE, "parentRefs": [{"name": "b"}]})],
     "a route at a Gateway of another namespace": [
         chat(), named("next", httproute={**ROUTE, "parentRefs": [{"name": "my-gateway"}]})],
+    "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
     "more models": [chat(), other(model="m m2")],
     "a model that is not known": [chat(), other(model="$(MODEL)")],
     "two that share one": [chat(), named("talk", httproute={

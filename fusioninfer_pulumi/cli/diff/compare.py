@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.cli.diff._cells import service_name
 from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
 from fusioninfer_pulumi.cli.diff._notes import notes, secret_notes, unknown_notes
 from fusioninfer_pulumi.cli.diff._records import (
@@ -13,6 +14,7 @@ from fusioninfer_pulumi.cli.diff._records import (
     Difference,
     FieldChange,
     ObjectChange,
+    RoleEffect,
     ServiceTotals,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -108,6 +110,7 @@ def compare(
         effects=effects,
         notes=(
             *notes(edits, effects, services, refused, freed, known=not unknown),
+            *_beside_notes(effects, new_lws, accelerators_of, several=len(affected) > 1),
             *hidden,
             *kept,
             *engine_notes(engines, len(affected)),
@@ -256,6 +259,32 @@ def _key(path: str, key: str) -> str:
 
 def _item(path: str, place: str | int) -> str:
     return f"{path}[{place}]"
+
+
+def _beside_notes(
+    effects: Iterable[RoleEffect], lws: Objects, count: AcceleratorsOf, *, several: bool
+) -> Iterator[str]:
+    """Says which roles start beside those whose place they take, and the room for that."""
+    by_service: dict[Service, list[RoleEffect]] = {}
+    for effect in effects:
+        if effect.kind == "LeaderWorkerSet" and effect.existed != effect.exists:
+            by_service.setdefault((effect.namespace, effect.service), []).append(effect)
+    for (namespace, service), changed in by_service.items():
+        starting = [effect.role for effect in changed if effect.exists]
+        ending = [effect.role for effect in changed if effect.existed]
+        if not (starting and ending):
+            continue
+        devices = sum(
+            size_of(manifest, count)[1]
+            for key, manifest in lws.items()
+            if (key.namespace, service_of(key, manifest)) == (namespace, service)
+            and role_of(key, manifest) in starting
+        )
+        prefix = f"{service_name(namespace, service)}: " if several else ""
+        yield (
+            f"{prefix}role {', '.join(starting)} starts beside {', '.join(ending)}: room for "
+            f"{devices} accelerators more until the update ends"
+        )
 
 
 def _totals(

@@ -428,7 +428,10 @@ def refusals(
     for key in lws[0]:
         keys.setdefault(key.name, []).append(key)
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    refused = _layout_refusals(*lws)
+    unawaited = {
+        (str(plan.namespace), plan.service) for plan in plans if not plan.wait.level.awaits_replicas
+    }
+    refused = _layout_refusals(*lws, unawaited)
     for plan in plans:
         planned_keys = keys_of(plan, keys)
         if not planned_keys or times[str(plan.namespace), plan.service] > 1:
@@ -448,26 +451,29 @@ def refusals(
     return refused
 
 
-def _layout_refusals(old: Objects, new: Objects) -> dict[Service, list[Finding]]:
+def _layout_refusals(
+    old: Objects, new: Objects, unawaited: Collection[Service]
+) -> dict[Service, list[Finding]]:
     """Services whose sets run one replica each and are to run all of a role, or the other way."""
     olds, news = _by_layout(old), _by_layout(new)
     return {
-        service: layout_findings(layout, others)
+        service: layout_findings(layout, others, planned, awaits_replicas=service not in unawaited)
         for service, layouts in news.items()
-        for layout in layouts
+        for layout, planned in layouts.items()
         for other, others in olds.get(service, {}).items()
         if len(layouts) == 1 and other is not layout
     }
 
 
-def _by_layout(lws: Objects) -> dict[Service, dict[Layout, list[str]]]:
-    by_service: dict[Service, dict[Layout, list[str]]] = {}
+def _by_layout(lws: Objects) -> dict[Service, dict[Layout, dict[str, str]]]:
+    """Roles of the LeaderWorkerSets by their names, by service and layout."""
+    by_service: dict[Service, dict[Layout, dict[str, str]]] = {}
     for key, manifest in lws.items():
         lws_labels = at(manifest, "metadata", "labels")
         layout = layout_of(lws_labels) if isinstance(lws_labels, Mapping) else None
         if layout is not None:
             layouts = by_service.setdefault((key.namespace, service_of(key, manifest)), {})
-            layouts.setdefault(layout, []).append(key.name)
+            layouts.setdefault(layout, {})[key.name] = role_of(key, manifest)
     return by_service
 
 

@@ -18,6 +18,10 @@ _MOST_PODS = 20_000
 _PAGE = 1_000
 #: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
+#: Labels of nodes that Karpenter has added, also as part of EKS and AKS.
+_KARPENTER = {"karpenter.sh/nodepool", "karpenter.sh/provisioner-name"}
+#: ConfigMap in which the Cluster Autoscaler writes its status: its name and namespace.
+_CLUSTER_AUTOSCALER = ("cluster-autoscaler-status", "kube-system")
 _HOLD_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -39,6 +43,21 @@ class Snapshot:
     bound: Sequence[Object] | None = None
     unread: Sequence[str] = ()
     workloads: Sequence[Object] = ()
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a cluster, and what holds them.
+
+    Attributes:
+        nodes: All nodes, None where they were not read.
+        bound: Pods of any namespace that hold a node, None where they were not all read.
+        come_on_demand: Whether a node autoscaler was seen.
+    """
+
+    nodes: Sequence[Object] | None
+    bound: Sequence[Object] | None
+    come_on_demand: bool
 
 
 def read_service(
@@ -93,6 +112,24 @@ def read_service(
         tuple(api.unread),
         workloads,
     )
+
+
+def read_nodes(kubeconfig: str | None, context: str | None, _namespace: str) -> Nodes:
+    """Nodes, the pods that hold them, and whether a node autoscaler runs.
+
+    Raises UnreadableError where the cluster does not answer.
+    """
+    api = KubernetesApi(kubeconfig, context)
+    core = api.client.CoreV1Api(api.connection)
+    listed = api.get("nodes", core.list_node)
+    if not isinstance(listed, dict):
+        return Nodes(None, None, come_on_demand=False)
+    nodes = items(listed)
+    on_demand = any(_KARPENTER & (node["metadata"].get("labels") or {}).keys() for node in nodes)
+    if not on_demand:
+        status = api.get("its status", core.read_namespaced_config_map, *_CLUSTER_AUTOSCALER)
+        on_demand = isinstance(status, dict)
+    return Nodes(nodes, _bound(api, core), on_demand)
 
 
 def read_pods(

@@ -1,0 +1,197 @@
+"""Requests that go where HTTPRoutes, InferencePools and Services lead them, one after the other.
+
+No gateway runs here. This one reads the API server ten times a second and keeps to the Gateway
+API: of two routes for a host the older one gets the requests, weights share them among backends,
+and a backend in another namespace needs a ReferenceGrant. Every pod that is ready is played by a
+server at its address, which stays after the pod: that stands for the pod's graceful shutdown.
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from e2e.engine.gateway import POOLS, ROUTES
+from e2e.harness import Cluster, Object
+from e2e.harness.pods import is_ready
+from e2e.harness.processes import free_ports
+from e2e.harness.stand_ins import StandIn
+from e2e.strategies.engine import Engine
+
+GRANTS = "gateway.networking.k8s.io/v1beta1/ReferenceGrant"
+SERVICE = "fusioninfer.io/service"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of one request: the pod that answered, or why none did."""
+
+    namespace: str = ""
+    service: str = ""
+    pod: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where a share of the requests goes."""
+
+    weight: int
+    pods: Sequence[Object]
+    error: str = ""
+
+
+class Traffic(StandIn):
+    """Clients that ask for a host, or for a Service; use it as a context manager.
+
+    Attributes:
+        sent: What became of each request, in the order in which they ended.
+        port: Where all engines listen.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *namespaces: str, host: str = "", service: str = "", port: int
+    ) -> None:
+        """Decide what clients ask for: a host of routes, or a Service of the first namespace."""
+        self.sent: list[Sent] = []
+        self.port = port
+        self._cluster, self._namespaces = cluster, namespaces
+        self._host, self._service = host, service
+        self._backends: list[Backend] = []
+        self._engines: set[str] = set()
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+
+    def wait(self, count: int) -> Sequence[Sent]:
+        """Waits for that many more requests, and returns them."""
+        begin = len(self.sent)
+        deadline = time.monotonic() + 120
+        while len(self.sent) < begin + count:
+            assert time.monotonic() < deadline, f"{len(self.sent)} requests, {self._backends}"
+            time.sleep(0.02)
+        return self.sent[begin:]
+
+    def failed(self) -> Counter[str]:
+        """Why requests failed."""
+        return Counter(each.error for each in self.sent if each.error)
+
+    def work(self) -> None:
+        """Reads what leads where, while clients ask."""
+        with ExitStack() as engines:
+            clients = [threading.Thread(target=self._ask) for _ in range(2)]
+            self._read(engines)
+            for client in clients:
+                client.start()
+            try:
+                while not self._stop.wait(0.1):
+                    self._read(engines)
+            finally:
+                self._stop.set()
+                for client in clients:
+                    client.join()
+
+    def stop(self) -> None:
+        """Ends clients and servers."""
+        self._stop.set()
+
+    def _read(self, engines: ExitStack) -> None:
+        pods = [pod for space in self._namespaces for pod in self._cluster.pods(space)]
+        ready = [pod for pod in pods if is_ready(pod) and pod["status"].get("podIP")]
+        for pod in ready:
+            address = pod["status"]["podIP"]
+            if SERVICE in pod["metadata"]["labels"] and address not in self._engines:
+                self._engines.add(address)
+                engines.enter_context(Engine(address, self.port))
+        self._backends = list(self._of_host(ready) if self._host else self._of_service(ready))
+
+    def _of_service(self, ready: Sequence[Object]) -> Iterator[Backend]:
+        space = self._namespaces[0]
+        services = {s["metadata"]["name"]: s for s in self._cluster.list("v1/Service", space)}
+        if self._service in services:
+            selector = services[self._service]["spec"]["selector"]
+            yield Backend(1, _selected(ready, space, selector))
+
+    def _of_host(self, ready: Sequence[Object]) -> Iterator[Backend]:
+        routes = [
+            route for space in self._namespaces for route in self._cluster.list(ROUTES, space)
+        ]
+        known = [route for route in routes if self._host in route["spec"].get("hostnames", ())]
+        if not known:
+            return
+        route = min(known, key=lambda found: [
+            found["metadata"][key] for key in ("creationTimestamp", "namespace", "name")
+        ])  # fmt: skip
+        home = route["metadata"]["namespace"]
+        (rule,) = route["spec"]["rules"]
+        for ref in rule["backendRefs"]:
+            space, weight = ref.get("namespace", home), ref.get("weight", 1)
+            if space != home and not self._is_granted(home, space):
+                yield Backend(weight, (), f"no ReferenceGrant in {space}")
+                continue
+            assert ref["kind"] == "InferencePool"
+            pools = {p["metadata"]["name"]: p for p in self._cluster.list(POOLS, space)}
+            if ref["name"] not in pools:
+                yield Backend(weight, (), f"no pool {ref['name']}")
+                continue
+            selector = pools[ref["name"]]["spec"]["selector"]["matchLabels"]
+            yield Backend(weight, _selected(ready, space, selector))
+
+    def _is_granted(self, home: str, space: str) -> bool:
+        return any(
+            source["namespace"] == home
+            for grant in self._cluster.list(GRANTS, space)
+            for source in grant["spec"]["from"]
+        )
+
+    def _ask(self) -> None:
+        while not self._stop.is_set():
+            self.sent.append(self._one())
+            self._stop.wait(0.02)
+
+    def _one(self) -> Sent:
+        backends = self._backends
+        if not any(backend.weight for backend in backends):
+            return Sent(error="no route")
+        (backend,) = random.choices(backends, [each.weight for each in backends])
+        if not backend.pods:
+            return Sent(error=backend.error or "no pod is ready")
+        pod = random.choice(backend.pods)
+        metadata = pod["metadata"]
+        connection = http.client.HTTPConnection(pod["status"]["podIP"], self.port, timeout=30)
+        try:
+            connection.request("POST", "/v1/completions", '{"model": "m", "prompt": "x"}')
+            status = connection.getresponse().status
+        except OSError as problem:
+            return Sent(error=repr(problem))
+        finally:
+            connection.close()
+        error = "" if status == 200 else f"status {status}"
+        return Sent(metadata["namespace"], metadata["labels"][SERVICE], metadata["name"], error)
+
+
+def services(sent: Sequence[Sent]) -> Counter[str]:
+    """How many requests pods of each service answered."""
+    return Counter(each.service for each in sent if not each.error)
+
+
+def _selected(
+    pods: Sequence[Object], namespace: str, selector: Mapping[str, str]
+) -> Sequence[Object]:
+    return [
+        pod
+        for pod in pods
+        if pod["metadata"]["namespace"] == namespace
+        and selector.items() <= pod["metadata"]["labels"].items()
+    ]
+
+
+def engine_port() -> int:
+    """A port that no other program of this machine has, for engines at addresses of their own."""
+    (port,) = free_ports(1)
+    return port
