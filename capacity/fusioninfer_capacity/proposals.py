@@ -86,7 +86,7 @@ def _loaded(
     if layout.fit.tokens is None:
         return
     times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
-    most = layout.fit.tokens / (load.input + load.output)
+    most = layout.fit.most_requests(load.input + load.output)
     alone = served(times, load, most)
     if alone is not None:
         count = alone.replicas(load.rate)

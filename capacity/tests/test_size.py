@@ -342,12 +342,13 @@ def test_a_load_without_the_extra(
 
 
 class Times:
-    """Times that halve with each doubling of the accelerators."""
+    """Times that halve with each doubling of the ways of a layer."""
 
     source = "a test"
 
     def __init__(self, _model: str, _kind: str, _engine: str, tensor: int, nodes: int) -> None:
-        self.ways = tensor * nodes
+        self.ways = tensor
+        self.stages = nodes
 
     def prefill(self, tokens: int) -> float:
         return 0.0002 * tokens / self.ways

@@ -94,6 +94,7 @@ class Memory:
             their own, `pools` of tokens, or like any other layer (`full`).
         close: Numbers of layers that differ by less than this factor are one size of group.
         uneven: Whether groups may keep different numbers of bytes of a token.
+        sequences: Sequences of a step at most.
         states: Pages that each group of layers with a state has for a sequence.
         packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
         packed: How pages of several sizes share a block, in `compressed`; None where it is not
@@ -116,6 +117,7 @@ class Memory:
     basis: str
     close: float = 1.25
     uneven: bool = False
+    sequences: int = 256
     states: int = 1
     packs: bool = True
     packed: str | None = None
@@ -305,6 +307,7 @@ def vllm_memory(
         "in a step",
         close=1.5 if version >= _CLOSER else 1.25,
         uneven=version >= _UNEVEN,
+        sequences=sequences,
         states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
         packed="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
     )
