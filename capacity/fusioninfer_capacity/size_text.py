@@ -36,7 +36,7 @@ def parts(
     wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str | Table]:
     """Yields what rests on what, the proposals, and why other layouts do not fit."""
-    yield from _header(wish, candidates)
+    yield from _header(wish, candidates, proposals)
     yield ""
     if proposals:
         yield _table(_rows(proposals[:_SHOWN], load))
@@ -57,18 +57,20 @@ def parts(
     yield from _left_out(candidates, proposals, load)
 
 
-def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
+def _header(
+    wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal]
+) -> Iterator[str]:
     length = wish.length or wish.model.longest
     sequences = f", sequences of {length:,} tokens" if length is not None else ""
     memory = wish.accelerator.total / GIB
     yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
-    doubts = dict.fromkeys(fit.doubt for fit in fits)
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
     of_replica = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
     yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{of_replica}"
-    if len(doubts) == 1 and fits[0].doubt is not None:
-        yield f"Uncertain: {fits[0].doubt}"
+    doubts = {_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
+    if len(doubts) == 1:
+        yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
 
 
 def _rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:

@@ -428,6 +428,13 @@ def test_copies_that_share_experts_are_layouts(
     assert f"{plan.memory['serve'].to_json()['tokens']:,}" in row
 
 
+def test_what_is_uncertain_of_all_rows_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is uncertain of layouts that are not listed."""
+    _, text, _ = ran(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
+    assert "Uncertain: no start-up with its activations is on record" in text.splitlines()
+    assert text.lower().count("uncertain") == 1
+
+
 @pytest.mark.parametrize(
     ("model", "engine"), [("Qwen/Qwen3-8B", "vllm"), ("deepseek-ai/DeepSeek-R1", "sglang")]
 )
