@@ -105,7 +105,8 @@ def test_few_judged_logs_are_not_checked() -> None:
     unchecked = [log["id"] for log in judged if refused(log) is None]
     assert len(judged) - len(unchecked) >= 24
     old = {log["id"] for log in judged if tuple(map(int, log["version"].split("."))) < (0, 9)}
-    uncertain = {log["id"] for log in judged if log["gpu"].startswith("MI")}
+    uncertain = {log["id"] for log in judged
+                 if log["gpu"].startswith("MI") or "DeepSeek-V4" in log["model"]}  # fmt: skip
     assert old | uncertain >= set(unchecked)
 
 
