@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from fusioninfer_pulumi.checks.gang_backends import backend_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
 from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.prerequisites._check import check, needs
+from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
@@ -430,7 +433,8 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
 
 @pytest.mark.proves(
     "in a cluster that has Kueue alone `plan --cluster` refuses a gang of Volcano and proposes the "
-    "LocalQueue of its namespace, says where there is none, and is content with the proposal",
+    "LocalQueue of its namespace, says where there is none, and is content with the proposal; "
+    "ServingPrerequisites proposes the same",
     needs=NEEDS,
 )
 def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
@@ -456,3 +460,17 @@ def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
     open_queue(queues, namespace, 8)
     assert said(inputs.prefill_decode()) == [f"{text} with queue: {QUEUE}"]
     assert said(queued(inputs.prefill_decode())) == []
+
+    plan = inputs.plan_of(inputs.prefill_decode())
+    plan = replace(plan, namespace=namespace)
+    facts = read_cluster(
+        str(queues.kubeconfig),
+        None,
+        [row.definition for row in needs([plan])],
+        lws_namespace="default",
+        volcano_namespace="default",
+        plans=[plan],
+    )
+    lacks = [str(finding) for finding in check([plan], facts)]
+    (line,) = [text for text in lacks if "podgroups.scheduling.volcano.sh is not installed" in text]
+    assert line.endswith(f"the cluster has another: gangPolicy.backend: Kueue with queue: {QUEUE}")

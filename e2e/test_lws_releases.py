@@ -1,4 +1,4 @@
-"""What works with older releases of LeaderWorkerSet, and what its API refuses."""
+"""What works with releases of LeaderWorkerSet, and what their APIs refuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from e2e import checks, inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, ApiError, Cluster, Object
+from e2e.harness import KUBE_SCHEDULER, KWOK, VOLCANO, ApiError, Cluster, Object
 from e2e.harness import LWS as MANAGER
 from fusioninfer_pulumi.component.status import is_available
 
@@ -18,15 +18,25 @@ pytestmark = pytest.mark.long
 NEEDS = "these releases are built"
 WAIT = 120.0
 SECOND = "registry.example.com/engine:2"
+TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
-@pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8"])
-def older(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster with an older LeaderWorkerSet and Kubernetes' own scheduler."""
+LATEST = "lws-0.9"
+
+
+@pytest.fixture(scope="module", params=["lws-0.7", "lws-0.8", LATEST])
+def release(request: pytest.FixtureRequest) -> str:
+    """A release, as the tool catalog names it."""
     if not tool(request.param).is_built:
         pytest.skip(f"not built: python -m e2e.build_tools --only {request.param}")
-    with Cluster({MANAGER, KUBE_SCHEDULER, KWOK}, lws=request.param) as cluster:
-        cluster.add_nodes(6, 8)
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def installed(release: str) -> Iterator[Cluster]:
+    """A cluster with that release of LeaderWorkerSet, Kubernetes' own scheduler and Volcano's."""
+    with Cluster({MANAGER, KUBE_SCHEDULER, VOLCANO, KWOK}, lws=release) as cluster:
+        cluster.add_nodes(12, 8)
         yield cluster
 
 
@@ -71,13 +81,13 @@ def with_image(service: Object, image: str) -> Object:
 
 
 @pytest.mark.proves(
-    "with LeaderWorkerSet 0.7 and 0.8 services of single pods are created, updated and scaled, and "
-    "those of several nodes with a `restartPolicy` of those releases",
+    "with LeaderWorkerSet 0.7, 0.8 and 0.9 services of single pods are created, updated and "
+    "scaled, and those of several nodes with a `restartPolicy` that all releases have",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_what_works_with_older_releases(older: Cluster, nodes: int) -> None:
-    namespace = older.new_namespace()
+def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
+    namespace = installed.new_namespace()
     policy: Object = {"restartPolicy": "RecreateGroupOnPodRestart"} if nodes > 1 else {}
     service = inputs.service(
         "svc",
@@ -86,35 +96,72 @@ def test_what_works_with_older_releases(older: Cluster, nodes: int) -> None:
     )
     first = "registry.example.com/engine:1"
     names = [f"svc-inference-{index}" for index in range(3)]
-    put(older, namespace, service)
-    serves(older, namespace, dict.fromkeys(names[:2], first), 2 * nodes)
+    put(installed, namespace, service)
+    serves(installed, namespace, dict.fromkeys(names[:2], first), 2 * nodes)
     service = with_image(service, SECOND)
-    put(older, namespace, service)
-    serves(older, namespace, dict.fromkeys(names[:2], SECOND), 2 * nodes)
+    put(installed, namespace, service)
+    serves(installed, namespace, dict.fromkeys(names[:2], SECOND), 2 * nodes)
     service["spec"]["roles"][0]["replicas"] = 3
-    put(older, namespace, service)
-    serves(older, namespace, dict.fromkeys(names, SECOND), 3 * nodes)
+    put(installed, namespace, service)
+    serves(installed, namespace, dict.fromkeys(names, SECOND), 3 * nodes)
     service["spec"]["roles"][0]["replicas"] = 1
-    put(older, namespace, service)
-    serves(older, namespace, {names[0]: SECOND}, nodes)
-    older.delete_namespace(namespace)
+    put(installed, namespace, service)
+    serves(installed, namespace, {names[0]: SECOND}, nodes)
+    installed.delete_namespace(namespace)
 
 
 @pytest.mark.proves(
     "LeaderWorkerSet 0.7 and 0.8 refuse the default `restartPolicy` of services of several nodes, "
-    "and say in no field which generation their status is about",
+    "with which 0.9 creates them, and only 0.9 says which generation its status is about",
     needs=NEEDS,
 )
-def test_what_older_releases_lack(older: Cluster) -> None:
-    namespace = older.new_namespace()
-    several = inputs.service("svc", inputs.role("inference", "worker", 1, 2))
+def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
+    namespace = installed.new_namespace()
+    first = "registry.example.com/engine:1"
+    several = inputs.service("several", inputs.role("inference", "worker", 1, 2))
     several["spec"]["schedulingStrategy"] = {"gangPolicy": {"mode": "Off"}}
-    with pytest.raises(ApiError, match="RecreateGroupAfterStart"):
-        put(older, namespace, several)
     single = inputs.service("svc", inputs.role("inference", "worker", 1))
-    put(older, namespace, single)
-    serves(older, namespace, {"svc-inference-0": "registry.example.com/engine:1"}, 1)
-    (lws,) = older.list("LeaderWorkerSet", namespace)
-    assert "observedGeneration" not in lws["status"]
-    assert not any("observedGeneration" in condition for condition in lws["status"]["conditions"])
-    older.delete_namespace(namespace)
+    if release == LATEST:
+        put(installed, namespace, several)
+        serves(installed, namespace, {"several-inference-0": first}, 2)
+    else:
+        with pytest.raises(ApiError, match="RecreateGroupAfterStart"):
+            put(installed, namespace, several)
+        put(installed, namespace, single)
+        serves(installed, namespace, {"svc-inference-0": first}, 1)
+    (lws,) = installed.list("LeaderWorkerSet", namespace)
+    assert ("observedGeneration" in lws["status"]) == (release == LATEST)
+    installed.delete_namespace(namespace)
+
+
+@pytest.mark.proves(
+    "with LeaderWorkerSet 0.7, 0.8 and 0.9 the examples are created and updated to another image, "
+    "prefill and decode as a gang of Volcano and with a `restartPolicy` that all releases have",
+    needs=NEEDS,
+)
+@pytest.mark.parametrize("example", inputs.EXAMPLES)
+def test_examples_live_with_every_release(installed: Cluster, example: str) -> None:
+    namespace = installed.new_namespace()
+    kinds = ("LeaderWorkerSet", "PodGroup", "ServiceAccount", "ConfigMap")
+    objects = [copy.deepcopy(o) for o in inputs.example_objects(example) if o["kind"] in kinds]
+    workloads = [item["spec"]["leaderWorkerTemplate"] for item in objects if _is_lws(item)]
+    names = [item["metadata"]["name"] for item in objects if _is_lws(item)]
+    pods = sum(template["size"] for template in workloads)
+    for template in workloads:
+        if template["size"] > 1:
+            template["restartPolicy"] = "RecreateGroupOnPodRestart"
+    for image in ("registry.example.com/engine:1", SECOND):
+        for template in workloads:
+            for pod in (template[key] for key in TEMPLATES if key in template):
+                for container in pod["spec"]["containers"]:
+                    container["image"] = image
+        installed.apply(inputs.with_namespace(objects, namespace))
+        serves(installed, namespace, dict.fromkeys(names, image), pods)
+    groups = installed.list("scheduling.volcano.sh/v1beta1/PodGroup", namespace)
+    assert [group["status"]["phase"] for group in groups] == ["Running"] * len(groups)
+    assert len(groups) == (example == "deepseek-disagg")
+    installed.delete_namespace(namespace)
+
+
+def _is_lws(item: Object) -> bool:
+    return bool(item["kind"] == "LeaderWorkerSet")

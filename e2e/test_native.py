@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from e2e import inputs
 from e2e.catalog import tool
-from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object
+from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
 from e2e.live import PATIENCE, LiveService, task_of
 from fusioninfer_pulumi.component.acceptance import not_accepted
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang
 from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.prerequisites._check import check
+from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.component.status import gang_blocked
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
@@ -34,11 +37,20 @@ LAYOUTS = pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 @pytest.fixture(scope="module")
 def gangs() -> Iterator[Cluster]:
     """Kubernetes 1.37 with its own gangs switched on, without Volcano."""
+    with opened() as cluster:
+        yield cluster
+
+
+def opened() -> Cluster:
     if not tool(KUBERNETES).is_built:
         pytest.skip(f"Kubernetes 1.37 is not built: python -m e2e.build_tools --only {KUBERNETES}")
     gates = {"GenericWorkload": True}
-    with Cluster({LWS, KUBE_SCHEDULER, KWOK}, kubernetes=KUBERNETES, gates=gates) as cluster:
-        yield cluster
+    return Cluster({LWS, KUBE_SCHEDULER, KWOK}, kubernetes=KUBERNETES, gates=gates)
+
+
+def native(service: Object, **spec: Any) -> Object:
+    strategy = {"gangPolicy": {"backend": "Native"}}
+    return {**service, "spec": {**service["spec"], "schedulingStrategy": strategy, **spec}}
 
 
 class NativeService(LiveService):
@@ -60,9 +72,7 @@ class NativeService(LiveService):
             pod = role["template"]["spec"]
             pod["nodeSelector"] = {CASE: self.case}
             pod["containers"][0]["image"] = image
-        strategy = {"gangPolicy": {"backend": "Native"}}
-        service["spec"] |= {"schedulingStrategy": strategy, **spec}
-        return service
+        return native(service, **spec)
 
     def add_nodes(self, count: int) -> list[str]:
         """Nodes that nothing else uses."""
@@ -343,3 +353,42 @@ def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
     gangs.patch("LeaderWorkerSet", "svc-decode", scaled, service.namespace, subresource="scale")
     wanted = {**FULL, "decode-2": 2}
     gangs.wait(lambda: service.bound() == wanted, PATIENCE, service.bound)
+
+
+@pytest.mark.proves(
+    "ServingPrerequisites finds gangs of Kubernetes itself, and says that it cannot see the "
+    "scheduler's gate",
+    needs=NEEDS,
+)
+def test_the_api_is_found(gangs: Cluster) -> None:
+    facts = read_cluster(
+        str(gangs.kubeconfig), None, [], lws_namespace="default", volcano_namespace="default"
+    )
+    plan = inputs.plan_of(native(inputs.prefill_decode()))
+    (gate,) = [str(each) for each in check([plan], facts) if "Gangs of Kubernetes" in str(each)]
+    assert gate.startswith("warning: ")
+    assert "the feature gate GenericWorkload in the scheduler, too" in gate
+
+
+@pytest.mark.proves(
+    "where the scheduler has not the gate for gangs of Kubernetes itself, pods start one by one",
+    needs=NEEDS,
+)
+def test_a_scheduler_without_the_gate_starts_pods_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = components.start_kube_scheduler
+    monkeypatch.setattr(
+        components,
+        "start_kube_scheduler",
+        lambda programs, plane: start(programs, replace(plane, gates={})),
+    )
+    with opened() as cluster:
+        service = NativeService(cluster)
+        service.add_nodes(5)
+        service.apply()
+        cluster.wait(
+            lambda: sum(service.bound().values()) == 5 and len(service.pods()) == 10,
+            PATIENCE,
+            service.bound,
+        )

@@ -45,6 +45,11 @@ ENGINES = f'{SERVICE}, {ROLE}=~"$role"'
 #: Series of the endpoint picker: the job is named after its Service.
 PICKER = 'namespace="$namespace", job="${service}-epp"'
 
+#: Series of Envoy about the service's HTTPRoute: Envoy Gateway names a cluster after each rule.
+ROUTE = 'envoy_cluster_name=~"httproute/$namespace/${service}-httproute/.+"'
+#: Series of Envoy about the listeners of its Gateways.
+LISTENERS = 'envoy_http_conn_manager_prefix=~"https?-.+"'
+
 #: An expression of PromQL and the legend of its series.
 Query = tuple[str, str]
 
@@ -290,7 +295,55 @@ def picker() -> Dashboard:
     return with_panels(made, rows)
 
 
-DASHBOARDS = {"service": service, "replicas": replicas, "picker": picker}
+def gateway() -> Dashboard:
+    """The gateway, by the metrics of Envoy as Envoy Gateway exposes them."""
+    made = dashboard("gateway", "What Envoy Gateway sees of the service's HTTPRoute.", role=False)
+    status = "envoy_response_code_class"
+
+    def route_rate(metric: str, by: str = "") -> str:
+        grouped = f" by ({by}) " if by else ""
+        return f"sum{grouped}(rate(envoy_cluster_{metric}{{{ROUTE}}}[$__rate_interval]))"
+
+    def now(metric: str) -> str:
+        return f"sum(envoy_cluster_{metric}{{{ROUTE}}})"
+
+    times = [
+        (f"histogram_quantile({share}, {route_rate('upstream_rq_time_bucket', 'le')})",
+         f"p{share * 100:.0f}")
+        for share in (0.5, 0.95, 0.99)
+    ]  # fmt: skip
+    listeners = f"envoy_http_downstream_rq_xx{{{LISTENERS}}}"
+    rows: list[tuple[str, list[Stat | Series]]] = [
+        ("The route", [
+            series("Requests per second", "Answers of replicas, by the class of their status.",
+                   "reqps", (route_rate("upstream_rq_xx", status), f"{{{{{status}}}}}xx")),
+            series("Time of a request", "From the request to the last token.", "ms", *times),
+            series("Requests in progress", "That replicas answer, and that wait for a connection.",
+                   "short", (now("upstream_rq_active"), "active"),
+                   (now("upstream_rq_pending_active"), "pending")),
+            series("Failures per second", "Requests beyond the time limit of the route, that "
+                   "a replica broke off, and connections that failed.", "reqps",
+                   (route_rate("upstream_rq_timeout"), "timeout"),
+                   (route_rate("upstream_rq_rx_reset"), "broken off"),
+                   (route_rate("upstream_cx_connect_fail"), "no connection")),
+            series("Connections", "To replicas.", "short", (now("upstream_cx_active"), "open")),
+            series("Bytes per second", "Of prompts and of answers.", "Bps",
+                   (route_rate("upstream_cx_tx_bytes_total"), "to replicas"),
+                   (route_rate("upstream_cx_rx_bytes_total"), "from replicas")),
+        ]),
+        ("The gateway", [
+            series("Answers per second", "Of all routes of all Gateways, also what no replica "
+                   "gave: without a route, refused by limits or by the picker.", "reqps",
+                   (f"sum by ({status}) (rate({listeners}[$__rate_interval]))",
+                    f"{{{{{status}}}}}xx")),
+            series("Memory", "That Envoy has allocated.", "bytes",
+                   ("max by (pod) (envoy_server_memory_allocated)", "{{pod}}")),
+        ]),
+    ]  # fmt: skip
+    return with_panels(made, rows)
+
+
+DASHBOARDS = {"service": service, "replicas": replicas, "picker": picker, "gateway": gateway}
 
 
 def files() -> dict[str, str]:

@@ -151,6 +151,17 @@ def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.up().status != 0  # 80 accelerators are asked for, 16 are there
 
 
+@pytest.mark.proves("wait.level Scheduled waits at the creation of a service, too", needs=ENGINE)
+def test_scheduled_at_creation(cluster: Cluster, namespace: str, project: Make) -> None:
+    cluster.add_nodes(1)
+    stack = project()
+    level = {"level": "Scheduled", "timeout": "5s"}
+    stack.write(service(namespace, role(replicas=1, gpus=8, **SPREAD), wait=level))
+    told = stack.up()
+    assert told.status != 0
+    assert "PodGroup svc" in told.text
+
+
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.proves(
     "AllAtOnce and Recreate change all replicas, and wait for them as long as rollout.timeout says",

@@ -138,10 +138,10 @@ class Cluster(Lifetime, Client):
         etcd = start_etcd(programs, self.directory, *self._take_ports(2))
         start_api_server(programs, plane, etcd)
         definitions = parts.custom_resource_definitions(self._lws)
+        kueue_ports: list[int] = []
         if parts.KUEUE in self.components:
             kueue_ports = self._take_ports(2)
-            authority = plane.certificates.authority.read_bytes()
-            definitions += parts.kueue_definitions(kueue_ports[0], authority)
+            definitions += self._kueue_definitions(kueue_ports[0])
         self._install_kinds(definitions)
         # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
         # leaves behind what a deleted LeaderWorkerSet owned.
@@ -167,6 +167,15 @@ class Cluster(Lifetime, Client):
             wait()
         self._wait_for_account("default")
         programs.check()
+
+    def start_kueue(self) -> None:
+        """Start Kueue in a cluster that runs already."""
+        ports = free_ports(2)
+        self._install_kinds(self._kueue_definitions(ports[0]))
+        parts.start_kueue(self.programs, self.plane, self, ports)()
+
+    def _kueue_definitions(self, port: int) -> list[Object]:
+        return parts.kueue_definitions(port, self.plane.certificates.authority.read_bytes())
 
     def _install_kinds(self, definitions: Sequence[Object]) -> None:
         with ThreadPoolExecutor(8) as pool:

@@ -117,7 +117,7 @@ def is_inside() -> bool:
 
 def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
     """Bring up the loopback device with more addresses and networks, and forward packets."""
-    _ip("link", "set", "lo", "up")
+    open_loopback()
     for address in addresses:
         _ip("address", "add", f"{address}/32", "dev", "lo")
     for network in routes:
@@ -128,6 +128,11 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
     subprocess.run(["mount", "--make-rshared", "/"], check=True)
+
+
+def open_loopback() -> None:
+    """Bring up the loopback device, for what needs no node."""
+    _ip("link", "set", "lo", "up")
 
 
 def _ip(*arguments: str) -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
+from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.serve.engine import ENVOY
 from e2e.serve.gateway import binary
 
@@ -22,6 +23,7 @@ CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 PARAMETERS = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy"}
 CLASS = "eg"
 _NAME = "envoy-gateway"
+_ADMIN_PORT = "/admin/address/socket_address/port_value"
 
 
 class EnvoyGateway:
@@ -42,11 +44,25 @@ class EnvoyGateway:
             check=True,
             capture_output=True,
         )
-        text = yaml.safe_dump_all([*_class(), *objects])
+        (self._admin,) = free_ports(1)
+        text = yaml.safe_dump_all([*_class(self._admin), *objects])
         (files / "objects.yaml").write_text(text, encoding="utf-8")
         settings = directory / "envoy-gateway.yaml"
         settings.write_text(yaml.safe_dump(_settings(files, homes)), encoding="utf-8")
         cluster.programs.start(_NAME, [executable, "server", f"--config-path={settings}"])
+
+    def scraped(self) -> Object:
+        """How Prometheus reads its Envoy.
+
+        In a cluster Envoy Gateway adds a listener, port 19001, which leads to the same path of the
+        admin interface; it leaves it out on a host.
+        """
+        targets = {"targets": [f"{LOOPBACK}:{self._admin}"], "labels": {"pod": "envoy"}}
+        return {
+            "job_name": _NAME,
+            "metrics_path": "/stats/prometheus",
+            "static_configs": [targets],
+        }
 
     def close(self) -> None:
         """End it, and Envoy with it."""
@@ -63,7 +79,8 @@ def secret(namespace: str, name: str, **values: str) -> Object:
 _HOMES = ("configHome", "dataHome", "stateHome", "runtimeDir")
 
 
-def _class() -> list[Object]:
+def _class(admin: int) -> list[Object]:
+    """The class, whose proxies have their admin interface on that port; on a host it is any."""
     proxy = {"name": CLASS, "namespace": "default"}
     host = {"type": "Host", "host": {"envoyVersion": ENVOY}}
     return [
@@ -77,7 +94,13 @@ def _class() -> list[Object]:
             "apiVersion": "gateway.envoyproxy.io/v1alpha1",
             "kind": "EnvoyProxy",
             "metadata": proxy,
-            "spec": {"provider": host},
+            "spec": {
+                "provider": host,
+                "bootstrap": {
+                    "type": "JSONPatch",
+                    "jsonPatches": [{"op": "replace", "path": _ADMIN_PORT, "value": admin}],
+                },
+            },
         },
     ]
 

@@ -62,6 +62,7 @@ class Gateway:
     Attributes:
         port: Where it listens, on the loopback device.
         host: A host name that the route knows.
+        program: Envoy.
     """
 
     def __init__(
@@ -103,10 +104,10 @@ class Gateway:
                                  certificate=self._certificate)  # fmt: skip
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
-        started = cluster.programs.start(self._name, [binary(), "--config-path", path,
-                                                      "--concurrency", "1", "--log-level", "warn",
-                                                      "--use-dynamic-base-id"])  # fmt: skip
-        wait_http(started, f"http://{LOOPBACK}:{admin}/ready")
+        command: list[str | Path] = [binary(), "--config-path", path, "--concurrency", "1"]
+        command += ["--log-level", "warn", "--use-dynamic-base-id"]
+        self.program = cluster.programs.start(self._name, command)
+        wait_http(self.program, f"http://{LOOPBACK}:{admin}/ready")
 
     @property
     def url(self) -> str:

@@ -45,7 +45,7 @@ ENGINE_ENVIRONMENT = {
 MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-R1")
 """Names under which the tiny model is there: those of the examples and the pages, too."""
 
-ADAPTERS = ("adapter", "example/qwen3-sql-lora")
+ADAPTERS = ("adapter", "example/qwen3-sql-lora", "example/support-7")
 """Names under which its adapter is there."""
 
 STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}

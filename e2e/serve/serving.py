@@ -25,6 +25,10 @@ START_SECONDS = 600.0
 """Until an engine must serve: some start at once on a processor or two."""
 
 
+REPLACED = 3
+"""Pods of one name after which another one will not help either."""
+
+
 class StuckPodError(Exception):
     """A pod will not become ready; the message carries its state and its log's end."""
 
@@ -88,13 +92,20 @@ class Serving:
         """Wait until exactly so many pods are there and ready; return them.
 
         Raises:
-            StuckPodError: If a container cannot start, or has ended.
+            StuckPodError: If a container cannot start, or has ended, or its pod was replaced
+                again and again.
             TimeoutError: With the pods' states and the ends of their logs.
         """
+        seen: dict[str, set[str]] = {}
 
         def ready() -> list[Object]:
             pods = self.pods(namespace, selector)
-            if reasons := stuck(pods):
+            for pod in pods:
+                seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+            reasons = stuck(pods)
+            # LeaderWorkerSet replaces the pods of a replica whose container has ended.
+            reasons += [f"{name}: replaced" for name, uids in seen.items() if len(uids) > REPLACED]
+            if reasons:
                 raise StuckPodError(f"{reasons}\n{self.report(namespace)}")
             return pods if len(pods) == count and all(map(is_ready, pods)) else []
 

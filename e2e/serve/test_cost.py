@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -17,21 +20,53 @@ from e2e.serve.serving import Serving
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
-ROUNDS = 5
-REQUESTS = 25
+ROUNDS = 4
+REQUESTS = 40
+TOKENS = 32
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Ways:
+    """To one pod.
+
+    Attributes:
+        addresses: URL and host name of the pod, and of the gateway in front of it.
+        programs: Process ids of what takes part.
+    """
+
+    addresses: Mapping[str, tuple[str, str]]
+    programs: Mapping[str, list[int]]
+
+    def seconds(self) -> dict[str, float]:
+        """Processor time that each program has used."""
+        return {name: sum(map(_seconds, pids)) for name, pids in self.programs.items()}
+
+
+def _seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @pytest.fixture(scope="module")
-def ways(running: Serving) -> Iterator[dict[str, tuple[str, str]]]:
-    """Address and host name of the pod, and of the gateway in front of it."""
+def ways(running: Serving) -> Iterator[Ways]:
     namespace = running.cluster.new_namespace()
     objects = objects_of(service(namespace, router(), role()))
     running.apply(objects)
     wait_serving(running, objects, namespace)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
     (pod,) = running.pods(namespace, LEADERS)
+    (picker,) = running.pods(namespace, "app=svc-epp")
     direct = f"http://{pod['status']['podIP']}:8000"
-    yield {"pod": (direct, ""), "path": (gateway.url, gateway.host)}
+    yield Ways(
+        {"pod": (direct, ""), "path": (gateway.url, gateway.host)},
+        {
+            "engine": list(running.processes(pod)),
+            "picker": list(running.processes(picker)),
+            "Envoy": [gateway.program.pid],
+            "clients": [os.getpid()],
+        },
+    )
     gateway.close()
     running.cluster.delete_namespace(namespace)
 
@@ -43,23 +78,31 @@ def ways(running: Serving) -> Iterator[dict[str, tuple[str, str]]]:
     needs=NEED,
 )
 @pytest.mark.parametrize(("clients", "limit"), [(1, 1.15), (4, 2.0)])
-def test_cost(ways: dict[str, tuple[str, str]], clients: int, limit: float) -> None:
-    rates: dict[str, list[float]] = {way: [] for way in ways}
-    firsts: dict[str, list[float]] = {way: [] for way in ways}
+def test_cost(ways: Ways, clients: int, limit: float) -> None:
+    rates: dict[str, list[float]] = {way: [] for way in ways.addresses}
+    firsts: dict[str, list[float]] = {way: [] for way in ways.addresses}
+    used = {way: dict.fromkeys(ways.programs, 0.0) for way in ways.addresses}
+    tokens = dict.fromkeys(ways.addresses, 0)
     for _ in range(ROUNDS):
-        for way, (url, host) in ways.items():
-            started = time.monotonic()
-            with Load(url, MODEL, host=host, clients=clients, tokens=32, pause=0) as load:
-                load.wait(REQUESTS)
+        for way, (url, host) in ways.addresses.items():
+            before, started = ways.seconds(), time.monotonic()
+            with Load(url, MODEL, host=host, clients=clients, tokens=TOKENS, pause=0) as load:
+                load.wait(REQUESTS * clients)
             assert load.failed() == []
             rates[way].append(len(load.answers) / (time.monotonic() - started))
             firsts[way] += [answer.first for answer in load.answers]
+            tokens[way] += sum(answer.tokens for answer in load.answers)
+            for name, seconds in ways.seconds().items():
+                used[way][name] += seconds - before[name]
     rate = {way: median(values) for way, values in rates.items()}
-    first = {way: median(values) for way, values in firsts.items()}
-    added = (first["path"] - first["pod"]) * 1000
-    print(
-        f"{clients} clients: {rate['pod']:.1f} requests a second at the pod, {rate['path']:.1f} "
-        f"through the path ({rate['pod'] / rate['path']:.2f} times fewer); first token after "
-        f"{first['pod'] * 1000:.1f} and {first['path'] * 1000:.1f} ms ({added:.1f} ms more)"
-    )
+    for way in ways.addresses:
+        shares = ", ".join(
+            f"{name} {seconds / tokens[way] * 1e6:.0f}" for name, seconds in used[way].items()
+        )
+        print(
+            f"{clients} clients, {way}: {rate[way]:.1f} requests a second, first token after "
+            f"{median(firsts[way]) * 1000:.1f} ms, microseconds of processor time for a token: "
+            f"{shares}"
+        )
+    print(f"{rate['pod'] / rate['path']:.2f} times fewer through the path")
     assert rate["pod"] / rate["path"] < limit

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import urllib3
 
-from e2e.harness import Object
-from e2e.serve import prometheus
+from e2e.catalog import tool
+from e2e.harness import Cluster, Object
+from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.serve import enclosure, prometheus
 from e2e.serve.deploy import wait_serving
+from e2e.serve.envoy_gateway import CLASS, EnvoyGateway
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load
 from e2e.serve.prometheus import Prometheus
@@ -26,6 +33,7 @@ PICKERS = {
     "llm-d": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
 }
 PATIENCE = 240
+GATEWAY = ".gateway.json"
 
 
 @dataclass(frozen=True)
@@ -100,13 +108,66 @@ def queries(board: Object) -> Iterator[tuple[str, str]]:
             yield panel["title"], expression
 
 
+def entry(objects: list[Object], port: int, backend: tuple[str, int]) -> list[Object]:
+    """What Envoy Gateway reads: the service's HTTPRoute, its Gateway, and a backend for it.
+
+    The backend is in place of the pool, which Envoy Gateway leaves to an extension.
+    """
+    (route,) = (copy.deepcopy(item) for item in objects if item["kind"] == "HTTPRoute")
+    (parent,) = route["spec"]["parentRefs"]
+    listener = {"name": "http", "protocol": "HTTP", "port": port,
+                "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
+    gateway = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": parent["name"], "namespace": parent["namespace"]},
+        "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
+    }
+    meta = {"name": "engines", "namespace": route["metadata"]["namespace"]}
+    address = {"address": backend[0], "port": backend[1]}
+    engines = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "Backend",
+        "metadata": meta,
+        "spec": {"endpoints": [{"ip": address}]},
+    }
+    for rule in route["spec"]["rules"]:
+        rule["backendRefs"] = [
+            {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": meta["name"]}
+        ]
+    return [gateway, engines, route]
+
+
+def wait_listening(url: str, host: str) -> None:
+    """Wait until a gateway leads requests for a host to an engine."""
+    deadline = time.monotonic() + 60
+    said = ""
+    while said != "200":
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
+        try:
+            said = str(
+                urllib3.request(
+                    "GET", f"{url}/v1/models", headers={"Host": host}, retries=False, timeout=10
+                ).status
+            )
+        except urllib3.exceptions.HTTPError as problem:
+            said = repr(problem)
+
+
 @pytest.mark.proves(
-    "every query of the dashboards returns data in a real Prometheus that scrapes vLLM 0.32.0 and "
-    "endpoint pickers (v1.5.0, llm-d) under load; every alert is evaluated, and none fires",
+    "every query of the dashboards but the gateway's returns data in a real Prometheus that "
+    "scrapes vLLM 0.32.0 and endpoint pickers (v1.5.0, llm-d) under load; every alert is "
+    "evaluated, and none fires",
     needs=f"{NEED} with Prometheus on PATH",
 )
 def test_every_panel_has_data(scraped: Scraped) -> None:
-    listed = [(name, *query) for name, board in scraped.boards.items() for query in queries(board)]
+    listed = [
+        (name, *query)
+        for name, board in scraped.boards.items()
+        if not name.endswith(GATEWAY)
+        for query in queries(board)
+    ]
     assert len(listed) > 40
 
     def without_data() -> list[str]:
@@ -128,3 +189,56 @@ def test_every_panel_has_data(scraped: Scraped) -> None:
     states = scraped.prometheus.alerts()
     assert len(states) >= 8
     assert set(states.values()) == {"inactive"}, states
+
+
+class Engine(HttpStandIn):
+    """Answers each prompt with one token."""
+
+    def answer(self, request: Request) -> Answer:
+        """As vLLM streams it."""
+        del request
+        token = json.dumps({"choices": [{"text": "fox", "finish_reason": "length"}]})
+        return Answer(
+            body=f"data: {token}\n\ndata: [DONE]\n\n".encode(), content_type="text/event-stream"
+        )
+
+
+@pytest.mark.proves(
+    "every query of the gateway's dashboard returns data in a real Prometheus that scrapes the "
+    "Envoy of a real Envoy Gateway, with the service's HTTPRoute and a stand-in for engines, "
+    "under load",
+    needs=f"{NEED} with Prometheus on PATH and Envoy Gateway built",
+)
+def test_the_panels_of_the_gateway_have_data(tmp_path: Path) -> None:
+    if (reason := prometheus.absent()) is not None:
+        pytest.skip(reason)
+    if not tool("envoy-gateway").is_built:
+        pytest.skip("Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway")
+    enclosure.open_loopback()
+    engines = role()
+    (container,) = engines["template"]["spec"]["containers"]
+    container["ports"] = [{"name": "http", "containerPort": 8000}]
+    objects = objects_of(service("default", router(), engines, monitoring={"dashboards": {}}))
+    (made,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
+    (board,) = (json.loads(text) for name, text in made["data"].items() if name.endswith(GATEWAY))
+    (port,) = free_ports(1)
+    url, host = f"http://{LOOPBACK}:{port}", "svc.example.com"
+    with Cluster(components=()) as cluster, Engine() as engine:
+        files = entry(objects, port, (LOOPBACK, engine.port))
+        envoy_gateway = EnvoyGateway(cluster, tmp_path, files)
+        wait_listening(url, host)
+        started = Prometheus(cluster, "default", [], [envoy_gateway.scraped()])
+
+        def without_data() -> list[str]:
+            return [
+                f"{title}: {expression}"
+                for title, expression in queries(board)
+                if not started.query(expression)
+            ]
+
+        with Load(url, MODEL, host=host, clients=1, pause=0.1) as load:
+            load.wait(10)
+            cluster.wait(lambda: not without_data(), PATIENCE, without_data)
+        assert not load.failed()
+        started.close()
+        envoy_gateway.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
+from e2e.rewrites import DEFINITIONS, KIND, with_llm_d_rewrites
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import PORT, Hub
+from e2e.serve.images import LLM_D, names
 from e2e.serve.load import complete
 from e2e.serve.services import NEED
 from e2e.serve.serving import Serving
@@ -56,11 +59,13 @@ def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
     "services of examples and pages become Ready and answer, through Envoy where they have a "
     "router, with only the model's files and accelerators replaced; `e2e/serve/shown.py` lists "
     "them, those whose engine pods are the same, and why the others do not run here",
-    needs=NEED,
+    needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_shown_services_answer(running: Serving, name: str) -> None:
     shown = RUNS[name]
     objects = without_accelerators(objects_of(name))
+    if absent := absent_programs(objects):
+        pytest.skip(f"not on PATH: {', '.join(absent)}")
     with ExitStack() as stack:
         hub = Hub(ADDRESS, "Qwen/Qwen3-8B", Models().model, PORT)
         stack.callback(hub.close)
@@ -69,6 +74,9 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
         if shown.certificate:
             certificates = create_certificates(Path(os.environ["TMPDIR"]) / "shown",
                                                hosts=[shown.certificate])  # fmt: skip
+        if any(item["kind"] == KIND for item in objects):
+            definition = with_llm_d_rewrites(running.cluster)
+            stack.callback(running.cluster.delete, DEFINITIONS, definition)
         stack.enter_context(applied(running, [*secrets(shown, certificates), *objects], namespace))
         wait_serving(running, objects, namespace)
         host = shown.certificate
@@ -84,6 +92,13 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
             answer = complete(url, model, prompt, host=host, authority=authority)
             assert answer["usage"]["completion_tokens"] == 8
             assert answer["model"] == model
+
+
+def absent_programs(objects: list[Object]) -> list[str]:
+    """Programs of llm-d that the pods of these objects need, and that are not here."""
+    images = names(objects)
+    needed = {file for ending, file in LLM_D.items() if any(ending in image for image in images)}
+    return sorted(file for file in needed if shutil.which(file) is None)
 
 
 def namespace_of(running: Serving, objects: list[Object]) -> str:

@@ -43,14 +43,15 @@ class Quotas:
 
     Attributes:
         resource_quotas: ResourceQuotas by namespace; one that is missing could not be read.
-        running: Accelerators of pods that exist, by namespace and service.
+        running: Accelerators of pods that exist, by namespace and service; a namespace that is
+            missing could not be read.
         local_queues: Kueue's LocalQueues by namespace and name.
         cluster_queues: Its ClusterQueues by name.
         cohorts: Its Cohorts by name.
     """
 
     resource_quotas: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    running: Mapping[Key, Counter[str]] = field(default_factory=dict)
+    running: Mapping[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
     local_queues: Mapping[Key, Object] = field(default_factory=dict)
     cluster_queues: Mapping[str, Object] = field(default_factory=dict)
     cohorts: Mapping[str, Object] = field(default_factory=dict)
@@ -82,22 +83,21 @@ def read_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> Quotas:
     """
     core = api.client.CoreV1Api(api.connection)
     resource_quotas: dict[str, Sequence[Object]] = {}
-    running: dict[Key, Counter[str]] = {}
+    running: dict[str, Mapping[str, Counter[str]]] = {}
     for namespace in quota_namespaces(plans):
         listed = api.get(
             f"ResourceQuotas in {namespace}", core.list_namespaced_resource_quota, namespace
         )
         resource_quotas[namespace] = items(listed)
         if any(_limits(quota) for quota in items(listed)):
-            pods = api.each(
+            pods = api.get(
                 f"pods in {namespace}",
                 core.list_namespaced_pod,
                 namespace,
                 label_selector=labels.SERVICE,
             )
-            for pod in pods:
-                service = (namespace, pod["metadata"]["labels"][labels.SERVICE])
-                running.setdefault(service, Counter()).update(_held(pod))
+            if isinstance(pods, dict):
+                running[namespace] = _running(items(pods))
     return Quotas(resource_quotas, running, **_read_kueue(api, plans))
 
 
@@ -129,6 +129,15 @@ def _read_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> dict[str, A
     return {}
 
 
+def _running(pods: Iterable[Object]) -> dict[str, Counter[str]]:
+    """Accelerators of pods by their service."""
+    by_service: dict[str, Counter[str]] = {}
+    for pod in pods:
+        service = pod["metadata"]["labels"][labels.SERVICE]
+        by_service.setdefault(service, Counter()).update(_held(pod))
+    return by_service
+
+
 def check_quotas(plans: Sequence[ServicePlan], quotas: Quotas) -> list[tuple[Finding, ...]]:
     """Returns warnings for each plan; the same update may raise a quota.
 
@@ -155,16 +164,18 @@ def _over_resource_quotas(plans: Sequence[ServicePlan], quotas: Quotas) -> _Foun
         if not users:
             continue
         needed = sum((_accelerators(plan) for plan in users), Counter[str]())
-        running = sum(
-            (quotas.running.get((namespace, plan.service), Counter()) for plan in users),
-            Counter[str](),
+        by_service = quotas.running.get(namespace)
+        own = sum(
+            ((by_service or {}).get(plan.service, Counter()) for plan in users), Counter[str]()
         )
         for quota in resource_quotas:
-            used = (quota.get("status") or {}).get("used") or {}
+            # Of what is used, the part of these services is known only where pods were read.
+            status = {} if by_service is None else quota.get("status") or {}
+            used = status.get("used") or {}
             for resource, allowed in _limits(quota).items():
                 amount = needed[resource]
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                others = max(all_used - running[resource], Decimal(0))
+                others = max(all_used - own[resource], Decimal(0))
                 if amount and allowed < amount + others:
                     beside = f" beside {_text(others)} in use by others" if others else ""
                     message = (

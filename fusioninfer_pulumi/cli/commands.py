@@ -221,7 +221,7 @@ def dashboards(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             named = replace(plan, namespace=plain(plan.namespace))
-            for name, text in dashboard_files(named, plan.router).items():
+            for name, text in dashboard_files(named, plan.routing).items():
                 (folder / name).write_text(text, encoding="utf-8")
                 sys.stdout.write(f"{folder / name}\n")
     except OSError as problem:

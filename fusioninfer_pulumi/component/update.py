@@ -71,6 +71,8 @@ class Update:
         self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = observed_of(name)
         self._state = initial_state(name, plan, manifests, self._observed)
+        # Nothing is noted of a component that is new, either.
+        self._is_new = self._observed.served is None and stack_lws_of(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._answers: dict[str, asyncio.Task[Any]] = {}
@@ -167,7 +169,7 @@ class Update:
         Returns what it read, and the minimum of each PodGroup that is placed.
         """
         level, live = self._plan.wait.level, Live()
-        served = self._observed.served
+        served = {} if self._is_new else self._observed.served
         manifests = [
             manifest
             for manifest in awaited_manifests(self._plan, self._manifests)

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan
 from fusioninfer_pulumi.operations.series import replicas_up, role_selector
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.topology.topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
@@ -24,25 +24,30 @@ _GPUS = "$gpus"
 _UID = 40
 
 
+def boards(monitoring: MonitoringPlan) -> list[str]:
+    """Returns the names of the dashboards of a service, none without any monitor."""
+    chosen = ["service", "replicas"] if monitoring.engines else []
+    if monitoring.picker:
+        chosen.append("picker")
+    return [*chosen, "gateway"] if chosen and monitoring.gateway else chosen
+
+
 def dashboards(plan: Topology, monitoring: MonitoringPlan) -> dict[str, str]:
     """Returns the dashboards of a service, JSON by the name of the file.
 
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
-    chosen = ["service", "replicas"] if monitoring.engines else []
-    if monitoring.picker:
-        chosen.append("picker")
     return {
         f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
-        for name in chosen
+        for name in boards(monitoring)
     }
 
 
-def dashboard_files(plan: Topology, router: RouterPlan | None) -> dict[str, str]:
+def dashboard_files(plan: Topology, routing: RouterParts | None) -> dict[str, str]:
     """Returns the dashboards of a service, also of one without `monitoring`."""
     # Labels of the monitors matter to no dashboard.
-    monitoring = monitoring_plan(plan.service, MonitoringArgs(), plan.roles, router)
+    monitoring = monitoring_plan(plan.service, MonitoringArgs(), plan.roles, routing)
     return {} if monitoring is None else dashboards(plan, monitoring)
 
 

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.routing.router import RouterPlan, router_meta
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -47,12 +47,15 @@ class MonitoringPlan:
     """The monitors of one service.
 
     Attributes:
-        picker_token: Whether the endpoint picker requires a token for its metrics.
+        picker: Whether the endpoint picker is scraped.
+        gateway: Whether the gateway may have the metrics of Envoy Gateway, which the dashboard of
+            the gateway reads.
     """
 
     args: MonitoringArgs
     engines: tuple[EngineMonitor, ...]
     picker: bool
+    gateway: bool = False
 
     @property
     def more_labels(self) -> list[str]:
@@ -65,16 +68,18 @@ def monitoring_plan(
     service: str,
     args: MonitoringArgs | None,
     roles: Sequence[RolePlan],
-    router: RouterPlan | None,
+    routing: RouterParts | None,
 ) -> MonitoringPlan | None:
     """Returns the monitors of a service, None without `monitoring`."""
     if args is None:
         return None
-    metrics = router.epp.metrics if router is not None else MetricsMode.OFF
+    metrics = routing.epp.metrics if isinstance(routing, RouterPlan) else MetricsMode.OFF
+    routed = routing is not None and routing.route is not None
     return MonitoringPlan(
         args=args,
         engines=tuple(_engine(service, role) for role in roles if args.engines and role.replicas),
         picker=metrics is not MetricsMode.OFF and args.picker is not False,
+        gateway=routed and routing is not None and routing.implementation.is_envoy_gateway,
     )
 
 

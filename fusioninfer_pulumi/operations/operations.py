@@ -13,14 +13,14 @@ from fusioninfer_pulumi.operations.autoscaling import (
     autoscaler,
     autoscalers,
 )
-from fusioninfer_pulumi.operations.dashboards import dashboards_config_map
+from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
 from fusioninfer_pulumi.operations.disruption_budget import (
     BudgetPlan,
     disruption_budget,
     disruption_budgets,
 )
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -38,12 +38,13 @@ def operations_plan(
     service: str,
     args: InferenceServiceArgs,
     roles: Sequence[RolePlan],
-    router: RouterPlan | None,
+    routing: RouterParts | None,
 ) -> OperationsPlan:
     """Returns the plan of disruption budgets, monitors and autoscalers."""
+    router = routing if isinstance(routing, RouterPlan) else None
     return OperationsPlan(
         budgets=disruption_budgets(service, roles, args.disruption_budget),
-        monitoring=monitoring_plan(service, args.monitoring, roles, router),
+        monitoring=monitoring_plan(service, args.monitoring, roles, routing),
         autoscalers=autoscalers(service, args.namespace, roles, router),
     )
 
@@ -67,5 +68,5 @@ def _seen(plan: Topology, monitoring: MonitoringPlan) -> Iterator[dict[str, Any]
     chosen = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
     if chosen:
         yield prometheus_rule(plan, monitoring, chosen)
-    if monitoring.args.dashboards is not None and (monitoring.engines or monitoring.picker):
+    if monitoring.args.dashboards is not None and boards(monitoring):
         yield dashboards_config_map(plan, monitoring)

@@ -112,7 +112,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
-        operations=operations_plan(service, args, roles, router),
+        operations=operations_plan(service, args, roles, parts if router is None else router),
         model=model_plan(service, args),
     )
     return BuiltService(args, plan, tuple(built), parts, tuple(findings))

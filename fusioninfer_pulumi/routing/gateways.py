@@ -160,6 +160,7 @@ class Implementation:
         extras: Builds what it needs beside a route to a pool, None for nothing.
         service_extras: Builds what it needs beside a route to a Service, None for nothing.
         proxies: Where the proxies of a Gateway run, None where that is not known.
+        is_envoy_gateway: Whether its proxies have the metrics of Envoy Gateway's, or may have them.
     """
 
     name: str
@@ -172,10 +173,13 @@ class Implementation:
     extras: Extras | None = None
     service_extras: ServiceExtras | None = None
     proxies: Proxies | None = None
+    is_envoy_gateway: bool = False
 
 
 #: Used if the implementation is not named or not known. The class is that of KServe's documents.
-UNKNOWN = Implementation("", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN)
+UNKNOWN = Implementation(
+    "", "eg", EppTls.UNKNOWN, several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True
+)
 
 IMPLEMENTATIONS = {
     implementation.name: implementation
@@ -190,6 +194,7 @@ IMPLEMENTATIONS = {
             honours_failure_mode=False,
             several_pools=SeveralPools.NO,
             proxies=_envoy_gateway,
+            is_envoy_gateway=True,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
         Implementation("agentgateway", "agentgateway", EppTls.ALWAYS, proxies=_beside_gateway),

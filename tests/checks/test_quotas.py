@@ -71,13 +71,15 @@ def test_the_services_of_a_namespace_are_added_up() -> None:
 
 def test_pods_of_others_take_their_part_and_those_of_the_service_do_not() -> None:
     used = {HARD: "12"}
-    running = {("prod", "one"): Counter({GPU: 8})}
+    running = {"prod": {"one": Counter({GPU: 8})}}
     assert of_prod([plan("one")], resource_quota({HARD: 12}, used), running=running) == [[]]
     ((text,),) = of_prod([plan("one")], resource_quota({HARD: 11}, used), running=running)
     assert text == (
         f"ResourceQuota gpus in prod allows 11 {GPU} beside 4 in use by others, and one asks for "
         f"8{BEYOND}"
     )
+    # Whose pods they are is not known without the right to list them.
+    assert of_prod([plan("one")], resource_quota({HARD: 11}, used)) == [[]]
 
 
 @pytest.mark.parametrize(
@@ -195,9 +197,6 @@ class FakeApi:
         self.asked.append(what)
         return self.answers.get(what)
 
-    def each(self, *args: Any, **kwargs: Any) -> Any:
-        return (self.get(*args, **kwargs) or {}).get("items", ())
-
 
 def test_one_list_is_read_where_no_quota_counts_accelerators() -> None:
     api: Any = FakeApi({"ResourceQuotas in prod": {"items": [resource_quota({"pods": 3})]}})
@@ -216,7 +215,9 @@ def test_pods_are_read_where_a_quota_counts_accelerators() -> None:
     answers = {"ResourceQuotas in prod": {"items": [resource_quota({HARD: 3})]}}
     api: Any = FakeApi({**answers, "pods in prod": {"items": pods}})
     read = read_quotas(api, [plan("one")])
-    assert read.running == {("prod", "one"): {GPU: 8}, ("prod", "two"): {GPU: 1}}
+    assert read.running == {"prod": {"one": {GPU: 8}, "two": {GPU: 1}}}
+    api = FakeApi({**answers, "pods in prod": "refused"})
+    assert read_quotas(api, [plan("one")]).running == {}
 
 
 def test_kueue_is_read_only_for_services_in_its_queues() -> None:

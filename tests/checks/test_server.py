@@ -359,3 +359,26 @@ def test_values_that_are_not_known_are_stood_in_for() -> None:
     (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
     assert [each for each in found if each.rule == "api-server-refuses"] == []
     assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}
+
+
+def test_a_backend_that_the_cluster_lacks_is_refused() -> None:
+    class Volcanos(FakeApi):
+        def request(
+            self, method: str, path: str, query: Any = None, body: Manifest | None = None
+        ) -> Reply:
+            if path == "/apis":
+                version = {"version": "v1beta1"}
+                group = {"name": "scheduling.volcano.sh", "versions": [version]}
+                return 200, {"groups": [{**group, "preferredVersion": version}]}
+            return super().request(method, path, query, body)
+
+    strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+    api: Any = Volcanos()
+    (found,) = server_findings(
+        api, [plan_of(service(role(), schedulingStrategy=strategy))], seconds=30
+    )
+    (refused,) = (each for each in found if each.severity is Severity.ERROR)
+    assert str(refused) == (
+        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
+        "gangPolicy.backend: Volcano"
+    )

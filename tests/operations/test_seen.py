@@ -162,8 +162,9 @@ def test_queries_read_labels_that_monitors_give(kind: str) -> None:
 
 def test_dashboards_are_filled_in() -> None:
     found = boards(seen())
-    assert list(found) == [f"default.svc.{name}.json" for name in ("service", "replicas", "picker")]
-    assert len({board["uid"] for board in found.values()}) == 3
+    names = ("service", "replicas", "picker", "gateway")
+    assert list(found) == [f"default.svc.{name}.json" for name in names]
+    assert len({board["uid"] for board in found.values()}) == 4
     for board in found.values():
         assert len(board["uid"]) == 40  # Grafana's limit
         assert board["title"].startswith("default/svc: ")
@@ -178,6 +179,32 @@ def test_dashboards_are_filled_in() -> None:
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
     (per_gpu,) = [query for query in expressions(found["default.svc.service.json"]) if "*" in query]
     assert per_gpu.endswith(") or vector(0)) * 2)")
+
+
+@pytest.mark.parametrize(
+    ("implementation", "has"),
+    [(None, True), ("envoy-ai-gateway", True), ("istio", False), ("agentgateway", False)],
+)
+def test_the_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
+    implementation: str | None, *, has: bool
+) -> None:
+    manifest = seen()
+    (own,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
+    if implementation is not None:
+        own["gateway"] = {**own.get("gateway", {}), "implementation": implementation}
+    board = boards(manifest).get("default.svc.gateway.json")
+    assert (board is not None) == has
+    if board is not None:
+        queries = " ".join(expressions(board)).replace("$namespace", "default")
+        route = only(manifest, "HTTPRoute")["metadata"]["name"]
+        assert f"httproute/default/{route}/.+" in queries.replace("${service}", "svc")
+
+
+def test_a_service_without_a_route_has_no_dashboard_of_a_gateway() -> None:
+    assert list(boards(service(serving(), monitoring=ALL))) == [
+        "default.svc.service.json",
+        "default.svc.replicas.json",
+    ]
 
 
 def test_without_gpus_no_panel_divides_by_them() -> None:

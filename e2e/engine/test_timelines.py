@@ -1,0 +1,184 @@
+"""The timeline of `plan --update` against updates that took place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e import inputs
+from e2e.engine.project import ENGINE, Project
+from e2e.engine.services import role, service, tag_of, watched
+from e2e.harness import Cluster
+from e2e.harness.pods import is_ready, leaders
+from fusioninfer_pulumi.cli.diff.timelines import timelines
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.timeline import Timeline
+
+Manifest = dict[str, Any]
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
+GPU = "nvidia.com/gpu"
+NEW = "2"
+#: Seconds of each turn that the timeline leaves out: Pulumi's own work, and pauses between reads.
+TURN_SECONDS = 10
+SPREAD: Manifest = {"multinode": {"nodeCount": 2, "launcher": "none"}}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The service at one moment.
+
+    Attributes:
+        serving: Ready replicas of each role.
+        changed: LeaderWorkerSets with a pod of the new release, or that were not there before.
+        down: LeaderWorkerSets of which not all replicas are ready.
+        accelerators: Accelerators of all pods.
+    """
+
+    serving: Mapping[str, int]
+    changed: frozenset[str]
+    down: frozenset[str]
+    accelerators: int
+
+
+def look(cluster: Cluster, namespace: str, wanted: Mapping[str, int]) -> Look:
+    """The service as it is; `wanted` are the replicas of each LeaderWorkerSet."""
+    pods = cluster.pods(namespace)
+    serving: dict[str, int] = {}
+    ready: dict[str, int] = {}
+    for pod in leaders(cluster, namespace):
+        role_name = pod["metadata"]["labels"]["fusioninfer.io/role-name"]
+        serving[role_name] = serving.get(role_name, 0) + is_ready(pod)
+        name = pod["metadata"]["labels"][LWS_NAME]
+        ready[name] = ready.get(name, 0) + is_ready(pod)
+    return Look(
+        serving,
+        frozenset(pod["metadata"]["labels"][LWS_NAME] for pod in pods if tag_of(pod) == NEW),
+        frozenset(name for name, count in ready.items() if count < wanted.get(name, 0)),
+        sum(int(pod["spec"]["containers"][0]["resources"]["limits"].get(GPU, 0)) for pod in pods),
+    )
+
+
+def played(old: Manifest, new: Manifest) -> Timeline:
+    """The update as `plan --update` shows it."""
+    plans = inputs.plan_of(old), inputs.plan_of(new)
+    objects = [inputs.objects_of(plan) for plan in plans]
+    (update,) = timelines(objects[0], objects[1], ([plans[0]], [plans[1]]))
+    assert update.timeline is not None, update.missing
+    return update.timeline
+
+
+def first_seen(sets: Sequence[frozenset[str]]) -> Iterator[str]:
+    """Each name once, in the order in which the sets have it; those of one set sorted."""
+    seen: set[str] = set()
+    for names in sets:
+        yield from sorted(names - seen)
+        seen |= names
+
+
+def of_role(plan: ServicePlan, role_name: str, names: Sequence[str]) -> list[str]:
+    """The names that belong to a role, in their order."""
+    own = {lws.name for item in plan.roles if item.name == role_name for lws in item.lws}
+    return [name for name in names if name in own]
+
+
+def roles_of(tag: str, *names: str, **more: Any) -> list[Manifest]:
+    kinds = {"prefill": "prefiller", "decode": "decoder"}
+    return [
+        role(name, kinds.get(name, "worker"), tag=tag, gpus=2, behaviour="slow", **more)
+        for name in names
+    ]
+
+
+def pair(namespace: str, rollout: Manifest, names: Sequence[str] = ("serve",), **more: Any) -> Any:
+    """A service before and after another image."""
+    pace = {"timeout": "150s", **rollout}
+    spec = {key: more.pop(key) for key in ("layout",) if key in more}
+    return tuple(
+        service(namespace, *roles_of(tag, *names, **more), rollout=pace, **spec)
+        for tag in ("1", NEW)
+    )
+
+
+SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
+    "one at a time": lambda ns: pair(ns, {}),
+    "two of five at a time": lambda ns: pair(ns, {"maxUnavailable": 2}, replicas=5),
+    "replicas of two nodes": lambda ns: pair(ns, {}, replicas=2, **SPREAD),
+    "a partition": lambda ns: pair(ns, {"partition": 2}, replicas=4),
+    "all at once": lambda ns: pair(ns, {"strategy": "Recreate"}),
+    "roles together": lambda ns: pair(ns, {}, ("prefill", "decode"), replicas=2),
+    "one role after the other": lambda ns: pair(
+        ns, {"roleOrder": "Sequential"}, ("prefill", "decode"), replicas=2
+    ),
+    "a surge": lambda ns: pair(ns, {"maxUnavailable": 0, "maxSurge": 1}, layout="PerRole"),
+    "a replica more": lambda ns: (
+        pair(ns, {}, replicas=2)[0],
+        pair(ns, {}, replicas=3)[1],
+    ),
+    "a renamed role": lambda ns: (
+        pair(ns, {}, ("old",), replicas=2)[0],
+        pair(ns, {}, ("new",), replicas=2)[1],
+    ),
+}
+
+
+@pytest.mark.proves(
+    "updates of ten shapes take the turns of `plan --update`, in its order: as many replicas "
+    "serve at least, as many accelerators are in use at most, and none takes longer",
+    needs=ENGINE,
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_update_is_as_its_timeline(
+    cluster: Cluster, namespace: str, project: Callable[..., Project], shape: str
+) -> None:
+    cluster.add_nodes(4)
+    old, new = SHAPES[shape](namespace)
+    timeline, plan = played(old, new), inputs.plan_of(new)
+    wanted = {lws.name: len(lws.replicas) for item in plan.roles for lws in item.lws}
+    stack = project()
+    stack.write(old)
+    stack.up().assert_fine()
+    assert look(cluster, namespace, wanted).accelerators == timeline.before.accelerators
+
+    stack.write(new)
+    started = time.monotonic()
+    with watched(lambda: look(cluster, namespace, wanted), every=0.1) as looks:
+        stack.up().assert_fine()
+    seconds = time.monotonic() - started
+    assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.turns))
+
+    # The order in which LeaderWorkerSets change, role by role: roles that do not wait for each
+    # other overlap in another way. Those of one turn may change in any order.
+    turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.turns]
+    real = list(first_seen([item.changed for item in looks]))
+    for item in plan.roles:
+        mine = [of_role(plan, item.name, sorted(turn)) for turn in turns]
+        order = of_role(plan, item.name, real)
+        assert set(order) == set().union(*mine), (order, turns)
+        place = {name: min(i for i, turn in enumerate(mine) if name in turn) for name in order}
+        assert [place[name] for name in order] == sorted(place.values()), (order, turns)
+
+    # Which replicas are down together: as many of each role as in the timeline, no more.
+    for item in plan.roles:
+        least = min(row.serving[item.name] for row in timeline.rows)
+        assert min(seen.serving.get(item.name, 0) for seen in looks) == least, item.name
+    together = {
+        frozenset(of_role(plan, item.name, sorted(seen.down)))
+        for seen in looks
+        for item in plan.roles
+    }
+    most = max(len(of_role(plan, i.name, sorted(turn))) for turn in turns for i in plan.roles)
+    assert max(map(len, together)) <= most, (together, turns)
+    if shape == "one role after the other":
+        prefill = {name for name in wanted if "prefill" in name}
+        assert not any(seen.down & prefill and seen.down - prefill for seen in looks)
+
+    assert max(seen.accelerators for seen in looks) == timeline.peak
+    cluster.wait(
+        lambda: look(cluster, namespace, wanted).accelerators == timeline.after.accelerators,
+        60,
+        lambda: str(look(cluster, namespace, wanted)),
+    )
