@@ -191,7 +191,7 @@ def test_a_sequence_takes_what_vllm_said_that_it_needs(log: Log) -> None:
     assert sizes is not None
     device = ACCELERATORS["H200"]
     memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
-    kept = layout(model.layers, 8, 16, sizes.tensor, memory)
+    kept = layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     assert round(kept.sequence(length) / GIB, 2) == log["needed"]
 
