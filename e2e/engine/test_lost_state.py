@@ -129,7 +129,6 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     first, second = project("first"), project("second")
     first.write(made(namespace))
     first.up().assert_fine()
-    before = pods(cluster, namespace)
     second.write(made(namespace))
     preview = second.run("preview").assert_fine()
     assert (
