@@ -114,7 +114,7 @@ serve: serve-tools  ## Serve tokens from real pods on this machine (as root), un
 # Only tests need them: Envoy Gateway takes ten minutes to build.
 .PHONY: guard-tools
 guard-tools: $(STAMP)
-	$(BIN)/python -m e2e.build_tools --only envoy-gateway kube-network-policies istio agentgateway
+	$(BIN)/python -m e2e.build_tools --only envoy-gateway keda-operator kube-network-policies istio agentgateway
 
 .PHONY: e2e-serve
 e2e-serve: serve-tools guard-tools  ## Prove what needs real engines (as root; two older releases: 12 GB more)

@@ -23,6 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the empty cells of the table of docs/routing.md",
     )
+    parser.addoption(
+        "--write-dashboards",
+        action="store_true",
+        help="write what dashboards showed under load, for the pictures of the docs",
+    )
     verified.add_options(parser)
 
 

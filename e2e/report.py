@@ -80,7 +80,8 @@ NOT_PROVED = """\
 - **No Prometheus, no KEDA in what CI runs.** Monitors and ScaledObjects are stored and validated,
   and their selectors compared with pods; HorizontalPodAutoscalers scale by their bounds, and by
   metrics that a thread of the test serves as an adapter would. `test_keda.py` (long) runs both, on
-  gauges of the test's; `serve/test_dashboards.py` (long) runs Prometheus on engines and pickers,
+  gauges of the test's, `serve/test_scaled.py` (long) on engines and a picker;
+  `serve/test_dashboards.py` (long) runs Prometheus on engines and pickers,
   with the configuration that the operator would make of the monitors.
 - **No Grafana.** Of dashboards only the queries were asked. No registry offers its server with its
   frontend. `test_prometheus_operator.py` (long) runs the Prometheus operator; its Prometheus has

@@ -63,8 +63,11 @@ class ModelLayout(Protocol):
         ...
 
     @property
-    def experts(self) -> bool:
-        """Whether the model has experts."""
+    def copied_tensor(self) -> int | None:
+        """Accelerators of each copy of the attention, where copies span the nodes, not stages.
+
+        The copies share the experts. None where no such layout has room, or on one node.
+        """
         ...
 
     @property

@@ -196,7 +196,8 @@ cache of a given size are the same in all {engine_rows} cases
 the cache: activations and graphs need the accelerator.
 
 Families whose tokens are checked in this way, or against a log, but whose start-ups are not
-(Kimi-K3, DeepSeek-V4, MiniMax-M3, MiMo-V2-Flash, Step-3.7, Mistral-Small-4), stay uncertain.
+(Kimi-K3, MiniMax-M3, MiMo-V2-Flash, Step-3.7, Mistral-Small-4), stay uncertain. So does
+DeepSeek-V4, of which one start-up is on record, with data parallel attention.
 
 ## Logs without a part in the constants
 

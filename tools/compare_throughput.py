@@ -44,11 +44,13 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
                  "command": ["vllm", "serve", model]}  # fmt: skip
     architecture = known_architecture(model)
     assert architecture is not None, "cases are of models of the table"
-    tokens = fit(read_command(container), architecture, ACCELERATORS[gpu]).tokens or 0
+    fitted = fit(read_command(container), architecture, ACCELERATORS[gpu])
     times = Estimates(model, gpu, "vllm", tensor, 1)
     rows = []
     for length, output, measured in case["results"]:
-        best = served(times, Load(1, length, output), tokens / (length + output))
+        # All pages sent 500 requests at once.
+        most = min(500, fitted.most_requests(length + output))
+        best = served(times, Load(1, length, output), most)
         if best is not None:
             rows.append({
                 "page": case["page"], "model": model, "gpu": gpu, "tensor": tensor,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import args_dicts
 import capacity_accuracy
+import dashboard_pictures
 import dashboards
 import model_catalogue
 import pictures
@@ -51,6 +52,7 @@ def main() -> int:
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
     capacity_accuracy.main()
     dashboards.write()
+    dashboard_pictures.main()
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for language in ("python", "yaml"):

@@ -66,8 +66,10 @@ def proposals(
         return
     loaded: list[Proposal] = []
     refused: list[str] = []
-    # Times are those of a cache in the type of the model.
-    for layout in (layout for layout in fitting if not layout.small_cache):
+    # Times are those of a cache in the type of the model, and of one copy.
+    for layout in fitting:
+        if layout.small_cache or layout.copies > 1:
+            continue
         try:
             loaded += _loaded(wish, layout, inventory, load)
         except NotCoveredError as problem:
@@ -84,7 +86,7 @@ def _loaded(
     if layout.fit.tokens is None:
         return
     times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
-    most = layout.fit.tokens / (load.input + load.output)
+    most = layout.fit.most_requests(load.input + load.output)
     alone = served(times, load, most)
     if alone is not None:
         count = alone.replicas(load.rate)
@@ -115,7 +117,7 @@ def _place(
 def room(pool: NodePoolArgs, layout: Layout) -> int:
     """Replicas for which a pool has room: each pod takes accelerators of one node."""
     in_use = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
-    pods = sum((pool.accelerators - used) // layout.tensor for used in in_use)
+    pods = sum((pool.accelerators - used) // layout.of_pod for used in in_use)
     return pods // layout.nodes
 
 

@@ -19,7 +19,7 @@ from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, layouts, with_small_caches
+from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts, with_copies, with_small_caches
 from fusioninfer_capacity.proposals import Proposal, pools_of, proposals
 from fusioninfer_capacity.size_text import layout_name, parts
 from fusioninfer_pulumi.plugins.capacity import (
@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm"
     )
+    parser.add_argument(
+        "--layout", metavar="NAME", help="only this one, as LAYOUT names it: 'TP2 x DP4+EP'"
+    )
     parser.add_argument("--requests-per-second", type=_rate, metavar="R")
     parser.add_argument("--input-tokens", type=_positive, metavar="I")
     parser.add_argument("--output-tokens", type=_positive, metavar="O")
@@ -85,7 +88,8 @@ def size(options: argparse.Namespace) -> int:
         wish = _wish(options, inventory)
         load = _load(options)
         with working(f"{wish.name}: sizing"):
-            candidates = with_small_caches(wish, layouts(wish))
+            candidates = with_copies(wish, with_small_caches(wish, layouts(wish)))
+            candidates = _chosen(options.layout, candidates)
             proposed = list(proposals(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
@@ -99,9 +103,22 @@ def size(options: argparse.Namespace) -> int:
         )
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
-    whole = [proposal for proposal in proposed if not proposal.layout.small_cache]
-    print_service(manifest(wish, (whole or proposed)[0], inventory), options.output)
+    plain = [proposal for proposal in proposed
+             if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
+    print_service(manifest(wish, (plain or proposed)[0], inventory), options.output)
     return 0
+
+
+def _chosen(name: str | None, candidates: list[Layout]) -> list[Layout]:
+    """The layouts of a name, as the text prints it; all without one."""
+    if name is None:
+        return candidates
+    named = {"".join(layout_name(layout).lower().split()): layout for layout in candidates}
+    layout = named.get("".join(name.lower().split()))
+    if layout is None:
+        names = "; ".join(layout_name(layout) for layout in candidates)
+        raise Unsized(f"--layout {name} is none of: {names}")
+    return [layout]
 
 
 # The wish
@@ -225,8 +242,12 @@ def _role(
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
     role["accelerator"] = wish.accelerator.name
     role["parallelism"] = {"tensor": layout.tensor}
-    if layout.nodes > 1:
-        role["parallelism"]["pipeline"] = layout.nodes
+    if layout.stages > 1:
+        role["parallelism"]["pipeline"] = layout.stages
+    if layout.copies > 1:
+        role["parallelism"]["data"] = layout.copies
+        if layout.nodes > 1:
+            role["parallelism"]["dataLocal"] = layout.copies // layout.nodes
     if layout.spread:
         role["parallelism"]["expert"] = True
     connector = SIZED[wish.engine].proposal.connector
@@ -238,7 +259,7 @@ def _role(
     if words:
         container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:
-        container["resources"] = {"limits": {pool.resource: layout.tensor}}
+        container["resources"] = {"limits": {pool.resource: layout.of_pod}}
     spec: dict[str, Any] = {}
     if container:
         spec["containers"] = [{"name": wish.engine, **container}]

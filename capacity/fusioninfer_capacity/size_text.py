@@ -17,26 +17,30 @@ from fusioninfer_capacity.proposals import Proposal
 #: Most proposals that are printed; the others take more accelerators.
 _SHOWN = 8
 #: What `docs/reference/accuracy.md` lists; a test holds it.
-_COMPARED = "14 published throughputs, estimates were between 24 % too low and 85 % too high."
-_TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR")
+_COMPARED = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
+_TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
 
 
 def layout_name(layout: Layout) -> str:
-    """A layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`."""
+    """A layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
     spread = "+EP" if layout.spread else ""
-    stages = f" x PP{layout.nodes} ({layout.nodes} nodes)" if layout.nodes > 1 else ""
+    nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
     cache = ", FP8 cache" if layout.small_cache else ""
-    return f"TP{layout.tensor}{spread}{stages}{cache}"
+    if layout.copies > 1:
+        return f"TP{layout.tensor} x DP{layout.copies}{spread}{nodes}{cache}"
+    stages = f" x PP{layout.stages}" if layout.stages > 1 else ""
+    return f"TP{layout.tensor}{spread}{stages}{nodes}{cache}"
 
 
 def parts(
     wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str | Table]:
     """Yields what rests on what, the proposals, and why other layouts do not fit."""
-    yield from _header(wish, candidates)
+    yield from _header(wish, candidates, proposals)
     yield ""
     if proposals:
-        yield _table([_row(proposal, load) for proposal in proposals[:_SHOWN]])
+        yield _table(_rows(proposals[:_SHOWN], load))
+        yield from _notes(proposals[:_SHOWN])
         if len(proposals) > _SHOWN:
             yield f"and {len(proposals) - _SHOWN} with more accelerators"
     else:
@@ -53,7 +57,9 @@ def parts(
     yield from _left_out(candidates, proposals, load)
 
 
-def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
+def _header(
+    wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal]
+) -> Iterator[str]:
     length = wish.length or wish.model.longest
     sequences = f", sequences of {length:,} tokens" if length is not None else ""
     memory = wish.accelerator.total / GIB
@@ -62,8 +68,35 @@ def _header(wish: Wish, candidates: Sequence[Layout]) -> Iterator[str]:
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
     of_replica = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
     yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{of_replica}"
-    if fits and fits[0].doubt is not None:
-        yield f"Uncertain: {fits[0].doubt}"
+    doubts = {_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
+    if len(doubts) == 1:
+        yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
+
+
+def _rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
+    """The rows, with a column that marks uncertain ones if others are not."""
+    rows = [_row(proposal, load) for proposal in proposals]
+    if len({_doubt(proposal) for proposal in proposals}) > 1:
+        for row, proposal in zip(rows, proposals, strict=True):
+            row[""] = "uncertain" if _doubt(proposal) else ""
+    return rows
+
+
+def _notes(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Yields why single rows are uncertain, and what copies are."""
+    doubts: dict[str | None, list[str]] = {}
+    for proposal in proposals:
+        doubts.setdefault(_doubt(proposal), []).append(layout_name(proposal.layout))
+    if len(doubts) > 1:
+        for doubt, names in doubts.items():
+            if doubt is not None:
+                yield f"{', '.join(names)}: uncertain, {doubt}"
+    if any(proposal.layout.copies > 1 for proposal in proposals):
+        yield "DP: copies of attention and cache, which share the experts (EP)"
+
+
+def _doubt(proposal: Proposal) -> str | None:
+    return proposal.layout.fit.doubt if proposal.layout.fit is not None else None
 
 
 def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
@@ -123,7 +156,8 @@ def _left_out(
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
     refused = [layout for layout in candidates
-               if layout.reason is not None and (layout.nodes == 1 or not one_node)]  # fmt: skip
+               if layout.reason is not None and (layout.nodes == 1 or not one_node)
+               and (layout.copies == 1 or len(candidates) == 1)]  # fmt: skip
     heavy = [layout for layout in refused if layout.fit is not None and layout.fit.cache <= 0]
     if heavy:
         yield _too_heavy(heavy)
@@ -131,7 +165,8 @@ def _left_out(
         if layout not in heavy:
             yield f"not {layout_name(layout)}: {layout.reason}"
     for layout in candidates:
-        if layout.reason is None and layout not in proposed and (load is not None or not proposed):
+        counts = layout.copies == 1 and (load is not None or not proposed)
+        if layout.reason is None and layout not in proposed and counts:
             yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
 
 

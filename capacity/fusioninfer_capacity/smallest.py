@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusioninfer_capacity.fit.architecture import Architecture, UnknownArchitectureError
 from fusioninfer_capacity.fit.lookup import model_architecture
 from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, layouts, sensible
+from fusioninfer_capacity.fit.sizing import Wish, layouts, sensible, with_copies
 from fusioninfer_capacity.fit.weights import Split, stages
 from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, shown
 
@@ -22,7 +22,7 @@ class SmallestLayout:
     tensor: int
     nodes: int
     spread: bool
-    experts: bool
+    copied_tensor: int | None
     reason: str
 
 
@@ -64,9 +64,21 @@ def smallest_layout(
         tensor=first.tensor,
         nodes=first.nodes,
         spread=first.spread,
-        experts=bool(architecture.expert_width),
+        copied_tensor=_copied_tensor(wish, first.nodes),
         reason=f"the fewest {kind.name} that hold the model and its longest sequence",
     )
+
+
+def _copied_tensor(wish: Wish, nodes: int) -> int | None:
+    """The tensor size of copies that share experts over all of these nodes, with most tokens."""
+    if nodes == 1:
+        return None
+    copies = [
+        layout
+        for layout in with_copies(wish, ())
+        if layout.reason is None and layout.nodes == nodes
+    ]
+    return sensible(copies)[0].tensor if copies else None
 
 
 def model_bytes(model: ModelArgs) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import known_architecture, models
 from fusioninfer_capacity.fit.shapes import shape_problems
-from fusioninfer_capacity.fit.sizing import Wish, engine_command, layouts, with_small_caches
+from fusioninfer_capacity.fit.sizing import (
+    Wish,
+    engine_command,
+    layouts,
+    with_copies,
+    with_small_caches,
+)
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_capacity.proposals import Place, Proposal
 from fusioninfer_capacity.proposals import room as room_of
@@ -335,12 +342,13 @@ def test_a_load_without_the_extra(
 
 
 class Times:
-    """Times that halve with each doubling of the accelerators."""
+    """Times that halve with each doubling of the ways of a layer."""
 
     source = "a test"
 
     def __init__(self, _model: str, _kind: str, _engine: str, tensor: int, nodes: int) -> None:
-        self.ways = tensor * nodes
+        self.ways = tensor
+        self.stages = nodes
 
     def prefill(self, tokens: int) -> float:
         return 0.0002 * tokens / self.ways
@@ -379,3 +387,80 @@ def test_separate_roles_are_a_manifest_that_check_accepts(
         path = tmp_path / f"{engine}.yaml"
         path.write_text(yaml.safe_dump(sizing.manifest(wish, proposal, None)))
         assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "layout", "parallelism", "pods"),
+    [
+        ("H200", "TP2 x DP4+EP", {"tensor": 2, "data": 4, "expert": True}, [8]),
+        (
+            "H100",
+            "TP4 x DP4+EP (2 nodes)",
+            {"tensor": 4, "data": 4, "dataLocal": 2, "expert": True},
+            [8, 8],
+        ),
+    ],
+)
+def test_copies_that_share_experts_are_layouts(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    accelerator: str,
+    layout: str,
+    parallelism: dict[str, Any],
+    pods: list[int],
+) -> None:
+    wanted = ("deepseek-ai/DeepSeek-R1", "--accelerator", accelerator)
+    _, text, _ = ran(capsys, *wanted)
+    (row,) = (line for line in text.splitlines() if line.startswith(f"{layout}  "))
+    assert row.rstrip().endswith("uncertain")
+    assert f"{layout}: uncertain, 32768 tokens go through its experts at once" in text
+    _, first, _ = ran(capsys, *wanted, "--output", "yaml")
+    assert "expert" not in yaml.safe_load(first)["spec"]["roles"][0]["parallelism"]
+    status, out, _ = ran(capsys, *wanted, "--layout", layout, "--output", "yaml")
+    assert status == 0
+    assert yaml.safe_load(out)["spec"]["roles"][0]["parallelism"] == parallelism
+    path = tmp_path / "sized.yaml"
+    path.write_text(out)
+    assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
+    (service,) = load(str(path))
+    plan = plan_service(service)
+    assert list(plan.roles[0].pod_sizes) == pods
+    assert f"{plan.memory['serve'].to_json()['tokens']:,}" in row
+
+
+def test_what_is_uncertain_of_all_rows_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is uncertain of layouts that are not listed."""
+    _, text, _ = ran(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
+    assert "Uncertain: no start-up with its activations is on record" in text.splitlines()
+    assert text.lower().count("uncertain") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"), [("Qwen/Qwen3-8B", "vllm"), ("deepseek-ai/DeepSeek-R1", "sglang")]
+)
+def test_only_engines_whose_copies_share_experts_have_them(
+    capsys: pytest.CaptureFixture[str], model: str, engine: str
+) -> None:
+    _, text, _ = ran(capsys, model, "--accelerator", "H200", "--engine", engine)
+    assert "DP" not in text
+
+
+def test_a_layout_that_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ("Qwen/Qwen3-8B", "--accelerator", "H100", "--layout")
+    status, _, err = ran(capsys, *wanted, "TP3")
+    assert status == 2
+    assert err.startswith("fusioninfer-pulumi size: --layout TP3 is none of: TP1; TP2; TP4; TP8")
+    _, text, _ = ran(capsys, *wanted, "tp4")
+    assert [line for line in text.splitlines() if line.startswith("TP")] == [
+        "TP4        4      3.8      66.8  1,945,359      47.5"
+    ]
+
+
+def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
+    architecture = known_architecture("deepseek-ai/DeepSeek-R1")
+    assert architecture is not None
+    assert architecture.experts == 256
+    odd = replace(architecture, experts=20)
+    wish = Wish("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
+    found = with_copies(wish, [])
+    assert {each.accelerators for each in found} == {2, 4}

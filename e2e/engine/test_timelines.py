@@ -86,10 +86,11 @@ def of_role(plan: ServicePlan, role_name: str, names: Sequence[str]) -> list[str
 
 
 def roles_of(tag: str, *names: str, **more: Any) -> list[Manifest]:
+    """Roles whose pods take long enough to be seen while they are down."""
     kinds = {"prefill": "prefiller", "decode": "decoder"}
+    slow: Manifest = {"behaviour": "slow", "delay": "3s"}
     return [
-        role(name, kinds.get(name, "worker"), tag=tag, gpus=2, behaviour="slow", **more)
-        for name in names
+        role(name, kinds.get(name, "worker"), tag=tag, gpus=2, **slow, **more) for name in names
     ]
 
 

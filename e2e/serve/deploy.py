@@ -57,6 +57,11 @@ def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> Non
         each["spec"]["replicas"] for each in objects if each["kind"] == "LeaderWorkerSet"
     )
     serving.wait_ready(namespace, replicas, LEADERS)
+    wait_pickers(serving, objects, namespace)
+
+
+def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
+    """Wait for the endpoint picker."""
     for each in objects:
         if each["kind"] == "Deployment":
             serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)

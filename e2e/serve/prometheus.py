@@ -3,8 +3,8 @@
 The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
 for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`, and
 `e2e/test_prometheus_operator.py` compares it with what the operator writes. Debian's
-Prometheus has no discovery in Kubernetes: it gets the targets that there are, with the labels that
-its discovery gives them, and chooses and names them itself.
+Prometheus has no discovery in Kubernetes: it reads the targets that there are from files, with the
+labels that its discovery gives them, and chooses and names them itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import json
 import math
 import re
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import urllib3
@@ -42,6 +44,8 @@ class Prometheus:
         namespace: str,
         objects: Sequence[Object],
         more: Sequence[Object] = (),
+        *,
+        port: int | None = None,
     ) -> None:
         """Start it.
 
@@ -50,21 +54,21 @@ class Prometheus:
             namespace: Of the service.
             objects: Those of the service.
             more: Further scrape configurations.
+            port: Where it listens on the loopback device; None for any.
         """
         self._cluster = cluster
-        (port,) = free_ports(1)
+        self._namespace = namespace
+        port = port or free_ports(1)[0]
         self._url = f"http://{LOOPBACK}:{port}"
         folder = cluster.directory / PROGRAM
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        targets = {
-            "PodMonitor": list(containers(cluster, namespace)),
-            "ServiceMonitor": list(_endpoints(cluster, namespace)),
-        }
+        self._targets = {kind: folder / f"{kind}.json" for kind in DISCOVERIES}
+        self.discover()
         scraped = [
-            {**job, "static_configs": targets[item["kind"]]}
+            {**job, "file_sd_configs": [{"files": [str(self._targets[item["kind"]])]}]}
             for item in objects
-            if item["kind"] in targets
+            if item["kind"] in self._targets
             for job in jobs(item)
         ]
         groups = [
@@ -90,6 +94,31 @@ class Prometheus:
     def close(self) -> None:
         """End it."""
         self._cluster.programs.stop(PROGRAM)
+
+    def discover(self) -> None:
+        """Tell it the targets that there are now."""
+        for kind, targets in DISCOVERIES.items():
+            file = self._targets[kind].with_suffix(".new")
+            listed = list(targets(self._cluster, self._namespace))
+            file.write_text(json.dumps(listed), encoding="utf-8")
+            file.replace(self._targets[kind])
+
+    @contextmanager
+    def discovering(self) -> Iterator[None]:
+        """Tell it the targets every second for a while."""
+        done = threading.Event()
+
+        def follow() -> None:
+            while not done.wait(1):
+                self.discover()
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def query(self, expression: str) -> list[float]:
         """The values of an expression's series that are numbers."""
@@ -149,7 +178,8 @@ def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
                     f"{_META}_pod_container_port_name": port.get("name", ""),
                     f"{_META}_pod_container_port_number": str(number),
                 }
-                yield {"targets": [f"{pod['status']['podIP']}:{number}"], "labels": labels}
+                if address := pod["status"].get("podIP"):
+                    yield {"targets": [f"{address}:{number}"], "labels": labels}
 
 
 def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
@@ -174,6 +204,10 @@ def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
                         f"{_META}_endpoint_port_name": port.get("name", ""),
                     }
                     yield {"targets": [f"{address['ip']}:{port['port']}"], "labels": labels}
+
+
+DISCOVERIES = {"PodMonitor": containers, "ServiceMonitor": _endpoints}
+"""Kind of a monitor -> where its targets are found."""
 
 
 def _of_pod(pod: Object) -> Object:
@@ -225,6 +259,7 @@ def jobs(monitor: Object) -> Iterator[Object]:
                 {"target_label": "job", "replacement": job}
                 if of_pods
                 else _copy(f"{source}_name", "job"),
+                *([] if of_pods else [_copy(f"{source}_name", "service")]),
             ],
         }
 

@@ -87,7 +87,7 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "docs/how-to/placement.md services.yaml": Not(f"{NODES}; the other service is {SINGLE}"),
     "docs/how-to/policies.md __main__.py": Same(PLATFORM),
     "docs/how-to/policies.md platform/__main__.py": Same(PLATFORM),
-    PAIR: Not(f"{ENGINES}; `test_prefill_decode.py` serves its like"),
+    PAIR: Run(),
     "docs/how-to/prefill-decode.md rdma.yaml": Not("network cards with RDMA"),
     "docs/how-to/security.md direct.yaml": Run(certificate="direct.models.svc"),
     "docs/how-to/security.md qwen.yaml": Same(PLATFORM),

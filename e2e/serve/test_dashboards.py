@@ -34,6 +34,10 @@ PICKERS = {
 }
 PATIENCE = 240
 GATEWAY = ".gateway.json"
+NO_GATEWAY = "Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway"
+RECORDED = Path(__file__).parent / "recorded_dashboards.json"
+#: Requests that end while the dashboards are recorded, and points of each curve.
+LONG, POINTS = 150, 60
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,15 @@ class Scraped:
 
     Attributes:
         running: The cluster.
-        gateway: In front of the service.
-        prometheus: Scrapes it.
+        gateway: In front of the service, with the endpoint picker.
+        route: Address of a real Envoy Gateway with the service's HTTPRoute, and its pods.
+        prometheus: Scrapes all of them.
         boards: Its dashboards, by the names of their files.
     """
 
     running: Serving
     gateway: Gateway
+    route: str
     prometheus: Prometheus
     boards: dict[str, Object]
 
@@ -68,10 +74,14 @@ def namespace(running: Serving) -> Iterator[str]:
 
 
 @pytest.fixture(params=PICKERS, ids=list(PICKERS))
-def scraped(running: Serving, namespace: str, request: pytest.FixtureRequest) -> Iterator[Scraped]:
+def scraped(
+    running: Serving, namespace: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Scraped]:
     reason = prometheus.absent()
     if reason is not None:
         pytest.skip(reason)
+    if not tool("envoy-gateway").is_built:
+        pytest.skip(NO_GATEWAY)
     if request.param == "llm-d" and shutil.which("llm-d-epp") is None:
         pytest.skip("needs llm-d-epp on PATH")
     engines = role(replicas=2)
@@ -85,33 +95,40 @@ def scraped(running: Serving, namespace: str, request: pytest.FixtureRequest) ->
     running.apply(objects)
     wait_serving(running, objects, namespace)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
-    started = Prometheus(running.cluster, namespace, objects)
+    (port,) = free_ports(1)
+    pods = running.cluster.pods(namespace, "fusioninfer.io/component-type=worker")
+    addresses = [(pod["status"]["podIP"], 8000) for pod in pods]
+    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, entry(objects, port, addresses))
+    route = f"http://{LOOPBACK}:{port}"
+    wait_listening(route, gateway.host)
+    started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.scraped()])
     (made,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
     boards = {name: json.loads(text) for name, text in made["data"].items()}
-    yield Scraped(running, gateway, started, boards)
+    yield Scraped(running, gateway, route, started, boards)
     started.close()
+    envoy_gateway.close()
     gateway.close()
     # The engines stay for the next picker.
     running.cluster.delete("Deployment", "svc-epp", namespace)
     running.cluster.wait(lambda: not running.cluster.pods(namespace, "app=svc-epp"), 120)
 
 
-def queries(board: Object) -> Iterator[tuple[str, str]]:
-    """Title and expression of each query, as Grafana asks it."""
+def queries(board: Object) -> Iterator[tuple[int, int, str]]:
+    """Number of the panel, of the query, and the expression of each query as Grafana asks it."""
     values = {item["name"]: item["query"] for item in board["templating"]["list"]}
     values |= {"role": ".*", "__rate_interval": "20s"}
     for panel in board["panels"]:
-        for target in panel.get("targets", ()):
+        for number, target in enumerate(panel.get("targets", ())):
             expression = target["expr"]
             for name, value in values.items():
                 expression = expression.replace(f"${{{name}}}", value).replace(f"${name}", value)
-            yield panel["title"], expression
+            yield panel["id"], number, expression
 
 
-def entry(objects: list[Object], port: int, backend: tuple[str, int]) -> list[Object]:
-    """What Envoy Gateway reads: the service's HTTPRoute, its Gateway, and a backend for it.
+def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
+    """What Envoy Gateway reads: the service's HTTPRoute, its Gateway, and addresses behind it.
 
-    The backend is in place of the pool, which Envoy Gateway leaves to an extension.
+    They are in place of the pool, which Envoy Gateway leaves to an extension.
     """
     (route,) = (copy.deepcopy(item) for item in objects if item["kind"] == "HTTPRoute")
     (parent,) = route["spec"]["parentRefs"]
@@ -124,12 +141,12 @@ def entry(objects: list[Object], port: int, backend: tuple[str, int]) -> list[Ob
         "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
     }
     meta = {"name": "engines", "namespace": route["metadata"]["namespace"]}
-    address = {"address": backend[0], "port": backend[1]}
+    addresses = [{"ip": {"address": address, "port": number}} for address, number in backends]
     engines = {
         "apiVersion": "gateway.envoyproxy.io/v1alpha1",
         "kind": "Backend",
         "metadata": meta,
-        "spec": {"endpoints": [{"ip": address}]},
+        "spec": {"endpoints": addresses},
     }
     for rule in route["spec"]["rules"]:
         rule["backendRefs"] = [
@@ -156,39 +173,67 @@ def wait_listening(url: str, host: str) -> None:
 
 
 @pytest.mark.proves(
-    "every query of the dashboards but the gateway's returns data in a real Prometheus that "
-    "scrapes vLLM 0.32.0 and endpoint pickers (v1.5.0, llm-d) under load; every alert is "
-    "evaluated, and none fires",
+    "every query of the dashboards returns data in a real Prometheus that scrapes vLLM 0.32.0, "
+    "endpoint pickers (v1.5.0, llm-d) and the Envoy of a real Envoy Gateway under load; every "
+    "alert is evaluated, and none fires",
     needs=f"{NEED} with Prometheus on PATH",
 )
-def test_every_panel_has_data(scraped: Scraped) -> None:
+def test_every_panel_has_data(scraped: Scraped, request: pytest.FixtureRequest) -> None:
     listed = [
-        (name, *query)
+        (name, panel, number, expression)
         for name, board in scraped.boards.items()
-        if not name.endswith(GATEWAY)
-        for query in queries(board)
+        for panel, number, expression in queries(board)
     ]
     assert len(listed) > 40
+    assert any(name.endswith(".gateway.json") for name in scraped.boards)
+    started = time.time()
 
     def without_data() -> list[str]:
         scraped.refuse()
         return [
-            f"{name} {title}: {expression}"
-            for name, title, expression in listed
+            f"{name} {panel}: {expression}"
+            for name, panel, _, expression in listed
             if not scraped.prometheus.query(expression)
         ]
 
-    with Load(scraped.gateway.url, MODEL, host=scraped.gateway.host,
-              prompts=lambda number: f"{PROMPT} {number}") as load:  # fmt: skip
+    with (
+        Load(scraped.gateway.url, MODEL, host=scraped.gateway.host,
+             prompts=lambda number: f"{PROMPT} {number}") as load,
+        Load(scraped.route, MODEL, host=scraped.gateway.host, clients=1),
+    ):  # fmt: skip
         load.wait(10)
         scraped.running.cluster.wait(
             lambda: not without_data(),
             PATIENCE,
             lambda: f"no data: {without_data()}\ntargets: {scraped.prometheus.targets()}",
         )
+        if request.config.getoption("--write-dashboards") and "llm-d" not in request.node.name:
+            load.wait(LONG, 240)
+            write(scraped, listed, started)
     states = scraped.prometheus.alerts()
     assert len(states) >= 8
     assert set(states.values()) == {"inactive"}, states
+
+
+def write(scraped: Scraped, listed: list[tuple[str, int, int, str]], started: float) -> None:
+    """Writes what each panel shows, from which `tools/dashboard_pictures.py` draws the docs'."""
+    end = time.time()
+    step = max(1, round((end - started) / POINTS))
+    recorded: dict[str, Object] = {}
+    for name, panel, number, expression in listed:
+        curves = scraped.prometheus.curves(expression, started, end, step)
+        board = name.split(".")[-2]
+        recorded.setdefault(board, {}).setdefault(str(panel), {})[str(number)] = [
+            {
+                "labels": {key: text for key, text in labels.items() if key != "__name__"},
+                "points": [[round(at - started), float(f"{value:.4g}")] for at, value in points],
+            }
+            for labels, points in curves
+        ]
+    RECORDED.write_text(
+        json.dumps({"seconds": round(end - started), "panels": recorded}, sort_keys=True) + "\n",
+        encoding="utf-8",
+    )
 
 
 class Engine(HttpStandIn):
@@ -213,7 +258,7 @@ def test_the_panels_of_the_gateway_have_data(tmp_path: Path) -> None:
     if (reason := prometheus.absent()) is not None:
         pytest.skip(reason)
     if not tool("envoy-gateway").is_built:
-        pytest.skip("Envoy Gateway is not built: python -m e2e.build_tools --only envoy-gateway")
+        pytest.skip(NO_GATEWAY)
     enclosure.open_loopback()
     engines = role()
     (container,) = engines["template"]["spec"]["containers"]
@@ -224,15 +269,15 @@ def test_the_panels_of_the_gateway_have_data(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     url, host = f"http://{LOOPBACK}:{port}", "svc.example.com"
     with Cluster(components=()) as cluster, Engine() as engine:
-        files = entry(objects, port, (LOOPBACK, engine.port))
+        files = entry(objects, port, [(LOOPBACK, engine.port)])
         envoy_gateway = EnvoyGateway(cluster, tmp_path, files)
         wait_listening(url, host)
         started = Prometheus(cluster, "default", [], [envoy_gateway.scraped()])
 
         def without_data() -> list[str]:
             return [
-                f"{title}: {expression}"
-                for title, expression in queries(board)
+                f"{panel}: {expression}"
+                for panel, _, expression in queries(board)
                 if not started.query(expression)
             ]
 

@@ -18,6 +18,7 @@ from fusioninfer_pulumi.component.clusters import neighbour_findings
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.diagnosis.room import check_room_in_preview
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
+from fusioninfer_pulumi.component.existing import check_existing_in_preview
 from fusioninfer_pulumi.component.outputs import (
     LiveObjects,
     before_update,
@@ -148,6 +149,7 @@ class InferenceService(pulumi.ComponentResource):
         probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
         beside = replacement(name, self.plan, manifests, stack_lws())
         check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
+        check_existing_in_preview(self, name, self.plan, self._children.yaml_only())
         check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
         self.register_outputs(
             {

@@ -39,7 +39,7 @@ def layout(
         accelerator: What each GPU is.
         engine: Name of the engine.
         length: Tokens of the longest sequence, None for the model's own.
-        ranks: Whether several nodes are spanned by data parallel ranks and spread experts, as
+        ranks: Whether several nodes are spanned by data parallel copies that share experts, as
             connectors of the KV cache want it, and not by stages of the layers.
     """
     # Imported here: only such roles need it.
@@ -55,9 +55,15 @@ def layout(
         return result
     sizes: dict[str, Any] = {}
     if result.nodes > 1 and ranks:
-        if not result.experts:
-            return f"{result.reason}, and prefill and decode span nodes by experts only"
-        sizes = {"data": result.tensor * result.nodes, "data_local": result.tensor, "expert": True}
+        tensor = result.copied_tensor
+        if tensor is None:
+            return (
+                f"{result.reason} span {result.nodes} nodes with stages of its layers; prefill and "
+                "decode span nodes only with copies that share experts, of which none fits"
+            )
+        local = result.tensor // tensor
+        sizes = {"data": local * result.nodes, "data_local": local, "expert": True}
+        sizes |= {"tensor": tensor} if tensor > 1 else {}
         return Layout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor

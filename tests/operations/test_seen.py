@@ -259,19 +259,36 @@ def test_an_engine_with_other_metrics_is_said() -> None:
     assert any("which replicas serve" in text for text in said(manifest))
 
 
+def tool(name: str) -> Any:
+    """A program of `tools`."""
+    path = ROOT / "tools" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
 # The package warns of modules of its own.
 @pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
 def test_the_dashboards_are_those_of_the_tool() -> None:
-    spec = importlib.util.spec_from_file_location("dashboards", ROOT / "tools" / "dashboards.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
     committed = {
         path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "dashboards").iterdir()
     }
-    assert tool.files() == committed, "run python tools/dashboards.py"
+    assert tool("dashboards").files() == committed, "run python tools/dashboards.py"
+
+
+def test_the_pictures_are_those_of_the_tool() -> None:
+    drawn = tool("dashboard_pictures").pictures()
+    assert drawn.keys() == {
+        f"dashboard-{name}.svg" for name in ("service", "replicas", "picker", "gateway")
+    }
+    for name, text in drawn.items():
+        path = ROOT / "docs" / "pictures" / name
+        assert path.read_text(encoding="utf-8") == text, "run python tools/dashboard_pictures.py"
 
 
 def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,9 +120,21 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
     prefill, decode = (spec["containers"][0] for spec in pods(manifest))
     for made, transfer in ((prefill, "kv_producer"), (decode, "kv_consumer")):
         words = made["args"]
-        assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "16"]
+        # 16 copies of the attention would gather 131,072 tokens on each rank: no room on 80 GiB.
+        assert words[words.index("--tensor-parallel-size") :][:2] == ["--tensor-parallel-size", "4"]
+        assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "4"]
         assert "--enable-expert-parallel" in words
         assert transfer in words[words.index("--kv-transfer-config") + 1]
+
+
+def test_a_dense_pair_spans_no_nodes_by_itself() -> None:
+    roles = [short(name, kind, accelerator="H100")
+             for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
+    model = {"uri": "hf://meta-llama/Llama-3.1-405B-Instruct"}
+    problem, _ = said(service(*roles, model=model), "error")
+    assert problem.startswith("roles[0].gpus: is required: GPUs of each pod; the fewest H100 that")
+    assert "2 nodes with stages of its layers" in problem
+    assert problem.endswith("with copies that share experts, of which none fits")
 
 
 def test_a_dense_pair_that_needs_several_nodes_says_what_is_missing() -> None:

@@ -142,6 +142,7 @@ class Architecture(ModelShape):
         bits: Bits of a parameter that is not quantized.
         quantization: Format of those that are, None without one.
         doubt: Why the memory of its family is uncertain; None where it is not.
+        experts: Routed experts of a layer, 0 without them.
     """
 
     layers: tuple[Layer, ...]
@@ -153,6 +154,7 @@ class Architecture(ModelShape):
     bits: int
     quantization: Quantization | None
     doubt: str | None = None
+    experts: int = 0
 
     @property
     def parameters(self) -> int:
@@ -238,6 +240,7 @@ def read_config(config: Config) -> Architecture:
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
         doubt=_DOUBTS.get(kind),
+        experts=next((int(text[key]) for key in _EXPERTS if text.get(key)), 0),
     )
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, integer
 
 GIB = 2**30
+#: Lengths with which vLLM takes the longest sequence that fits; SGLang has none such.
+AUTOMATIC_LENGTHS = ("-1", "auto")
 Version = tuple[int, ...]
 
 
@@ -92,6 +94,7 @@ class Memory:
             their own, `pools` of tokens, or like any other layer (`full`).
         close: Numbers of layers that differ by less than this factor are one size of group.
         uneven: Whether groups may keep different numbers of bytes of a token.
+        sequences: Sequences of a step at most.
         states: Pages that each group of layers with a state has for a sequence.
         packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
         packed: How pages of several sizes share a block, in `compressed`; None where it is not
@@ -114,6 +117,7 @@ class Memory:
     basis: str
     close: float = 1.25
     uneven: bool = False
+    sequences: int = 256
     states: int = 1
     packs: bool = True
     packed: str | None = None
@@ -263,7 +267,7 @@ def vllm_memory(
     version, release = _release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNFOLLOWED)
     stated = _fraction(command, "--gpu-memory-utilization")
     fraction = stated if stated is not None else 0.92 if version >= _GRAPHS else 0.9
-    automatic = command.value("--max-model-len") in ("-1", "auto")
+    automatic = command.value("--max-model-len") in AUTOMATIC_LENGTHS
     many = device.large_batches
     default = 8192 if many else 2048
     if version >= _LARGEST_BATCHES and device.total >= 160 * GIB:
@@ -273,13 +277,14 @@ def vllm_memory(
     images = bool(shape.vision) and not command.has("--language-model-only")
     overhead = _activations(command, version, shape, ways, batched, sequences)
     overhead = max(overhead, shape.image) if images else overhead
-    overhead += _VLLM_OUTSIDE_ONE if ranks == 1 else _VLLM_OUTSIDE_MANY
+    at_once = _through_experts(command, batched) if shape.experts_per_token else 0
+    alone = ranks == 1 and at_once <= batched  # no other ranks that share experts
+    overhead += _VLLM_OUTSIDE_ONE if alone else _VLLM_OUTSIDE_MANY
     overhead += _graphs(command, version, shape, sequences)
     connected = command.has("--kv-transfer-config", "--disable-hybrid-kv-cache-manager")
     # Not fitted: the encoder of images in the profiling run, pages of states, later releases.
     fitted = version <= _VLLM_LOGGED and not images and not shape.recurrent
     doubt = _doubt(command, _VLLM_NEWEST)
-    at_once = _through_experts(command, batched) if shape.experts_per_token else 0
     if doubt is None and version >= _UNCHUNKED and at_once > _MOST_BATCHED:
         doubt = f"{at_once} tokens go through its experts at once, logs have {_MOST_BATCHED}"
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
@@ -302,6 +307,7 @@ def vllm_memory(
         "in a step",
         close=1.5 if version >= _CLOSER else 1.25,
         uneven=version >= _UNEVEN,
+        sequences=sequences,
         states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
         packed="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
     )
@@ -335,8 +341,8 @@ def _activations(
         # Both projections of each expert; experts that are spread are not split.
         spread = command.engine is not None and command.engine.spreads_experts(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
-        # What copies send each other is not in it: it depends on their backend.
-        rows = batched * shape.experts_per_token
+        tokens = _through_experts(command, batched) if _gathers(command) else batched
+        rows = tokens * shape.experts_per_token
         hidden = shape.expert_hidden
         workspace = int(2 * rows * (max(2 * expert, hidden) + max(expert, hidden)))
     layer = batched * 6 * width / ways
@@ -352,6 +358,16 @@ def _through_experts(command: EngineCommand, batched: int) -> int:
     """Tokens of a step of all copies that share their experts."""
     sizes = command.parallelism
     return batched * (sizes.data if sizes is not None else 1)
+
+
+def _gathers(command: EngineCommand) -> bool:
+    """Whether each rank holds the tokens of all copies at once, as it does by default.
+
+    Other backends send each rank the tokens of its experts; what they take is not known.
+    """
+    backend = command.value("--all2all-backend")
+    fused = command.value("--moe-backend") == "deep_gemm_mega_moe"
+    return backend in (None, "allgather_reducescatter") and not fused
 
 
 def _graphs(command: EngineCommand, version: Version, shape: ModelShape, sequences: int) -> int:
@@ -544,6 +560,7 @@ class SizedEngine:
         small_cache: Argument that stores the KV cache in 8 bits.
         expert_argument: Argument that spreads experts over so many ranks.
         proposal: What a proposed service runs.
+        shares_experts: Whether data parallel copies share their experts.
         memory: How it divides the memory of one of so many accelerators; raises `Unclear`.
     """
 
@@ -551,6 +568,7 @@ class SizedEngine:
     small_cache: tuple[str, str]
     expert_argument: Callable[[int], tuple[str, ...]]
     proposal: Proposal
+    shares_experts: bool
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
@@ -569,6 +587,7 @@ SIZED: Mapping[str, SizedEngine] = {
             connector=NIXL,
             launcher="multiprocessing",  # its newer images have no ray
         ),
+        shares_experts=True,
         memory=vllm_memory,
     ),
     "sglang": SizedEngine(
@@ -582,6 +601,8 @@ SIZED: Mapping[str, SizedEngine] = {
             # By default it listens on the pod itself alone, and on a port of its own.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
         ),
+        # Its copies do with `--enable-dp-attention`, whose memory is not followed.
+        shares_experts=False,
         memory=sglang_memory,
     ),
 }

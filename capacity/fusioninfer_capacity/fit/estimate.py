@@ -48,6 +48,7 @@ class Estimates:
         if system is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {accelerator}")
         name = _known_name(model)
+        self.stages = nodes
         self.version = metadata.version(_PACKAGE)
         self.release = database.get_latest_database_version(system, engine)
         if self.release is None:

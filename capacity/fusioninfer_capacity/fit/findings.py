@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Unclear
+from fusioninfer_capacity.fit.engines import AUTOMATIC_LENGTHS, GIB, SIZED, Unclear
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import shape_problems
 from fusioninfer_pulumi.plugins.capacity import (
@@ -70,7 +70,13 @@ def fit_findings(
         change += _smallest(command, model, role_fit, nodes)
         yield say(WEIGHTS_EXCEED_MEMORY, place, message + change)
         return
+    text = f"memory estimated for {where}: {role_fit.basis}"
     if role_fit.needed is not None and role_fit.cache < role_fit.needed:
+        if _shortens(command):
+            longest = longest_that_fits(command, model, role_fit, nodes)
+            shorter = f", sequences of {longest} tokens" if longest is not None else ""
+            yield info(MEMORY_ESTIMATED, at, text + shorter + _doubt(role_fit))
+            return
         sure = (
             role_fit.certain
             and role_fit.holds_longest
@@ -85,8 +91,13 @@ def fit_findings(
         change += _smallest(command, model, role_fit, nodes)
         yield say(CACHE_TOO_SMALL, place, message + change)
         return
-    text = f"memory estimated for {where}: {role_fit.basis}"
     yield info(MEMORY_ESTIMATED, at, text + _doubt(role_fit))
+
+
+def _shortens(command: EngineCommand) -> bool:
+    """Whether the engine takes the longest sequence that fits (`--max-model-len auto`)."""
+    engine = command.engine
+    return engine is not None and command.value(engine.length_flag) in AUTOMATIC_LENGTHS
 
 
 def _smallest(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> str:

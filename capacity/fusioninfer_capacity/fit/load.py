@@ -9,7 +9,12 @@ from typing import Protocol
 
 
 class StepTimes(Protocol):
-    """Seconds that the steps of one replica take."""
+    """Seconds that the steps of one replica take, through all of its pipeline stages."""
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages, each of which runs another step at a time."""
+        ...
 
     def prefill(self, tokens: int) -> float:
         """Time of a prompt of so many tokens."""
@@ -56,8 +61,10 @@ class Served:
         return max(1, math.ceil(rate / self.rate - 1e-9))
 
 
-#: Numbers of concurrent sequences that are tried; by default engines decode at most 256 at a time.
-_SEQUENCES: Sequence[int] = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+#: Numbers of concurrent sequences that are tried.
+_SEQUENCES: Sequence[int] = (
+    1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+)  # fmt: skip
 
 
 def served(times: StepTimes, load: Load, most: float) -> Served | None:
@@ -65,23 +72,29 @@ def served(times: StepTimes, load: Load, most: float) -> Served | None:
 
     The lower bounds are the steps' own times. The upper bounds hold prefill against decode: each
     token waits for prompts of other requests, and each prompt for those before it. `most` is the
-    number of requests that its cache holds at a time.
+    number of requests that it takes at a time. Stages share them: each has a step of its own.
     """
     best = None
     prefill = times.prefill(load.input)
+    stage = prefill / times.stages
     for sequences in _SEQUENCES:
         if sequences > most:
             break
-        step = times.decode(sequences, load.input + load.output // 2)
-        rate = sequences / (load.output * step + sequences * prefill)
-        busy = rate * prefill
-        ttft = prefill * (1 + busy / (2 * (1 - busy))) + step
+        step = _step(times, load, sequences)
+        rate = sequences / (load.output * step + sequences * stage)
+        busy = rate * stage
+        ttft = prefill + stage * busy / (2 * (1 - busy)) + step
         tpot = step / (1 - busy)
         late = load.ttft is not None and ttft > load.ttft
         if late or (load.tpot is not None and tpot > load.tpot):
             break
         best = Served(rate, sequences, (prefill, ttft), (step, tpot))
     return best
+
+
+def _step(times: StepTimes, load: Load, sequences: int) -> float:
+    """Time of a token of each sequence, of which each stage has its part."""
+    return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 
 #: Largest share of busy time: near 1 the queue before prefill grows without bound.
@@ -91,17 +104,18 @@ _BUSIEST = 0.9
 def prefilled(times: StepTimes, load: Load) -> Served | None:
     """The most that one prefiller serves within the time to the first token; the transfer aside."""
     prefill = times.prefill(load.input)
+    stage = prefill / times.stages
     busy = _BUSIEST
     if load.ttft is not None:
         if prefill > load.ttft:
             return None
-        # ttft = prefill (1 + busy / (2 (1 - busy))), the wait in a queue with even work.
-        spare = 2 * (load.ttft / prefill - 1)
+        # ttft = prefill + stage busy / (2 (1 - busy)), the wait in a queue with even work.
+        spare = 2 * (load.ttft - prefill) / stage
         busy = min(_BUSIEST, spare / (1 + spare))
     if busy <= 0:
         return None
-    latest = prefill * (1 + busy / (2 * (1 - busy)))
-    return Served(busy / prefill, 1, (prefill, latest), (0.0, 0.0))
+    latest = prefill + stage * busy / (2 * (1 - busy))
+    return Served(busy / stage, 1, (prefill, latest), (0.0, 0.0))
 
 
 def decoded(times: StepTimes, load: Load, most: float) -> Served | None:
@@ -110,7 +124,7 @@ def decoded(times: StepTimes, load: Load, most: float) -> Served | None:
     for sequences in _SEQUENCES:
         if sequences > most:
             break
-        step = times.decode(sequences, load.input + load.output // 2)
+        step = _step(times, load, sequences)
         if load.tpot is not None and step > load.tpot:
             break
         rate = sequences / (load.output * step)

@@ -26,6 +26,7 @@ class Fit:
         doubt: Why it is not certain; None where it is.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         small_cache: Whether the cache is stored in 8 bits.
+        sequences: Sequences of a step at most.
         needed: What one sequence of that length takes of the cache; None where that is not known.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
         requests: Requests of that length that a replica holds at a time.
@@ -41,9 +42,14 @@ class Fit:
     holds_longest: bool
     small_cache: bool
     basis: str
+    sequences: int = 256
     needed: int | None = None
     tokens: int | None = None
     requests: float | None = None
+
+    def most_requests(self, length: int) -> float:
+        """Requests of so many tokens that it takes at a time, by its cache and its limit."""
+        return min((self.tokens or 0) / length, self.sequences)
 
     @property
     def certain(self) -> bool:
@@ -147,6 +153,7 @@ def fit(
         holds_longest=memory.holds_longest,
         small_cache=memory.cache_bits == 8,
         basis=memory.basis,
+        sequences=memory.sequences,
     )
     compressed = any(isinstance(layer.cache, Compressed) for layer in model.layers)
     if length is None or (compressed and memory.packed is None):

@@ -150,12 +150,17 @@ def _block_problems(
         words = " ".join(SIZED[engine.name].expert_argument(sizes.tensor))
         remedy += f", or spread experts with {words}"
     known = command.image.version is not None
+    # vLLM 0.32.0 refines blocks for kernels that take smaller ones, and pads experts for others.
+    adapted = known and wrong.expert and _adapts(command) and not _automatic(command)
     before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 refuses it: "
     text = (
         f"{before}{what} of width {wrong.width} split {ways} ways are {share:g} wide, no multiple "
         f"of the FP8 blocks of {stored.block}; {remedy}"
     )
-    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=known or not wrong.expert, blocks=True)
+    if adapted:
+        text += f"; {command.value('--moe-backend')} may take smaller blocks, or pad them"
+    certain = (known and not adapted) or not wrong.expert
+    yield Problem(MODEL_NOT_DIVISIBLE, text, certain=certain, blocks=True)
 
 
 def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
@@ -194,11 +199,18 @@ def _ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
 
 
 def _refines(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
+    fine = math.gcd(block, share, hidden) >= _LEAST_BLOCK
+    return fine and _adapts(command) and _automatic(command)
+
+
+def _adapts(command: EngineCommand) -> bool:
     engine, version = command.engine, command.image.version
-    if engine is None or engine.name != "vllm" or version is None or version < _REFINES:
-        return False
-    chosen = command.value("--moe-backend") in (None, "auto")
-    return chosen and math.gcd(block, share, hidden) >= _LEAST_BLOCK
+    return engine is not None and engine.name == "vllm" and (version or ()) >= _REFINES
+
+
+def _automatic(command: EngineCommand) -> bool:
+    """Whether the engine chooses the kernel of its experts."""
+    return command.value("--moe-backend") in (None, "auto")
 
 
 def _length_problems(

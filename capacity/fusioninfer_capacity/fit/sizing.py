@@ -14,6 +14,8 @@ from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity
 
 _WAYS = (1, 2, 4, 8, 16)
 _MOST_NODES = 4
+#: Nodes over which copies that share their experts are laid, if one is not enough.
+_NODES = (2, 4)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Layout:
         reason: Why it does not fit; None where it does.
         spread: Whether experts are spread over the accelerators, not split.
         small_cache: Whether the KV cache is stored in 8 bits.
+        copies: Copies of all but the experts, which they share (`--data-parallel-size`). The nodes
+            divide them then, not the layers.
     """
 
     tensor: int
@@ -56,11 +60,22 @@ class Layout:
     reason: str | None
     spread: bool = False
     small_cache: bool = False
+    copies: int = 1
 
     @property
     def accelerators(self) -> int:
         """Accelerators of a replica."""
-        return self.tensor * self.nodes
+        return self.of_pod * self.nodes
+
+    @property
+    def of_pod(self) -> int:
+        """Accelerators of one node."""
+        return self.tensor * self.copies // (self.nodes if self.copies > 1 else 1)
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return 1 if self.copies > 1 else self.nodes
 
 
 def arguments(wish: Wish, layout: Layout) -> list[str]:
@@ -69,8 +84,10 @@ def arguments(wish: Wish, layout: Layout) -> list[str]:
     words = [engine.model_flags[0], wish.name, *sized.proposal.arguments, *wish.arguments]
     if layout.tensor > 1:
         words += [engine.size_flags["tensor"][0], str(layout.tensor)]
-    if layout.nodes > 1:
-        words += [engine.size_flags["pipeline"][0], str(layout.nodes)]
+    if layout.stages > 1:
+        words += [engine.size_flags["pipeline"][0], str(layout.stages)]
+    if layout.copies > 1:
+        words += [engine.size_flags["data"][0], str(layout.copies)]
     if layout.spread:
         words += sized.expert_argument(layout.tensor)
     if layout.small_cache:
@@ -89,7 +106,7 @@ def with_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
     """The layouts, and those that fit with a cache in 8 bits alone, in the same order."""
     small = []
     if wish.accelerator.name.startswith(_EIGHT_BITS):
-        for layout in candidates:
+        for layout in (layout for layout in candidates if layout.copies == 1):
             # A cache of which no request of the longest length fits, and a sequence is known.
             if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
                 smaller = _fitted(wish, replace(layout, reason=None, small_cache=True))
@@ -101,8 +118,42 @@ def with_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
 _EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 
 
+def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+    """The layouts, and those of data parallel attention with experts over all ranks.
+
+    Only of models with experts, and only of engines whose copies share them; in the same order.
+    """
+    if not wish.model.expert_width or not SIZED[wish.engine].shares_experts:
+        return list(candidates)
+    inside = [(ranks, 1) for ranks in _WAYS if ranks <= wish.per_node]
+    across = [(wish.per_node * nodes, nodes) for nodes in _NODES if nodes <= wish.most_nodes]
+    copied = [
+        Layout(tensor, nodes, None, None, spread=True, copies=ranks // tensor)
+        for ranks, nodes in (*inside, *across)
+        for tensor in _WAYS
+        # Each rank gets as many experts, and no copy spans nodes.
+        if tensor < ranks and wish.per_node % tensor == 0 and not wish.model.experts % ranks
+    ]
+    checked = [replace(layout, reason=_refused(wish, layout)) for layout in copied]
+    fitted = [_fitted(wish, layout) if layout.reason is None else layout for layout in checked]
+    return sorted([*candidates, *fitted], key=_order)
+
+
 def sensible(fitting: Sequence[Layout]) -> list[Layout]:
-    """Layouts that fit, without those of more nodes, or of more accelerators and no more tokens."""
+    """Layouts that fit, without those of more nodes, or of more accelerators and no more tokens.
+
+    Of copies that share experts, the one with most tokens for each number of accelerators.
+    """
+    chosen = _sensible([layout for layout in fitting if layout.copies == 1])
+    for layout in (layout for layout in fitting if layout.copies > 1):
+        as_many = [other for other in chosen if other.accelerators <= layout.accelerators]
+        nodes = min((other.nodes for other in chosen), default=layout.nodes)
+        if layout.nodes <= nodes and all(_tokens(other) < _tokens(layout) for other in as_many):
+            chosen.append(layout)
+    return sorted(chosen, key=_order)
+
+
+def _sensible(fitting: Sequence[Layout]) -> list[Layout]:
     whole = [layout for layout in fitting if not layout.small_cache] or fitting
     nodes = min((layout.nodes for layout in whole), default=1)
     chosen: list[Layout] = []
@@ -117,8 +168,9 @@ def _tokens(layout: Layout) -> int:
     return (layout.fit.tokens or 0) if layout.fit is not None else 0
 
 
-def _order(layout: Layout) -> tuple[bool, int, int, int]:
-    return layout.reason is not None, layout.accelerators, -_tokens(layout), layout.nodes
+def _order(layout: Layout) -> tuple[bool, int, bool, int, int]:
+    copied = layout.copies > 1
+    return layout.reason is not None, layout.accelerators, copied, -_tokens(layout), layout.nodes
 
 
 def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:

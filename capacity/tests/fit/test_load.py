@@ -16,6 +16,7 @@ class Steps:
     each: float = 0.00005
     step: float = 0.01
     more: float = 0.0002
+    stages: int = 1
 
     def prefill(self, tokens: int) -> float:
         return self.each * tokens
@@ -77,3 +78,19 @@ def test_prefill_and_decode_apart_do_not_hold_each_other_up() -> None:
     assert apart.rate > together.rate
     assert first.ttft[1] <= 2.0
     assert first.rate * Steps().prefill(2000) <= 0.9
+
+
+def test_stages_work_at_a_time() -> None:
+    """Two stages, each with half of the sequences: twice the rate where the cache has room."""
+    for rates in (
+        [served(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
+        [decoded(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
+        [prefilled(Steps(stages=stages), Load(5, 2000, 300)) for stages in (1, 2)],
+    ):
+        one, two = rates
+        assert one is not None
+        assert two is not None
+        assert two.rate == pytest.approx(2 * one.rate)
+        # A request goes through both.
+        assert two.ttft[0] == one.ttft[0]
+        assert two.tpot == pytest.approx(one.tpot)

@@ -153,6 +153,35 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
     assert "uncertain: 98304 tokens go through its experts at once" in told(plan)[0].text
 
 
+@pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
+def test_ranks_hold_the_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
+    """By default (`allgather_reducescatter`); other kernels send each rank its own."""
+    words = ("--model", "deepseek-ai/DeepSeek-R1", "--enable-expert-parallel", *backend)
+    image = "vllm/vllm-openai:v0.32.0"
+
+    def overhead(copies: str) -> float:
+        plan = planned(*words, "--data-parallel-size", copies, image=image, gpus=int(copies),
+                       role={"accelerator": "H200"})  # fmt: skip
+        size: float = plan.memory["chat"].to_json()["overhead"]
+        return size
+
+    # Of each of 8192 tokens, 8 rows in and out of the experts: 7168 elements of 2 bytes.
+    more = 4 * 8192 * 8 * 2 * 7168 * 2
+    assert overhead("8") - overhead("4") == (0 if backend else more)
+
+
+def test_a_length_that_the_engine_chooses_is_no_warning() -> None:
+    """`--max-model-len auto`, as roles of the catalogue have it."""
+    words = ("--model", "Qwen/Qwen2.5-VL-7B-Instruct", "--max-model-len")
+    role = {"accelerator": "L4"}
+    plan = planned(*words, "auto", image="vllm/vllm-openai:v0.32.0", role=role)
+    (finding,) = told(plan)
+    assert (finding.severity.value, finding.rule) == ("info", "memory-estimated")
+    assert finding.text.endswith(", sequences of 53248 tokens")
+    plan = planned(*words, "128000", image="vllm/vllm-openai:v0.32.0", role=role)
+    assert verdict(plan)[1] == "cache-too-small"
+
+
 def test_experts_on_amd_are_uncertain() -> None:
     words = ("--model", "Qwen/Qwen3-235B-A22B-FP8")
     node = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}

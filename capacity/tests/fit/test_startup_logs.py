@@ -105,7 +105,8 @@ def test_few_judged_logs_are_not_checked() -> None:
     unchecked = [log["id"] for log in judged if refused(log) is None]
     assert len(judged) - len(unchecked) >= 24
     old = {log["id"] for log in judged if tuple(map(int, log["version"].split("."))) < (0, 9)}
-    uncertain = {log["id"] for log in judged if log["gpu"].startswith("MI")}
+    uncertain = {log["id"] for log in judged
+                 if log["gpu"].startswith("MI") or "DeepSeek-V4" in log["model"]}  # fmt: skip
     assert old | uncertain >= set(unchecked)
 
 
@@ -190,7 +191,7 @@ def test_a_sequence_takes_what_vllm_said_that_it_needs(log: Log) -> None:
     assert sizes is not None
     device = ACCELERATORS["H200"]
     memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
-    kept = layout(model.layers, 8, 16, sizes.tensor, memory)
+    kept = layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     assert round(kept.sequence(length) / GIB, 2) == log["needed"]
 
