@@ -42,7 +42,8 @@ def lines(told: Told) -> list[str]:
 @pytest.mark.long
 @pytest.mark.proves(
     "a service of Kueue's is created, updated to another image with one replica down, refused more "
-    "replicas than the quota in Kueue's words, and scaled back, each by one `up`",
+    "replicas than the quota in Kueue's words, scaled back, repaired after an image that cannot be "
+    "pulled, and scaled down, each by one `up`",
     needs=f"{ENGINE} and Kueue is built",
 )
 def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
@@ -50,8 +51,8 @@ def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
     open_queue(queues, namespace, 32)
     stack = Project(tmp_path / "app", queues.kubeconfig)
 
-    def up(tag: str, replicas: int = 2, **spec: Any) -> Told:
-        serve = role(replicas=replicas, gpus=8, tag=tag, **SPREAD)
+    def up(tag: str, replicas: int = 2, behaviour: str = "ready", **spec: Any) -> Told:
+        serve = role(replicas=replicas, gpus=8, tag=tag, behaviour=behaviour, **SPREAD)
         stack.write(service(namespace, serve, **BACKEND, **spec))
         return stack.up()
 
@@ -72,6 +73,23 @@ def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
     assert ready(queues, namespace)["serve"] == 2
     up("2").assert_fine()
     assert ready(queues, namespace) == {"serve": 2}
+
+    told = lines(up("3", behaviour="unpullable", **SHORT))
+    assert any(
+        line.startswith("pod svc-serve-")
+        and "container engine: ImagePullBackOff" in line
+        and '"registry.example/engine:3"' in line
+        for line in told
+    ), told
+    assert ready(queues, namespace)["serve"] == 1
+    up("4").assert_fine()
+    assert images(queues, namespace) == {"svc-serve-0": "4", "svc-serve-1": "4"}
+    assert ready(queues, namespace) == {"serve": 2}
+
+    up("4", replicas=1).assert_fine()
+    assert ready(queues, namespace) == {"serve": 1}
+    assert stack.preview() == {}
+    stack.down().assert_fine()
 
 
 @pytest.mark.long
