@@ -121,7 +121,8 @@ def test_restored_from_a_backup(cluster: Cluster, namespace: str, project: Make)
 
 @pytest.mark.proves(
     "of two stacks that claim one service the second fails at objects that exist, and its preview "
-    "says so; the first one sees no change; the second may be made to take them over",
+    "says so; what it took over and changed, the first one cannot change: a conflict; it is "
+    "removed without its objects",
     needs=ENGINE,
 )
 def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -129,6 +130,7 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     first, second = project("first"), project("second")
     first.write(made(namespace))
     first.up().assert_fine()
+    before = pods(cluster, namespace)
     second.write(made(namespace))
     preview = second.run("preview").assert_fine()
     assert (
@@ -140,3 +142,18 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     assert "already exists" in told.text
     assert first.preview() == {}
     second.up(**RECOVER).assert_fine()
+    assert pods(cluster, namespace) == before
+    # Until the second one changes a field itself, the first one still may.
+    second.write(made(namespace, "2"))
+    second.up().assert_fine()
+    changed = pods(cluster, namespace)
+    first.write(made(namespace, "3"))
+    for words in (("preview",), ("up", "--yes", "--skip-preview")):
+        refused = first.run(*words)
+        assert refused.status != 0
+        assert "field conflict" in refused.text, refused.text[-4000:]
+        assert 'conflicts with "pulumi-kubernetes-' in refused.text
+    assert pods(cluster, namespace) == changed
+    first.run("stack", "rm", "--force", "--yes").assert_fine()
+    assert pods(cluster, namespace) == changed
+    assert second.preview() == {}
