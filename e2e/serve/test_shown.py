@@ -39,13 +39,11 @@ RUNS = {name: shown for name, shown in SHOWN.items() if isinstance(shown, Run)}
 ALIKE = {name: shown.other for name, shown in SHOWN.items() if isinstance(shown, Same)}
 
 
-@pytest.mark.long
 def test_all_that_is_shown_is_listed() -> None:
     assert sorted(SHOWN) == sorted([*shown_blocks(), *folders()])
     assert all(shown.reason for shown in SHOWN.values() if isinstance(shown, Not))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ALIKE)
 def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
     assert ALIKE[name] in RUNS
