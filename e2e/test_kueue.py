@@ -13,7 +13,7 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
-from fusioninfer_pulumi.checks.gang_backends import backend_findings
+from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
 from fusioninfer_pulumi.component.diagnosis.read import read_service
@@ -445,7 +445,8 @@ def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
     def said(service: Object) -> list[str]:
         service["metadata"]["namespace"] = namespace
         plan = inputs.plan_of(service)
-        return [str(finding) for finding in backend_findings(api, plan, namespace)]
+        (findings,) = gang_backend_findings(api, [plan], namespace)
+        return [str(finding) for finding in findings]
 
     for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):
         if definition["spec"]["group"] == "scheduling.volcano.sh":

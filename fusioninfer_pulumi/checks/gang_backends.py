@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 from urllib.parse import quote
 
 from fusioninfer_pulumi.api.scheduling import GangBackend
@@ -31,7 +33,7 @@ _GROUPS = {
 Apis = Mapping[str, Collection[str]]
 #: Where Kueue's manager runs by default, the group of its configuration, and the name of
 #: LeaderWorkerSets in it.
-KUEUE_NAMESPACE, KUEUE_CONFIGURATION = "kueue-system", "config.kueue.x-k8s.io/"
+KUEUE_NAMESPACE, _KUEUE_CONFIGURATION = "kueue-system", "config.kueue.x-k8s.io/"
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 _AT = ("schedulingStrategy", "gangPolicy", "backend")
 
@@ -75,30 +77,54 @@ def proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[st
     return "gangPolicy.backend: Native" if NATIVE in others else ""
 
 
-def backend_findings(api: KubernetesApi, plan: ServicePlan, namespace: str) -> Iterator[Finding]:
-    """Yields findings of a service whose backend the cluster lacks, or whose LocalQueue.
+def gang_backend_findings(
+    api: KubernetesApi, plans: Sequence[ServicePlan], namespace: str
+) -> list[tuple[Finding, ...]]:
+    """Returns findings of each plan: the cluster lacks its backend, or its LocalQueue.
 
     Where the cluster has no backend at all, the same program may install it first.
 
     Args:
         api: The cluster.
-        plan: A plan without errors.
+        plans: Plans without errors.
         namespace: Namespace of services whose own is not known before the update.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
+    gangs = [plan for plan in plans if backend_of(plan) is not None]
+    apis = _apis(api) if gangs else {}
+    if not apis:
+        return [() for _ in plans]
+    queues = _queues(api, apis, {_namespace(plan, namespace) for plan in gangs})
+    unmanaged = KUEUE_GROUP in apis and _manages(api) is False
+    return [
+        tuple(
+            _findings(
+                plan,
+                backends_of(apis),
+                queues.get(_namespace(plan, namespace)),
+                unmanaged=unmanaged,
+            )
+        )
+        for plan in plans
+    ]
+
+
+def _findings(
+    plan: ServicePlan,
+    backends: Collection[str],
+    queues: Collection[str] | None,
+    *,
+    unmanaged: bool,
+) -> Iterator[Finding]:
+    """Findings of one plan; `queues` are the LocalQueues of its namespace, None if not known."""
     backend = backend_of(plan)
     if backend is None:
         return
-    apis = _apis(api)
-    if not apis:
-        return
-    backends = backends_of(apis)
-    queues = _local_queues(api, apis, _namespace(plan, namespace))
-    unmanaged = KUEUE in backends and _manages(api) is False
     if backend not in backends:
-        instead = proposal(plan, backends - ({KUEUE} if unmanaged else set()), queues or ())
+        others = set(backends) - ({KUEUE} if unmanaged else set())
+        instead = proposal(plan, others, queues or ())
         text = f"the cluster does not have {backend}"
         if instead:
             yield error(GANG_BACKEND_MISSING, _AT, f"{text}, but another one: {instead}")
@@ -126,30 +152,31 @@ def backend_findings(api: KubernetesApi, plan: ServicePlan, namespace: str) -> I
         )
 
 
+def frameworks_of(config_maps: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
+    """Kinds that the configuration of Kueue's manager has switched on, None where it has none."""
+    frameworks = [
+        integrations.get("frameworks") or ()
+        for configuration in configurations(config_maps, _KUEUE_CONFIGURATION)
+        if isinstance(integrations := configuration.get("integrations") or {}, Mapping)
+    ]
+    return frozenset(map(str, chain(*frameworks))) if frameworks else None
+
+
 def _manages(api: KubernetesApi) -> bool | None:
     """Whether Kueue's manager is configured for LeaderWorkerSets, None where that is not known."""
     code, answer = api.request("GET", f"/api/v1/namespaces/{KUEUE_NAMESPACE}/configmaps")
-    texts = [
-        text
-        for config_map in (answer.get("items") or () if code == 200 else ())
-        for text in (config_map.get("data") or {}).values()
-    ]
-    frameworks = [
-        (configuration.get("integrations") or {}).get("frameworks") or ()
-        for text in texts
-        for configuration in configurations(text, KUEUE_CONFIGURATION)
-    ]
-    return any(KUEUE_FRAMEWORK in names for names in frameworks) if frameworks else None
+    frameworks = frameworks_of(answer.get("items") or () if code == 200 else ())
+    return None if frameworks is None else KUEUE_FRAMEWORK in frameworks
 
 
 def queues_for(api: KubernetesApi, plans: Iterable[ServicePlan]) -> dict[str, frozenset[str]]:
     """Names of LocalQueues by namespace, for services whose pods start together."""
-    apis = _apis(api)
-    namespaces = {
-        str(plan.namespace)
-        for plan in plans
-        if backend_of(plan) is not None and not is_output(plan.namespace)
-    }
+    gangs = [plan for plan in plans if backend_of(plan) is not None]
+    namespaces = {str(plan.namespace) for plan in gangs if not is_output(plan.namespace)}
+    return _queues(api, _apis(api), namespaces)
+
+
+def _queues(api: KubernetesApi, apis: Apis, namespaces: Iterable[str]) -> dict[str, frozenset[str]]:
     listed = {name: _local_queues(api, apis, name) for name in sorted(namespaces)}
     return {name: queues for name, queues in listed.items() if queues is not None}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_backends import backend_findings
+from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
 from fusioninfer_pulumi.checks.objects import user_field
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -161,11 +161,10 @@ def server_findings(
     for (index, attempt), received in zip(tried, answers, strict=True):
         by_plan[index].append((attempt, received))
     return [
-        (
-            *backend_findings(api, plan, namespace),
-            *answer_findings(plan, results, seconds),
+        (*of_backend, *answer_findings(plan, results, seconds))
+        for plan, of_backend, results in zip(
+            plans, gang_backend_findings(api, plans, namespace), by_plan, strict=True
         )
-        for plan, results in zip(plans, by_plan, strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.checks.gang_backends import backend_findings
+from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.checks.server import (
     API_SERVER_NOT_ASKED,
@@ -55,9 +55,10 @@ def ask_cluster(sources: Sequence[Source], context: str | None) -> None:
 def _cluster_findings(
     api: KubernetesApi, plans: Sequence[ServicePlan]
 ) -> list[tuple[Finding, ...]]:
+    backends = gang_backend_findings(api, plans, FALLBACK_NAMESPACE)
     return [
-        (*backend_findings(api, plan, FALLBACK_NAMESPACE), *over_quota)
-        for plan, over_quota in zip(plans, quota_findings(api, plans), strict=True)
+        (*of_backend, *over_quota)
+        for of_backend, over_quota in zip(backends, quota_findings(api, plans), strict=True)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, backend_findings
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, gang_backend_findings
 
 Manifest = dict[str, Any]
 KUEUE = {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueue"}}}
@@ -46,7 +46,8 @@ class FakeApi:
 def said(manifest: Manifest, *groups: str, **more: Any) -> list[str]:
     """What is said of a service."""
     api: Any = FakeApi(*groups, **more)
-    return [str(finding) for finding in backend_findings(api, plan_of(manifest), "default")]
+    (findings,) = gang_backend_findings(api, [plan_of(manifest)], "default")
+    return [str(finding) for finding in findings]
 
 
 VOLCANO, QUEUES = "scheduling.volcano.sh", "kueue.x-k8s.io"
@@ -119,3 +120,20 @@ def test_what_kueue_lacks_is_said() -> None:
             )
         ]
     assert said(manifest, QUEUES, queues=None) == []
+
+
+def test_services_share_what_is_read() -> None:
+    api: Any = FakeApi(QUEUES, frameworks=[KUEUE_FRAMEWORK])
+    paths: list[str] = []
+    answer = api.request
+
+    def request(method: str, path: str) -> tuple[int, Manifest]:
+        paths.append(path)
+        return answer(method, path)
+
+    api.request = request
+    plans = [plan_of(service(role())), plan_of(prefill_decode()), plan_of(prefill_decode(**KUEUE))]
+    single, without, queued = gang_backend_findings(api, plans, "default")
+    assert (single, queued) == ((), ())
+    assert "does not have Volcano" in str(*without)
+    assert len(paths) == len(set(paths)) == 3

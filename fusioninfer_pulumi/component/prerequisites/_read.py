@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_backends import KUEUE_GROUP, KUEUE_NAMESPACE, queues_for
+from fusioninfer_pulumi.checks.gang_backends import (
+    KUEUE_GROUP,
+    KUEUE_NAMESPACE,
+    frameworks_of,
+    queues_for,
+)
 from fusioninfer_pulumi.checks.quotas import Quotas, read_quotas
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._table import NamedObject, Release
@@ -18,8 +22,6 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Group of the API in which the configuration of LeaderWorkerSet's manager is written.
 _CONFIGURATION = "config.lws.x-k8s.io/"
-#: The same of Kueue's.
-_KUEUE_CONFIGURATION = "config.kueue.x-k8s.io/"
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
@@ -153,7 +155,7 @@ class _Reader:
     def lws_provider(self, namespace: str) -> str | None:
         """Gang provider in the configuration of LeaderWorkerSet's manager."""
         providers: set[str] = set()
-        for configuration in self._configurations(namespace, _CONFIGURATION):
+        for configuration in configurations(self._config_maps(namespace), _CONFIGURATION):
             gang = configuration.get("gangSchedulingManagement") or {}
             if isinstance(gang, Mapping):
                 providers.add(str(gang.get("schedulerProvider") or ""))
@@ -161,20 +163,11 @@ class _Reader:
 
     def kueue_frameworks(self, namespace: str) -> frozenset[str] | None:
         """Kinds that the configuration of Kueue's manager has switched on."""
-        frameworks = [
-            integrations.get("frameworks") or ()
-            for configuration in self._configurations(namespace, _KUEUE_CONFIGURATION)
-            if isinstance(integrations := configuration.get("integrations") or {}, Mapping)
-        ]
-        return frozenset(map(str, chain(*frameworks))) if frameworks else None
+        return frameworks_of(self._config_maps(namespace))
 
-    def _configurations(self, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
-        """Configurations of an API group in the ConfigMaps of a namespace."""
+    def _config_maps(self, namespace: str) -> Sequence[Mapping[str, Any]]:
         listing = self._api.client.CoreV1Api(self._api.connection).list_namespaced_config_map
-        listed = self._api.get(f"ConfigMaps in {namespace}", listing, namespace)
-        for config_map in items(listed):
-            for text in (config_map.get("data") or {}).values():
-                yield from configurations(text, group)
+        return items(self._api.get(f"ConfigMaps in {namespace}", listing, namespace))
 
     def kubernetes(self) -> Release | None:
         """Release of the API server."""
