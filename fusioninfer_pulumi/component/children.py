@@ -27,6 +27,7 @@ from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.replacement import Replacement
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
@@ -89,9 +90,13 @@ class Children:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Manifest],
+        beside: Replacement | None,
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers all objects in apply order; `child_options` are those of every child."""
+        """Registers all objects in apply order.
+
+        `beside` are roles that take the place of others, `child_options` those of every child.
+        """
         self._registered: dict[str, list[_Registered]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
         self._yaml_only = renders_yaml(component)
@@ -101,7 +106,7 @@ class Children:
         self._seen = pulumi.Output.from_input(Observed())
         if reads_cluster() and self._yaml_only is not True:
             yaml_only = self.yaml_only()
-            self._update = Update(component, name, plan, manifests, yaml_only.future)
+            self._update = Update(component, name, plan, manifests, beside, yaml_only.future)
             self._seen = self._update.result
         elif pulumi.runtime.is_dry_run():
             self._seen = pulumi.Output.from_input(observed_of(name))

@@ -139,7 +139,8 @@ class InferenceService(pulumi.ComponentResource):
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        self._children = Children(self, name, self.plan, manifests, child_options)
+        beside = replacement(name, self.plan, manifests, stack_lws())
+        self._children = Children(self, name, self.plan, manifests, beside, child_options)
         self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
@@ -147,7 +148,6 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
-        beside = replacement(name, self.plan, manifests, stack_lws())
         check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
         check_existing_in_preview(self, name, self.plan, self._children.yaml_only())
         check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)

@@ -25,7 +25,6 @@ from fusioninfer_pulumi.component.resources import KubernetesObject
 from fusioninfer_pulumi.component.state import (
     Observed,
     observed_of,
-    stack_lws,
     stack_lws_of,
     takes_over,
     version_of,
@@ -35,7 +34,7 @@ from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.replacement import replacement
+from fusioninfer_pulumi.rollout.replacement import Replacement
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
     Fail,
@@ -65,9 +64,13 @@ class Update:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Mapping[str, Any]],
+        beside: Replacement | None,
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Begins when the program has registered everything; `name` is the component's."""
+        """Begins when the program has registered everything.
+
+        `name` is the component's, `beside` are roles that take the place of others.
+        """
         self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = observed_of(name)
         self._state = initial_state(name, plan, manifests, self._observed)
@@ -80,7 +83,7 @@ class Update:
         self._live = LiveState(self._cluster, plan.service, update_order(plan))
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
-        self._beside = replacement(name, plan, manifests, stack_lws())
+        self._beside = beside
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
