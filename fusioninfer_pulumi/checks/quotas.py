@@ -105,15 +105,10 @@ def _read_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> dict[str, A
     queues = queues_of(plans)
     custom = api.client.CustomObjectsApi(api.connection)
     for version in _KUEUE_VERSIONS if queues else ():
-
-        def listed(plural: str, version: str = version) -> Any:
-            ask = custom.list_cluster_custom_object
-            return api.get(f"Kueue's {plural}", ask, _KUEUE, version, plural)
-
-        cluster_queues = listed("clusterqueues")
+        cluster_queues = _list_kueue(api, version, "clusterqueues")
         if cluster_queues is None:
             continue  # not served
-        found = {
+        local_queues = {
             (namespace, name): api.get(
                 f"LocalQueue {name}",
                 custom.get_namespaced_custom_object,
@@ -122,11 +117,18 @@ def _read_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> dict[str, A
             for namespace, name in queues
         }
         return {
-            "local_queues": {key: queue for key, queue in found.items() if isinstance(queue, dict)},
+            "local_queues": {
+                key: queue for key, queue in local_queues.items() if isinstance(queue, dict)
+            },
             "cluster_queues": _by_name(items(cluster_queues)),
-            "cohorts": _by_name(items(listed("cohorts"))),
+            "cohorts": _by_name(items(_list_kueue(api, version, "cohorts"))),
         }
     return {}
+
+
+def _list_kueue(api: KubernetesApi, version: str, plural: str) -> Any:
+    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
+    return api.get(f"Kueue's {plural}", listing, _KUEUE, version, plural)
 
 
 def _running(pods: Iterable[Object]) -> dict[str, Counter[str]]:
@@ -232,7 +234,7 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], quotas:
 
 
 def _most(cluster_queue: Object, resource: str, quotas: Quotas) -> Decimal:
-    """The most that a ClusterQueue can ever admit, while nobody else uses the cohort's quota."""
+    """The most that a ClusterQueue can ever admit, while no other uses the cohort's quota."""
     cohort = _root(_cohort(cluster_queue), quotas)
     members = [(_cohort(other), other) for other in quotas.cluster_queues.values()]
     lenders = [
