@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from e2e.harness import Cluster, Object
 from e2e.inputs import role, service
 from e2e.keda import NEED, Exporter, Target, absent, keda, prometheus
 from e2e.live import LiveService
+from e2e.repeated import repeated
 from e2e.test_autoscaling import LWS
 
 pytestmark = pytest.mark.long
@@ -64,19 +64,10 @@ class History:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Looks several times a second for a while."""
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.2):
-                self.note()
-
-        thread = threading.Thread(target=watch)
-        thread.start()
         try:
-            yield
+            with repeated(self.note, 0.2):
+                yield
         finally:
-            done.set()
-            thread.join()
             self.note()
 
 

@@ -13,9 +13,8 @@ import json
 import math
 import re
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import urllib3
@@ -24,6 +23,7 @@ import yaml
 from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.repeated import repeated
 
 PROGRAM = "prometheus"
 INTERVAL = "2s"
@@ -103,22 +103,9 @@ class Prometheus:
             file.write_text(json.dumps(listed), encoding="utf-8")
             file.replace(self._targets[kind])
 
-    @contextmanager
-    def discovering(self) -> Iterator[None]:
+    def discovering(self) -> AbstractContextManager[None]:
         """Tell it the targets every second for a while."""
-        done = threading.Event()
-
-        def follow() -> None:
-            while not done.wait(1):
-                self.discover()
-
-        thread = threading.Thread(target=follow)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+        return repeated(self.discover, 1)
 
     def query(self, expression: str) -> list[float]:
         """The values of an expression's series that are numbers."""
