@@ -35,7 +35,7 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
         yield error(
             KUEUE_LABEL,
             at,
-            "keeps the pods waiting for ever, while Kueue counts them as admitted: it labels pods "
+            "keeps the pods from starting, while Kueue counts them as admitted: it labels pods "
             "of a LeaderWorkerSet itself; remove it",
         )
 

@@ -142,7 +142,7 @@ def test_the_last_word_of_kubernetes_own_scheduler() -> None:
 
     assert told(status="False", message="no room") == ["PodGroup svc: no room"]
     assert told() == ["PodGroup svc: the scheduler has not looked at it"]
-    # It is true for ever, also of a gang that lacks pods again.
+    # It stays true, also of a gang that lacks pods again.
     assert told(status="True") == []
 
 

@@ -144,7 +144,7 @@ def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str)
     """Seen with the real one: e2e/test_kueue.py."""
     changed = dict(changed)
     labelled = service(role(**changed.pop("roles", {})), **changed, **kueue())
-    reason = "keeps the pods waiting for ever, while Kueue counts them as admitted"
+    reason = "keeps the pods from starting, while Kueue counts them as admitted"
     remedy = "it labels pods of a LeaderWorkerSet itself; remove it"
     assert problems(labelled) == [f"{field}[{QUEUE}]: {reason}: {remedy}"]
     # Without a queue of the service Kueue takes each pod for a job of its own.

@@ -296,7 +296,7 @@ def convert_gang(serving: Serving) -> None:
     if mode == "On":
         # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
         # True is the value of the field, not a switch of the function.
-        builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003
+        builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003  # the value of the field
     _topologies(builder, group, here / "networkTopology", volcano=volcano)
 
 
