@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import SplitArgs
 from fusioninfer_pulumi.checks.gateways import attachment_findings
 from fusioninfer_pulumi.checks.route_rules import normalised_matches
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.attachment import hosts_overlap
@@ -46,12 +46,6 @@ ROUTES_CONFLICT = Rule(
     remedy="Give them different host names, paths or headers; for shares of one route set "
     "`routedBy`.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-SPLIT_TARGET_HAS_ROUTE = Rule(
-    "split-target-has-route",
-    "info",
-    "A service that gets a share has no route of its own for them.",
-    remedy="Nothing, if you want both.",
 )
 
 
@@ -237,12 +231,6 @@ class Shares:
                 f"{other.service} makes a route of its own for the same requests, {route.name}: "
                 f"of two such routes the older one gets all of them; write {_routed_by(plan)} "
                 "there",
-            )
-        else:
-            yield info(
-                SPLIT_TARGET_HAS_ROUTE,
-                at,
-                f"{other.service} gets requests by its own route, too: {route.name}",
             )
 
     def _routed_by_findings(

@@ -35,7 +35,7 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
     SET_BY_LIBRARY,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
+from fusioninfer_pulumi.topology.gang import GangPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 GANG_DEADLOCK = Rule(
@@ -52,8 +52,8 @@ GANG_PRIORITIES_DIFFER = Rule(
 )
 SPREAD_STARVES_REPLICAS = Rule(
     "spread-starves-replicas",
-    ("warning", "info"),
-    "Spreading holds back neither a gang nor replicas above its minimum.",
+    "warning",
+    "Spreading may leave replicas above the gang's minimum unschedulable.",
     remedy="Use `ScheduleAnyway`.",
     source="Volcano 1.14.1, measured",
 )
@@ -97,18 +97,6 @@ ROLES_START_APART = Rule(
     "Prefill and decode start together.",
     remedy="Use `backend: Volcano`, or give the LocalQueue quota for the whole service.",
     source="Kueue 0.15.2, measured",
-)
-GANG_MINIMUM_ZERO_FOR_ROLE = Rule(
-    "gang-minimum-zero-for-role",
-    "info",
-    "Every role has a minimum above 0.",
-    remedy="Raise it, if the service does not work without the role.",
-)
-WORKERS_NOT_SPREAD = Rule(
-    "workers-not-spread",
-    "info",
-    "Workers are in the domain of their leader.",
-    remedy="Use exclusive topology.",
 )
 
 _STRATEGY = ("schedulingStrategy",)
@@ -304,14 +292,6 @@ def _minimum(
             (*_STRATEGY, "priorityClassName"),
             "the roles' pods have different priority classes: Volcano starts further replicas by "
             "priority first, which the capacity table does not know",
-        )
-    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
-    optional = [role.name for role in roles if role.replicas and minima[role.name] == 0]
-    if optional:
-        yield info(
-            GANG_MINIMUM_ZERO_FOR_ROLE,
-            at,
-            f"the service starts without {', '.join(optional)}: a minimum of 0",
         )
 
 
@@ -539,26 +519,10 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
     spread, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
     if spread is None:
         return
-    if role.nodes > 1:
-        yield info(
-            WORKERS_NOT_SPREAD,
-            at,
-            "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
-            "leader",
-        )
     hard = any(
         constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for constraint in spread
     )
-    if not hard or gang is None:
-        return
-    if gang.sub_groups is None:
-        yield info(
-            SPREAD_STARVES_REPLICAS,
-            at,
-            "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
-            "which the capacity table does not know",
-        )
-    else:
+    if hard and gang is not None and gang.sub_groups is not None:
         # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
         yield warning(
             SPREAD_STARVES_REPLICAS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_config.checks import check_config
@@ -33,38 +33,13 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
 )
 
-PICKER_METRICS_OFF = Rule(
-    "picker-metrics-off",
-    "info",
-    "Somebody can read the picker's metrics.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
 PICKER_METRICS_UNAUTHENTICATED = Rule(
     "picker-metrics-unauthenticated",
     "warning",
     "The picker's metrics are not open to everybody.",
     remedy="Set `endpointPicker.metrics: Authenticated`.",
 )
-STRATEGY_DEFAULTED = Rule(
-    "strategy-defaulted",
-    "info",
-    "The strategy is stated.",
-    remedy="Set `strategy` to choose another one.",
-)
 
-PICKER_STANDBY_NOT_READY = Rule(
-    "picker-standby-not-ready",
-    "info",
-    "All pods of the picker become ready.",
-    remedy="Nothing: one pod leads, the others stand by.",
-)
-
-GROUP_PAIRING_STRICT = Rule(
-    "group-pairing-strict",
-    "info",
-    "Strict pairing looks for a shared prefix in one group only.",
-    remedy="Use `Preferred` to look in all groups.",
-)
 
 #: A check of a router role and its planned endpoint picker.
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
@@ -145,13 +120,6 @@ def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             else f"the strategy is {intent.strategy.value}, which pairs nothing"
         )
         yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
-    if generated and pairing is not GroupPairing.PREFERRED:
-        yield info(
-            GROUP_PAIRING_STRICT,
-            field,
-            "each request is drawn a group, and its pods are of that group: a shared prefix is "
-            "looked for there only; Preferred looks in all groups",
-        )
     if groups is not None and intent.strategy is None and intent.pairs:
         types = {
             plugin.get("type")
@@ -193,22 +161,15 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """What users should know of the picker's metrics, replicas and strategy."""
-    at, args, epp_args, family = parts.at, parts.args, epp.args, epp.family
+    at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
-    if epp_args.metrics is MetricsMode.OFF:
-        yield info(
-            PICKER_METRICS_OFF,
-            metrics,
-            "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
-            "and binds the picker to the ClusterRole system:auth-delegator",
-        )
-    elif epp_args.metrics is MetricsMode.UNAUTHENTICATED:
+    if epp_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
             PICKER_METRICS_UNAUTHENTICATED,
             metrics,
             "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
-    elif is_output(parts.namespace):
+    elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,
@@ -221,19 +182,6 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
-        )
-    if epp_args.replicas > 1:
-        yield info(
-            PICKER_STANDBY_NOT_READY,
-            (*at, "endpointPicker", "replicas"),
-            "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
-            "the Deployment",
-        )
-    if args.strategy is None and args.endpoint_picker_config is None:
-        yield info(
-            STRATEGY_DEFAULTED,
-            (*at, "strategy"),
-            "is not given: chosen for the roles of the service, see the plan",
         )
 
 

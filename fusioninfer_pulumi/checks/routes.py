@@ -27,6 +27,7 @@ from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
+    FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
@@ -86,18 +87,6 @@ ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
     "The gateway takes timeouts in routes.",
     remedy="Remove them.",
 )
-EXTERNAL_ROUTE = Rule(
-    "external-route",
-    "info",
-    "The route of a service is its own.",
-    remedy="Nothing: another service's route leads here.",
-)
-NETWORK_POLICY = Rule(
-    "network-policy",
-    ("info", "error"),
-    "Who reaches the pods of a service is known.",
-    remedy="Set `networkPolicy`.",
-)
 SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
     "several-pools-gateway-unknown",
     "warning",
@@ -150,7 +139,7 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
 
 
 def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Says which external route has to lead to the pool, where `routedBy` or `refs` names one."""
+    """Rejects a service that names itself in `routedBy`."""
     at, service = parts.at, parts.service
     route = parts.args.httproute
     if route is None or route.external_field is None:
@@ -163,41 +152,16 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
             "is this service, and no route is made then; remove it, or name the one whose route "
             "leads here",
         )
-    elif route.routed_by is not None:
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            f"no route is made: requests come once {route.routed_by} names this service "
-            "in its httproute.split, or in backendRefs",
-        )
-    else:
-        kind, name, group = (parts.backend.get(key) for key in ("kind", "name", "group"))
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            "no route is made, and what these say is not read: requests come once their "
-            f"backendRefs name {kind} {name}" + (f" of group {group}" if group else ""),
-        )
 
 
 def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Says whom default NetworkPolicies let in, and where the gateway's proxies are not known."""
-    field, policy = (*parts.at, "networkPolicy"), parts.args.network_policy
-    if policy is None:
-        if not parts.proxies:
-            return
-        if parts.monitored:
-            message = "not set, and none by default: it would shut out the service's monitors; set "
-            yield info(NETWORK_POLICY, field, f"{message}networkPolicy.metrics")
-        else:
-            name = parts.implementation.name
-            reached = "engines and picker" if parts.picks_endpoints else "engines"
-            message = f"not set: only the proxies of {name} reach {reached}"
-            yield info(NETWORK_POLICY, field, f"{message}; set metrics for those who read metrics")
-    elif policy.enabled and not (policy.gateway or policy.gateway_namespace or parts.proxies):
+    """Requires the proxies of a gateway of which they are not known."""
+    policy = parts.args.network_policy
+    known = policy and (policy.gateway or policy.gateway_namespace or parts.proxies)
+    if policy is not None and policy.enabled and not known:
         yield error(
-            NETWORK_POLICY,
-            field,
+            FIELD_REQUIRED,
+            (*parts.at, "networkPolicy"),
             "it is not known where the gateway's proxies run; set gatewayNamespace or gateway",
         )
 

@@ -9,12 +9,6 @@ POOL_PODS_SERVE_HTTPS = Rule(
     remedy="End TLS at the Gateway; remove `--secure-proxy`.",
 )
 
-ROLE_PARKED = Rule(
-    "role-parked",
-    "info",
-    "A role has replicas, and a service groups.",
-    remedy="Raise `replicas` or `groups` to start it.",
-)
 
 ROUTE_WITHOUT_GATEWAY = Rule(
     "route-without-gateway",

@@ -10,20 +10,8 @@ _ALL = {
         "the container's program is neither vLLM nor SGLang, and arguments have to be added to "
         "it; start it as vllm serve or python3 -m sglang.launch_server"
     ),
-    "external-route": (
-        "no route of its own is made: its requests come by the HTTPRoute of the service that "
-        "gets the most of them"
-    ),
     "gang-all-or-nothing": (
         "all of its pods are placed together: nothing starts before all of them fit"
-    ),
-    "gateway-listeners-unknown": (
-        "the Gateway is in another namespace: its listeners must allow routes from that of the "
-        "service (allowedRoutes.namespaces), which by default they do not"
-    ),
-    "group-pairing-strict": (
-        "each request is drawn a serving group, and its pods are of that group: a shared prefix "
-        "is looked for there only"
     ),
     "kv-transfer-disabled": (
         "nothing here says that the engines hand the KV cache from prefill to decode; where "
@@ -118,7 +106,6 @@ MODELPLANE = {
         "hands over a KV cache that no engine of phase Decode takes; add one, or leave out "
         "serving.mode and phase"
     ),
-    "rollout-level-mixes-revisions": "during an update an instance runs mixed revisions",
     "route-missing": (
         "no request finds these pods; read the ModelService that selects this ModelDeployment too"
     ),

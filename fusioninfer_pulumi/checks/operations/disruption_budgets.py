@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.operations.disruption_budget import BudgetPlan, kept_replicas
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE, OUT_OF_RANGE
-from fusioninfer_pulumi.topology.gang import required_replicas
 from fusioninfer_pulumi.topology.role import RolePlan
 
-DISRUPTION_BUDGET_COUNTS_WAITING_REPLICAS = Rule(
-    "disruption-budget-counts-waiting-replicas",
-    "info",
-    "A replica that waits for room does not block evictions.",
-    remedy="Nothing: expect it while a replica waits.",
-)
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
     "disruption-budget-blocks-eviction",
     "warning",
@@ -30,8 +23,6 @@ DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
     """Checks the budget of each role that has one."""
     plan, spec = built.plan, built.args
-    minima = spec.scheduling_strategy.gang_policy.min_role_replicas if plan.gangs else None
-    required = required_replicas(plan.roles, minima)
     roles = {role.name: role for role in plan.roles}
     for budget in plan.operations.budgets:
         role = roles[budget.role]
@@ -41,13 +32,6 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
             at = ("roles", role.position, *at)
         if args is not None:
             yield from _eviction_findings(budget, args, role, at)
-        if required[role.name] < role.group_replicas and budget.replicas:
-            yield info(
-                DISRUPTION_BUDGET_COUNTS_WAITING_REPLICAS,
-                at,
-                f"while a replica of {role.name} waits for room, none of the others may be "
-                "evicted: the budget counts every replica",
-            )
 
 
 def _eviction_findings(

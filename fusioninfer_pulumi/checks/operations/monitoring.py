@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
@@ -23,22 +23,9 @@ MONITORED_TARGET_MISSING = Rule(
 )
 MONITORING_ENGINE_WITHOUT_METRICS = Rule(
     "monitoring-engine-without-metrics",
-    ("warning", "info"),
+    "warning",
     "Engines that are scraped are known, and serve metrics.",
     remedy="Turn the engine's metrics on.",
-)
-
-MONITORING_CERTIFICATE_UNCHECKED = Rule(
-    "monitoring-certificate-unchecked",
-    "info",
-    "The certificate of an engine is checked when it is scraped.",
-    remedy="Nothing, if you accept it.",
-)
-MONITORING_PICKER_TOKEN_DEFAULT = Rule(
-    "monitoring-picker-token-default",
-    "info",
-    "Prometheus may read the picker's metrics.",
-    remedy="Set `pickerToken`, or give its ServiceAccount the right.",
 )
 
 
@@ -64,15 +51,6 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
     """Checks what alerts and dashboards are made of."""
-    monitoring = built.plan.operations.monitoring
-    scraped = {monitor.role for monitor in monitoring.engines} if monitoring is not None else set()
-    strange = [
-        role.name
-        for role in built.plan.roles
-        if role.name in scraped
-        and (engine := role.serving.command.engine) is not None
-        and not engine.has_panels()
-    ]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
@@ -83,13 +61,6 @@ def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
                 at,
                 "its queries name the service's namespace, which must be a plain value for that, "
                 "got a pulumi Output",
-            )
-        if strange:
-            yield info(
-                MONITORING_ENGINE_WITHOUT_METRICS,
-                at,
-                f"shows of {', '.join(strange)} which replicas serve: its queries of requests read "
-                "vLLM's metrics",
             )
         for key in wanted.labels:
             if key.startswith(labels.PREFIX):
@@ -123,12 +94,6 @@ def _engine(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
             "monitoring finds pods by the ports that containers declare: the ranks on "
             f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
-    if monitor.https:
-        yield info(
-            MONITORING_CERTIFICATE_UNCHECKED,
-            ("monitoring", "engines"),
-            f"the certificate of {role.name} is not checked: pods are scraped by address",
-        )
 
 
 def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
@@ -140,12 +105,6 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
             MONITORING_ENGINE_WITHOUT_METRICS,
             at,
             f"monitoring gets no metrics from {role.name}: {reason}",
-        )
-    elif engine is None:
-        yield info(
-            MONITORING_ENGINE_WITHOUT_METRICS,
-            at,
-            f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )
 
 
@@ -164,15 +123,8 @@ def _picker(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding
             "the picker serves no metrics; set endpointPicker.metrics of the router to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
-    if args.picker_token is None:
-        if metrics is MetricsMode.AUTHENTICATED and args.picker is not False:
-            yield info(
-                MONITORING_PICKER_TOKEN_DEFAULT,
-                ("monitoring", "pickerToken"),
-                "not set: Prometheus sends the token of its own ServiceAccount, which may need "
-                "`get` on the URL /metrics",
-            )
-    elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
+    asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
+    if args.picker_token is not None and not asks_token:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("monitoring", "pickerToken"),

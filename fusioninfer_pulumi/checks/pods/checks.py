@@ -13,7 +13,7 @@ from fusioninfer_pulumi.checks.pods.arguments import argument_findings
 from fusioninfer_pulumi.checks.pods.claims import claim_findings
 from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.credentials import role_credentials
-from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice, worker_findings
+from fusioninfer_pulumi.checks.pods.engine import engine_findings, launcher_findings
 from fusioninfer_pulumi.checks.pods.images import image_findings
 from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
@@ -62,8 +62,7 @@ CHECKS: tuple[Check, ...] = (
     reference_findings,
     kubelet_findings,
     engine_findings,
-    worker_findings,
-    role_advice,
+    launcher_findings,
     role_credentials,
     pod_findings,
 )

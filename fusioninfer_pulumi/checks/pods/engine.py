@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.checks.rules import ROLE_PARKED
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.findings import Finding, Rule, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.launch import LEADER_ONLY
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import PODS_DERIVED
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
@@ -51,23 +48,8 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from (finding.at(*at) for finding in findings)
 
 
-def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Says what workers do not get of the template that they share with their leader."""
-    worker = pods.worker
-    if worker is None or worker.path != pods.leader.path:
-        return
-    trimmed = [key for key in LEADER_ONLY if worker.own.get(key)]
-    if trimmed:
-        keys = ", ".join(trimmed)
-        message = f"worker pods do not get {keys}: only the leader of a replica serves"
-        yield info(PODS_DERIVED, worker.container_path, message)
-
-
-def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Says that a role is parked, or that its launcher has no effect."""
-    if not ctx.role.replicas:
-        message = "is 0: the role is parked, no pods of it are made"
-        yield info(ROLE_PARKED, ctx.at("replicas"), message)
+def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warns of a launcher that has no effect."""
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"

@@ -9,11 +9,11 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, PODS_DERIVED
+from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 
@@ -50,9 +50,6 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "arguments that cannot be read here may contradict it: the engine takes the last of "
             "two",
         )
-    counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
-    if not counted and ctx.nodes > 1:
-        yield info(PODS_DERIVED, at, _pods(args))
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
