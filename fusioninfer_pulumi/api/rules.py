@@ -21,16 +21,3 @@ INVALID_IMAGE = Rule(
     "An image is a valid reference.",
     remedy="Write `registry/name:tag` or `registry/name@digest`.",
 )
-LISTENER_WITHOUT_CERTIFICATE = Rule(
-    "listener-without-certificate",
-    "error",
-    "A listener that ends TLS has a certificate.",
-    remedy="Set `tls.certificateRefs`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
-THRESHOLD_WITHOUT_DISAGGREGATION = Rule(
-    "threshold-without-disaggregation",
-    "error",
-    "`threshold` belongs to the strategy `pd-disaggregation`.",
-    remedy="Remove it, or choose that strategy.",
-)

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import SplitArgs
 from fusioninfer_pulumi.checks.gateways import attachment_findings
-from fusioninfer_pulumi.checks.route_rules import normalised_matches
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
@@ -392,7 +391,9 @@ def _share_host(one: RoutePlan, other: RoutePlan) -> bool:
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
-    return [match for rule in route.rules for match in normalised_matches(rule.matches)]
+    """Conditions of a route, with the path that the Gateway API gives those without one."""
+    everything = {"path": {"type": "PathPrefix", "value": "/"}}
+    return [{**everything, **match} for rule in route.rules for match in rule.matches]
 
 
 class Routes:

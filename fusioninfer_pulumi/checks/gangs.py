@@ -44,12 +44,6 @@ GANG_DEADLOCK = Rule(
     "A gang can be scheduled: its pods do not wait for each other.",
     remedy="Remove what the message names, or set `gangPolicy.mode: Off`.",
 )
-GANG_PRIORITIES_DIFFER = Rule(
-    "gang-priorities-differ",
-    "warning",
-    "Priorities of pods and tasks do not reorder the gang.",
-    remedy="Use one priority class.",
-)
 SPREAD_STARVES_REPLICAS = Rule(
     "spread-starves-replicas",
     "warning",
@@ -61,14 +55,8 @@ SPREAD_STARVES_REPLICAS = Rule(
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
     "scheduler-differs-from-service",
     "error",
-    "Pods have the service's scheduler.",
-    remedy="Remove `schedulerName` from the template.",
-)
-QUEUE_DIFFERS_FROM_SERVICE = Rule(
-    "queue-differs-from-service",
-    "error",
-    "Pods have the service's queue.",
-    remedy="Remove the annotation.",
+    "Pods have another scheduler, priority class or queue than the service.",
+    remedy="Remove the field or annotation from the template.",
 )
 GANG_POD_WITHOUT_REQUESTS = Rule(
     "gang-pod-without-requests",
@@ -174,7 +162,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
     written = _annotations(pod).get(labels.QUEUE_NAME)
     if written not in (None, queue) and not is_output(queue):
         yield error(
-            QUEUE_DIFFERS_FROM_SERVICE,
+            SCHEDULER_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
             f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(written)}',
         )
@@ -185,12 +173,6 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         message = "is set by fusioninfer-pulumi; remove it"
         yield error(SET_BY_LIBRARY, _annotation(pod, key), message)
-    if labels.TASK_PRIORITY in annotations:
-        yield warning(
-            GANG_PRIORITIES_DIFFER,
-            _annotation(pod, labels.TASK_PRIORITY),
-            "reorders the gang: the capacity table ignores it",
-        )
 
 
 def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
@@ -272,26 +254,14 @@ def _minimum(
             (*_STRATEGY, "gangPolicy", "requiredReplicas"),
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
-    if not gang.partial:
-        # A single replica cannot start in part.
-        if sum(role.group_replicas for role in roles) > 1:
-            scope = "" if gang.group is None else " of a group"
-            yield info(
-                GANG_ALL_OR_NOTHING,
-                (*_STRATEGY, "gangPolicy"),
-                f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
-                "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
-            )
-        return
-    priorities = {
-        pod.written["spec"].get("priorityClassName") for role in roles for pod in role.pods.written
-    }
-    if len(priorities) > 1 and scheduling.priority_class_name is None:
-        yield warning(
-            GANG_PRIORITIES_DIFFER,
-            (*_STRATEGY, "priorityClassName"),
-            "the roles' pods have different priority classes: Volcano starts further replicas by "
-            "priority first, which the capacity table does not know",
+    # A single replica cannot start in part.
+    if not gang.partial and sum(role.group_replicas for role in roles) > 1:
+        scope = "" if gang.group is None else " of a group"
+        yield info(
+            GANG_ALL_OR_NOTHING,
+            (*_STRATEGY, "gangPolicy"),
+            f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
+            "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
         )
 
 

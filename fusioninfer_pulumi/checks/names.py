@@ -1,29 +1,20 @@
 """Checks that derived names are short enough, not reserved, and not those of others.
 
 Admission accepts names that are too long or that two objects share. Then pods are never created, or
-two controllers fight over one object, or a Service takes over that of the cluster.
+two controllers fight over one object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import NAME_TOO_LONG, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
-SERVICE_NAME_TAKEN = Rule(
-    "service-name-taken",
-    "error",
-    "A service does not take over a Service of the cluster.",
-    remedy="Rename the service.",
-    source="Services of Kubernetes 1.35, LeaderWorkerSet 0.9 and Volcano 1.14",
-)
 SERVICE_NAME_BREAKS_ENGINE = Rule(
     "service-name-breaks-engine",
     "error",
@@ -44,18 +35,6 @@ RESERVED_ROLES = frozenset(
     )
 )
 
-#: Services that a cluster needs, by namespace, with their owners: those of Kubernetes 1.35, and of
-#: the manifests of LeaderWorkerSet 0.9 and Volcano 1.14.
-_OWNED = {
-    ("default", "kubernetes"): "the API server",
-    ("kube-system", "kube-dns"): "the cluster's DNS",
-    ("kube-system", "metrics-server"): "the metrics server",
-    ("lws-system", "lws-webhook-service"): "LeaderWorkerSet",
-    ("lws-system", "lws-controller-manager-metrics-service"): "LeaderWorkerSet",
-    ("volcano-system", "volcano-admission-service"): "Volcano",
-    ("volcano-system", "volcano-controllers-service"): "Volcano",
-    ("volcano-system", "volcano-scheduler-service"): "Volcano",
-}
 _AT = ("metadata", "name")
 
 
@@ -94,24 +73,13 @@ def groups_of(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
 
 
 def service_name_findings(
-    service: str, namespace: Any, roles: Sequence[RolePlan], *, picked: bool
+    service: str, roles: Sequence[RolePlan], *, picked: bool
 ) -> Iterator[Finding]:
-    """Checks the names of a service's Kubernetes Services.
+    """Checks the name of a service's Kubernetes Service.
 
-    A `picked` one has an endpoint picker, and no Service of its own name. The namespace may be an
-    Output.
+    A `picked` one has an endpoint picker, and no Service of its own name.
     """
     entry = names.endpoint_picker(service) if picked else names.serving_service(service)
-    made = [entry, *(lws.name for role in roles for lws in role.lws)]
-    for name in made:
-        owner = None if is_output(namespace) else _OWNED.get((namespace, name))
-        if owner is not None:
-            yield error(
-                SERVICE_NAME_TAKEN,
-                _AT,
-                f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
-                "over; rename the service",
-            )
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:

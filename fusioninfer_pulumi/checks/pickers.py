@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
@@ -27,6 +26,7 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
+    FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
     OUTPUT_NOT_ALLOWED,
     RELEASE_WITHOUT_FEATURE,
@@ -83,7 +83,7 @@ def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     strategy = epp.request.strategy
     if epp.args.threshold is not None and strategy is not Strategy.PD_DISAGGREGATION:
         yield error(
-            THRESHOLD_WITHOUT_DISAGGREGATION,
+            FIELD_OUT_OF_PLACE,
             (*parts.at, "endpointPicker", "threshold"),
             f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
             f"{strategy.value}; remove it",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fusioninfer_pulumi.api.gateway_rules import backend_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gateways import (
@@ -12,8 +11,6 @@ from fusioninfer_pulumi.checks.gateways import (
     gateway_findings,
     route_attachment_findings,
 )
-from fusioninfer_pulumi.checks.route_paths import route_path_findings
-from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
 from fusioninfer_pulumi.checks.rules import (
     POOL_PODS_SERVE_HTTPS,
     ROUTE_WITHOUT_GATEWAY,
@@ -87,12 +84,6 @@ ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
     "The gateway takes timeouts in routes.",
     remedy="Remove them.",
 )
-SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
-    "several-pools-gateway-unknown",
-    "warning",
-    "What the gateway makes of several pools is known.",
-    remedy="Set `gateway.implementation`.",
-)
 
 
 def route_findings(parts: RouterParts) -> Iterator[Finding]:
@@ -121,15 +112,13 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
     for index, rule in enumerate(route.rules):
         for number, ref in enumerate(rule.backends):
             place = (*field, "rules", index, "backendRefs", number)
-            if number not in rule.corrected:
-                yield from backend_findings(place, ref)
-                continue
-            yield info(
-                BACKEND_KIND_CORRECTED,
-                place,
-                f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
-                f"the service's {names.POOL_KIND}, to which it is corrected",
-            )
+            if number in rule.corrected:
+                yield info(
+                    BACKEND_KIND_CORRECTED,
+                    place,
+                    f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
+                    f"the service's {names.POOL_KIND}, to which it is corrected",
+                )
         if rule.written.get("timeouts") and not implementation.route_timeouts:
             yield warning(
                 ROUTE_TIMEOUTS_UNSUPPORTED,
@@ -207,7 +196,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
     name, treatment = implementation.name, implementation.several_pools
     if treatment is SeveralPools.UNKNOWN:
         yield warning(
-            SEVERAL_POOLS_GATEWAY_UNKNOWN,
+            SEVERAL_POOLS_UNSUPPORTED,
             at,
             "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
             "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
@@ -386,9 +375,6 @@ CHECKS: tuple[Check, ...] = (
     failure_mode_findings,
     gateway_findings,
     route_findings,
-    rule_findings,
-    route_path_findings,
-    listener_findings,
     external_route_findings,
     several_pools_findings,
     network_policy_findings,

@@ -52,7 +52,7 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     picked = bool(plan.routers) and plan.service_route is None
-    yield from service_name_findings(plan.service, plan.namespace, plan.roles, picked=picked)
+    yield from service_name_findings(plan.service, plan.roles, picked=picked)
 
 
 def _scheduling(built: BuiltService) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._vllm_arguments import contradictions
 from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -77,20 +76,7 @@ MODEL_AS_ARGUMENT = Rule(
     remedy="Write it as the message says.",
     source="the engines' released sources",
 )
-TRACING_PACKAGES_MISSING = Rule(
-    "tracing-packages-missing",
-    ("error", "info"),
-    "The image has the packages for tracing.",
-    remedy="Use an image that has them.",
-)
 
-LORA_NOT_ENABLED = Rule(
-    "lora-not-enabled",
-    "error",
-    "LoRA modules stand beside `--enable-lora`.",
-    remedy="Add `--enable-lora`.",
-    source="https://docs.vllm.ai/en/stable/features/lora/",
-)
 IMAGE_WITHOUT_RAY = Rule(
     "image-without-ray",
     "warning",
@@ -219,12 +205,6 @@ NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.9.2, 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
-#: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
-#: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
-#: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
-#: it again.
-WITH_OTEL: Version = (0, 17, 0)
-WITHOUT_OTEL: Version = (0, 9, 2)
 
 #: First release whose `--lora-modules NAME=PATH` may have another `=` in its path
 #: (`LoRAParserAction`: in 0.30.0, not in 0.29.0).
@@ -388,11 +368,6 @@ class Vllm(Engine):
         return kept
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        version = command.image.version or ()
-        return [*contradictions(words, version), *self._check_model(command, words)]
-
-    def _check_model(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        """Whether the program takes the model in the way in which it is given."""
         version = command.image.version
         if version is None:
             return []
@@ -438,10 +413,6 @@ class Vllm(Engine):
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
         if not command.has(_ENABLE_LORA):
-            modules_flag = self.lora_flags["modules"]
-            if command.readable and command.has(modules_flag) and not command.has(CONFIG_FLAG):
-                message = f"{modules_flag} needs {_ENABLE_LORA}, without which vLLM stops; add it"
-                return [error(LORA_NOT_ENABLED, (modules_flag,), message)]
             return []
         modules = last_values(command.arguments, self.lora_flags["modules"])
         problems = list(_check_modules(modules, command.image.version))
@@ -690,22 +661,6 @@ class Vllm(Engine):
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]
-
-    def check_tracing(self, command: EngineCommand) -> list[Finding]:
-        version = command.image.version
-        if version is None:
-            message = (
-                "traces need the OpenTelemetry packages in the image, as vLLM has them from "
-                "v0.17.0 on; without them vLLM exits"
-            )
-            return [info(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
-        if not WITHOUT_OTEL <= version < WITH_OTEL:
-            return []
-        message = (
-            f"vLLM {'.'.join(map(str, version))} exits when it shall trace: its image has no "
-            "OpenTelemetry packages; use v0.17.0 or later, or set tracing.engines to false"
-        )
-        return [error(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
 
 
 def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:

@@ -30,6 +30,7 @@ from fusioninfer_pulumi.pods.rules import (
     COMMAND_NOT_EDITABLE,
     ENGINE_UNKNOWN,
     PODS_DERIVED,
+    TAKEN_BY_TEMPLATE,
 )
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.rules.common import STATED_TWICE
@@ -39,12 +40,6 @@ KV_EVENTS_TOPIC = Rule(
     ("warning", "error", "info"),
     "The topic of KV cache events is the one that the endpoint picker reads.",
     remedy="Write the topic as the message shows.",
-)
-ENGINE_PORT_OF_POOL = Rule(
-    "engine-port-of-pool",
-    "error",
-    "The engine's port beside a sidecar is not the pool's.",
-    remedy="Choose another `enginePort`.",
 )
 ENGINE_NOT_MOVABLE = Rule(
     "engine-not-movable",
@@ -227,7 +222,7 @@ def _decode_side(
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return plan, [], [*findings, error(ENGINE_PORT_OF_POOL, (*field, "enginePort"), message)]
+        return plan, [], [*findings, error(TAKEN_BY_TEMPLATE, (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []

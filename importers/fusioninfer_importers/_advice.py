@@ -28,14 +28,8 @@ _ALL = {
     "memory-not-checked": (
         "memory not checked: the model, the release of the engine or the accelerator is not known"
     ),
-    "model-path-taken": "the model's files are mounted there; remove it",
     "reference-grant-missing": (
         "needs a ReferenceGrant in the namespace that is referred to; create one"
-    ),
-    "several-pools-gateway-unknown": (
-        "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
-        "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-        "to 1.1 takes one pool in a rule"
     ),
     "split-models-differ": (
         "the engines of its targets serve models by different names: requests keep the name "
@@ -67,10 +61,6 @@ KTHENA = {
     "prefill-decode-without-router": (
         "nothing pairs prefill with decode, clients reach the decoders only; read the "
         "ModelServer of these pods and the ModelRoute to it too"
-    ),
-    "queue-differs-from-service": (
-        "differs from the annotation scheduling.volcano.sh/queue-name of the ModelServing; "
-        "remove it"
     ),
     "route-missing": (
         "no request finds these pods; read the ModelRoute that leads to this ModelServer too"
@@ -108,9 +98,6 @@ MODELPLANE = {
     ),
     "route-missing": (
         "no request finds these pods; read the ModelService that selects this ModelDeployment too"
-    ),
-    "threshold-without-disaggregation": (
-        "PrefillDecode needs an engine of phase Prefill and one of phase Decode"
     ),
 }
 

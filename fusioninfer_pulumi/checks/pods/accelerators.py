@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_accelerator, is_extended, meant_accelerator
 from fusioninfer_pulumi.pods.build import RolePods
@@ -36,13 +36,6 @@ ACCELERATORS_HIDDEN = Rule(
     "Variables such as CUDA_VISIBLE_DEVICES leave the engine the accelerators that it needs.",
     remedy="Remove the variable.",
     source="https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
-)
-ACCELERATORS_WITH_UNIT = Rule(
-    "accelerators-with-unit",
-    "error",
-    "Accelerators are counted without a unit.",
-    remedy="Write a whole number.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
 
 ACCELERATORS_BESIDE_CLAIMS = Rule(
@@ -94,12 +87,6 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
         )
-
-
-def unit_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Refuses counts of accelerators with a unit."""
-    for pod in pods.written:
-        yield from _units(pod.path, pod.written)
 
 
 def _vendor(pod: Pod, command: EngineCommand) -> Iterator[Finding]:
@@ -199,28 +186,6 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                         (*at, kind, str(name)),
                         f"is no known device, so no node has it; did you mean {meant}?",
                     )
-
-
-#: Suffixes of memory quantities; no pod has a million accelerators.
-_MEMORY_SUFFIXES = ("i", "M", "G", "T", "P", "E")
-
-
-def _units(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yields an error for each accelerator count with a unit: `4Gi` was meant as memory."""
-    spec = template.get("spec") or {}
-    for key in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            for kind, amounts in (container.get("resources") or {}).items():
-                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
-                    continue
-                for name, amount in amounts.items():
-                    if is_accelerator(str(name)) and str(amount).endswith(_MEMORY_SUFFIXES):
-                        yield error(
-                            ACCELERATORS_WITH_UNIT,
-                            (*at, "spec", key, index, "resources", kind, str(name)),
-                            "accelerators are counted in whole numbers without a unit, got "
-                            f"{shown(amount)} ({int(quantity.parse(amount))})",
-                        )
 
 
 def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fusioninfer_pulumi.checks.pods.accelerators import (
     accelerator_findings,
     claim_and_limit_findings,
-    unit_findings,
 )
 from fusioninfer_pulumi.checks.pods.arguments import argument_findings
 from fusioninfer_pulumi.checks.pods.claims import claim_findings
@@ -15,7 +14,6 @@ from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.credentials import role_credentials
 from fusioninfer_pulumi.checks.pods.engine import engine_findings, launcher_findings
 from fusioninfer_pulumi.checks.pods.images import image_findings
-from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
     event_findings,
     sidecar_findings,
@@ -26,7 +24,7 @@ from fusioninfer_pulumi.checks.pods.models import model_findings, served_finding
 from fusioninfer_pulumi.checks.pods.named_files import named_file_findings
 from fusioninfer_pulumi.checks.pods.offloading import offloading_findings
 from fusioninfer_pulumi.checks.pods.parallelism import parallelism_findings
-from fusioninfer_pulumi.checks.pods.ports import host_network_findings, port_findings
+from fusioninfer_pulumi.checks.pods.ports import port_findings
 from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.checks.pods.probes import probe_findings
 from fusioninfer_pulumi.checks.pods.startup import startup_findings
@@ -42,7 +40,6 @@ Check = Callable[[RolePods, Context], Iterable[Finding]]
 ServiceCheck = Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    unit_findings,
     port_findings,
     accelerator_findings,
     claim_and_limit_findings,
@@ -60,7 +57,6 @@ CHECKS: tuple[Check, ...] = (
     probe_findings,
     named_file_findings,
     reference_findings,
-    kubelet_findings,
     engine_findings,
     launcher_findings,
     role_credentials,
@@ -72,7 +68,6 @@ CHECKS_OF_ROLES: tuple[ServiceCheck, ...] = (
     pair_findings,
     served_findings,
     claim_findings,
-    host_network_findings,
 )
 
 

@@ -37,7 +37,6 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at(*(at if finding.location else ctx.at("multinode", "launcher")))
     if engine is not None:
         findings += engine.check_connector(command)
-        findings += engine.check_tracing(command) if pods.traced else []
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,

@@ -6,19 +6,9 @@ import re
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.rules import INVALID_IMAGE
-from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
-from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-
-IMAGE_TAG_UNKNOWN = Rule(
-    "image-tag-unknown",
-    ("warning", "info"),
-    "The tag of an engine's own image is one of its releases.",
-    remedy="Use a release that exists.",
-    source="the tags of vllm/vllm-openai and lmsysorg/sglang",
-)
 
 _PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The grammar of references (distribution/reference).
@@ -29,7 +19,7 @@ _REFERENCE = re.compile(
 
 
 def image_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Refuses references that no kubelet can pull, and doubts tags that no release has."""
+    """Rejects references that no kubelet can pull."""
     for pod in pods.written:
         for field in ("containers", "initContainers"):
             for index, container in enumerate(pod.written["spec"].get(field) or ()):
@@ -38,7 +28,6 @@ def image_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
                 # `checks/pods/containers.py` refuses blanks.
                 if isinstance(image, str) and image and not re.search(r"\s", image):
                     yield from _reference(at, image)
-        yield from _tag((*pod.container_path, "image"), pod.own_command)
 
 
 def _reference(at: Location, image: str) -> Iterator[Finding]:
@@ -46,27 +35,3 @@ def _reference(at: Location, image: str) -> Iterator[Finding]:
         return
     message = "must be REPOSITORY:TAG in lower case, without https://"
     yield error(INVALID_IMAGE, at, f"{message}, got {shown(image)}")
-
-
-def _tag(at: Location, command: EngineCommand) -> Iterator[Finding]:
-    engine, image = command.engine, command.image
-    if engine is None or not image.stock or image.engine != engine.name:
-        return
-    tag, releases = image.tag or "", argument_table(engine.name).releases
-    if re.match(r"\d+\.\d+\.\d+", tag):
-        message = f"releases of {engine.title} are tagged v{tag}, and no image has the tag {tag}"
-        yield warning(IMAGE_TAG_UNKNOWN, at, message)
-        return
-    release, newest = image.release, releases[-1]
-    if release is None or release in releases:
-        return
-    numbers = release_numbers(release)
-    if numbers < release_numbers(releases[0]):
-        return
-    patches = [known for known in releases if release_numbers(known)[:2] == numbers[:2]]
-    if numbers > release_numbers(newest):
-        message = f"{release} is newer than {newest}, the last release whose arguments are known"
-        yield info(IMAGE_TAG_UNKNOWN, at, message)
-    elif patches:
-        message = f"{engine.title} has no release {release}; the last of these is {patches[-1]}"
-        yield warning(IMAGE_TAG_UNKNOWN, at, message)

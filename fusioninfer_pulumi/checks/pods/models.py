@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 
-MODEL_NOT_QUANTIZED = Rule(
-    "model-not-quantized",
-    "error",
-    "A model that is loaded as AWQ or GPTQ was quantized so.",
-    remedy="Use a quantized repository, or remove `--quantization`.",
-    source="vLLM: Cannot find the config file for awq",
-)
 TOKEN_FOR_GATED_MODEL = Rule(
     "token-for-gated-model",
     "warning",
@@ -34,11 +26,6 @@ SERVED_MODELS_DIFFER = Rule(
     source="vLLM answers 404 for a model that it does not serve",
 )
 
-#: Organizations that publish weights without quantization under these names.
-_UNQUANTIZED = re.compile(
-    r"(meta-llama|google|mistralai|Qwen|deepseek-ai|microsoft|ibm-granite)/[\w.-]+"
-)
-_QUANTIZED = re.compile(r"awq|gptq|int[48]|w[48]a\d+|quant|fp8|fp4|bnb|4bit|8bit", re.IGNORECASE)
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
 
 
@@ -48,11 +35,6 @@ def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     model = command.model
     if model is None or command.engine is None or not command.readable or ctx.model is not None:
         return
-    method = command.value("--quantization", "-q") or ""
-    plain = _UNQUANTIZED.fullmatch(model) and not _QUANTIZED.search(model)
-    if plain and method.startswith(("awq", "gptq")) and not command.has("--revision"):
-        message = f"{model} is not quantized, so {command.engine.title} finds no {method} weights"
-        yield error(MODEL_NOT_QUANTIZED, pod.command_path, f"{message}; use a quantized repository")
     if is_gated(model) and not _has_token_or_files(pods):
         message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
         yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.engines.flags import flag_value, last_values
 from fusioninfer_pulumi.findings import Finding, Rule, warning
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.kube.containers import mounted
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 
@@ -18,20 +18,12 @@ FILE_NOT_MOUNTED = Rule(
     remedy="Mount the volume that holds them.",
     source="the path is outside of what docker/Dockerfile of the engines fills",
 )
-MODEL_NOT_DOWNLOADED = Rule(
-    "model-not-downloaded",
-    "warning",
-    "A container that may not download its model has a volume with it.",
-    remedy="Remove the variable, or mount the model.",
-    source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
-)
 
 #: Flags that name a file or folder.
 _FLAGS = (
     "--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--tokenizer",
     "--tokenizer-path", "--hf-config-path", "--chat-template", "--tool-parser-plugin",
 )  # fmt: skip
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 #: What the engines' own images hold.
 _IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|dev|proc)/")
 
@@ -42,7 +34,6 @@ def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     # A script may fetch the files that it names.
     if engine is None or not command.image.stock or command.script is not None:
         return
-    yield from _offline(pods)
     named = [command.model, *(flag_value(command.arguments, flag) for flag in _FLAGS)]
     adapters = last_values(command.arguments, engine.lora_flags["modules"]) or ()
     named += [adapter.partition("=")[2] for adapter in adapters if "," not in adapter]
@@ -52,25 +43,6 @@ def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
         if not _held(pods, path):
             message = f"no volume of the container holds {path}, nor does its image; mount one"
             yield warning(FILE_NOT_MOUNTED, pods.leader.command_path, message)
-
-
-def _offline(pods: RolePods) -> Iterator[Finding]:
-    """Warns of a model that is not downloaded, in a container without a volume that has it."""
-    model, container = pods.command.model, pods.leader.container
-    if not model or model.startswith(("/", ".", "~")) or "$" in model or "://" in model:
-        return
-    if any(
-        mount.get("mountPath") != SHARED_MEMORY for mount in container.get("volumeMounts") or ()
-    ):
-        return
-    for index, variable in enumerate(pods.leader.own.get("env") or ()):
-        value = variable.get("value")
-        on = isinstance(value, str) and value.lower() in ("1", "true", "yes", "on")
-        if on and variable.get("name") in _OFFLINE:
-            at = (*pods.leader.container_path, "env", index)
-            message = f"with {variable['name']} {model} is not downloaded, and no volume holds it"
-            yield warning(MODEL_NOT_DOWNLOADED, at, message)
-            return
 
 
 def _held(pods: RolePods, path: str) -> bool:

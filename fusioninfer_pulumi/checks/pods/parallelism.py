@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_findings
+from fusioninfer_pulumi.api.parallelism import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
@@ -81,11 +81,3 @@ def sizes_refused(role: RoleArgs) -> bool:
     args = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
     return args is not None and any(size_findings((), args, count))
-
-
-def _pods(args: ParallelismArgs) -> str:
-    if args.data is not None and args.data_local is not None:
-        share = f"data {args.data} / dataLocal {args.data_local}"
-    else:
-        share = f"one for each of {args.pipeline} pipeline stages"
-    return f"a replica has {args.pods} pods: {share}"
