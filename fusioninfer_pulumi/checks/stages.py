@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Shares
-from fusioninfer_pulumi.checks.cluster import Cluster
+from fusioninfer_pulumi.checks.between_services import Cluster, target_findings
 from fusioninfer_pulumi.checks.objects import objects_findings
 from fusioninfer_pulumi.checks.operations.checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -116,9 +115,8 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
     to another service.
     """
     plans = with_collisions([plan_service(args) for args in services])
-    shares = Shares(plans)
     return [
-        replace(plan, findings=(*shares.findings(plan, complete=True), *plan.findings))
+        replace(plan, findings=(*target_findings(plan, plans, complete=True), *plan.findings))
         for plan in plans
     ]
 

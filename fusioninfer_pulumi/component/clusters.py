@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.checks.cluster import Cluster
+from fusioninfer_pulumi.checks.between_services import Cluster
 from fusioninfer_pulumi.component.run_mode import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -31,10 +31,6 @@ _ALL = {
     "reference-grant-missing": (
         "needs a ReferenceGrant in the namespace that is referred to; create one"
     ),
-    "split-models-differ": (
-        "the engines of its targets serve models by different names: requests keep the name "
-        "that they ask for, and some fail; give all the same --served-model-name"
-    ),
     "update-needs-room-for-optional-replicas": (
         "an update needs room for all of its replicas: LeaderWorkerSet starts with the highest "
         "one, and stands still where that never runs; lower replicas before an update"
