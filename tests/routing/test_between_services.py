@@ -87,8 +87,8 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
     ),
     "no router": (
         [chat(), PLAIN],
-        (f"chat: {SPLIT}next has no InferencePool next-pool: its share of requests fails; give it a "
-        "role of componentType router with an endpoint picker"),
+        (f"chat: {SPLIT}next has no InferencePool next-pool: its share of requests fails; give it "
+        "a role of componentType router with an endpoint picker"),
     ),
     "no router, and no request yet": (
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no InferencePool next-pool"),
