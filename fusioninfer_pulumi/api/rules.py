@@ -14,10 +14,3 @@ NAME_NOT_FOUND = Rule(
     "What is named by its name stands in the same manifest.",
     remedy="Correct the name, or add what it names.",
 )
-
-INVALID_IMAGE = Rule(
-    "invalid-image",
-    "error",
-    "An image is a valid reference.",
-    remedy="Write `registry/name:tag` or `registry/name@digest`.",
-)

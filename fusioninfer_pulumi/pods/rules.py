@@ -34,9 +34,3 @@ TAKEN_BY_TEMPLATE = Rule(
     "What a field adds is not in the template already.",
     remedy="Remove it from the template, or leave out the field.",
 )
-SOURCES_NOT_ONE = Rule(
-    "sources-not-one",
-    "error",
-    "A variable, a probe and a volume have one source or handler.",
-    remedy="Keep one.",
-)

@@ -75,7 +75,7 @@ def test_a_shell_runs_its_first_word_alone() -> None:
     ["https://ghcr.io/a/b:1", "a/b:1:2", "Example/Model:1", "a//b", "a/b:", "a/b@sha256:1", "/a"],
 )
 def test_what_is_no_reference_is_refused(image: str) -> None:
-    assert said(pod(engine(image=image)), "invalid-image") == [("error", f"{C}.image")]
+    assert said(pod(engine(image=image)), "invalid-format") == [("error", f"{C}.image")]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_no_reference_is_refused(image: str) -> None:
      f"a/b@sha256:{'0' * 64}", f"ghcr.io/a/b:1@sha256:{'a' * 64}"],
 )  # fmt: skip
 def test_references_are_taken(image: str) -> None:
-    assert said(pod(engine(image=image)), "invalid-image") == []
+    assert said(pod(engine(image=image)), "invalid-format") == []
 
 
 # Arguments of releases that are not known yet

@@ -13,7 +13,6 @@ from fusioninfer_pulumi.checks.pods.claims import claim_findings
 from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.credentials import role_credentials
 from fusioninfer_pulumi.checks.pods.engine import engine_findings, launcher_findings
-from fusioninfer_pulumi.checks.pods.images import image_findings
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
     event_findings,
     sidecar_findings,
@@ -52,7 +51,6 @@ CHECKS: tuple[Check, ...] = (
     memory_findings,
     disk_findings,
     command_findings,
-    image_findings,
     model_findings,
     probe_findings,
     named_file_findings,
