@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -47,9 +47,14 @@ def known_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def known_list(value: Any) -> Sequence[Any]:
+    """A list that is known, else an empty one."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
 def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The known mappings of a list with their indexes."""
-    for index, item in enumerate(value if isinstance(value, (list, tuple)) else ()):
+    for index, item in enumerate(known_list(value)):
         if isinstance(item, Mapping):
             yield index, item
 

@@ -7,10 +7,11 @@ here. The rest is left to the API server: `checks.server` asks it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.checks.pods.resources import (
+    known_list,
     known_mapping,
     known_mappings,
     known_text,
@@ -74,9 +75,8 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
 def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
     """The names of a list's items, None where they are not all known."""
     value = spec.get(key)
-    items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     if is_output(value) or any(
-        is_output(item) or is_output(known_mapping(item).get("name")) for item in items
+        is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
     ):
         return None
     return {known_text(item.get("name")) for _, item in known_mappings(value)} - {""}

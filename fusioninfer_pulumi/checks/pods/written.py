@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.checks.pods.resources import known_mapping, known_text
+from fusioninfer_pulumi.checks.pods.resources import known_list, known_mapping, known_text
 from fusioninfer_pulumi.checks.pods.template import template_findings
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
@@ -32,10 +32,9 @@ def generated_label(written: Any, location: Location) -> bool:
 
     Names that become labels are checked where they are planned.
     """
-    written_labels = known_mapping(known_mapping(written).get("metadata")).get("labels")
-    return location[:2] == ("metadata", "labels") and location[-1] not in known_mapping(
-        written_labels
-    )
+    metadata = known_mapping(known_mapping(written).get("metadata"))
+    user_labels = known_mapping(metadata.get("labels"))
+    return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
 
 
 def written_location(finished: Any, written: Any, location: Location) -> Location:
@@ -64,7 +63,7 @@ def written_location(finished: Any, written: Any, location: Location) -> Locatio
 
 def _index(finished: Any, written: Any, index: int) -> int | None:
     """Index of an item of a finished list among the user's, None where it is generated."""
-    items = written or ()
+    items = known_list(written)
     name = known_mapping(finished[index]).get("name")
     if index < len(items) and known_mapping(items[index]).get("name") == name:
         return index
@@ -83,7 +82,7 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     field, ordinal, rest = generated
     if field == "topologySpreadConstraints":
         return ctx.at("topologySpread", ordinal)
-    count = len(pod.written["spec"].get(field) or ())
+    count = len(known_list(pod.written["spec"].get(field)))
     name = known_text(known_mapping((pod.spec.get(field) or ())[count + ordinal]).get("name"))
     if name == SIDECAR:
         return ctx.at("kvTransfer", "sidecar", *rest)
@@ -99,5 +98,5 @@ def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None
     field, index = location[1], location[2]
     if not isinstance(field, str) or not isinstance(index, int):
         return None
-    ordinal = index - len(pod.written["spec"].get(field) or ())
+    ordinal = index - len(known_list(pod.written["spec"].get(field)))
     return (field, ordinal, location[3:]) if ordinal >= 0 else None
