@@ -13,7 +13,6 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
@@ -33,6 +32,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
 )
 from fusioninfer_pulumi.schemas.check import part_findings

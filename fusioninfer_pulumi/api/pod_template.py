@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.messages import mismatch
-from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
 from fusioninfer_pulumi.api.types import json_findings, known_json_findings, label_key_finding
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
@@ -18,6 +17,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
+    NAME_NOT_FOUND,
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
 )

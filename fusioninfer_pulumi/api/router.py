@@ -14,7 +14,6 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -30,6 +29,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     SET_BY_LIBRARY,
     STATED_TWICE,
 )

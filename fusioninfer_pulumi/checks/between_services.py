@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.checks.gateways import attachment_findings
-from fusioninfer_pulumi.checks.name_collisions import Owners
+from fusioninfer_pulumi.checks.names import Owners
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal

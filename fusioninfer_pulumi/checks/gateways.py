@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
-from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY
 from fusioninfer_pulumi.findings import (
     Finding,
     Rule,
@@ -21,6 +20,13 @@ from fusioninfer_pulumi.routing.gateway import implementation_of
 from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
+
+ROUTE_WITHOUT_GATEWAY = Rule(
+    "route-without-gateway",
+    "warning",
+    "A route attaches to a Gateway, and to the service's own if it has one.",
+    remedy="Name the Gateway in `parentRefs` or `gateway.refs`.",
+)
 
 FAILURE_MODE_IGNORED = Rule(
     "failure-mode-ignored",

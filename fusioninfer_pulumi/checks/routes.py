@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gateways import (
+    ROUTE_WITHOUT_GATEWAY,
     failure_mode_findings,
     gateway_findings,
     route_attachment_findings,
 )
-from fusioninfer_pulumi.checks.rules import (
-    POOL_PODS_SERVE_HTTPS,
-    ROUTE_WITHOUT_GATEWAY,
-    SERVING_PORTS_DIFFER,
-)
+from fusioninfer_pulumi.checks.pods.kv_transfer import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -30,6 +27,13 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
+
+SERVING_PORTS_DIFFER = Rule(
+    "serving-ports-differ",
+    ("warning", "error"),
+    "The roles behind one Service or pool serve on the same ports.",
+    remedy="Give them the same ports.",
+)
 
 SEVERAL_POOLS_UNSUPPORTED = Rule(
     "several-pools-unsupported",

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.checks.gangs import (
 from fusioninfer_pulumi.checks.kueue_labels import kueue_label_findings
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
-from fusioninfer_pulumi.checks.rules import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService

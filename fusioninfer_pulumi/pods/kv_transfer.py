@@ -25,15 +25,15 @@ from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import (
+from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     ENGINE_UNKNOWN,
     PODS_DERIVED,
+    STATED_TWICE,
     TAKEN_BY_TEMPLATE,
 )
-from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
-from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 KV_EVENTS_TOPIC = Rule(
     "kv-events-topic",

@@ -34,7 +34,7 @@ from fusioninfer_pulumi.kube.containers import (
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.parts import Manifest, ModelFiles
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 #: Launchers with which workers run the engine themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)

@@ -1,11 +1,12 @@
-"""Accelerators of the engines: asked for, spelt, counted, hidden."""
+"""Checks of accelerators that pods request or claim."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.api.topology import VOLCANO
 from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
@@ -202,3 +203,40 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                     "asks for accelerators beside resourceClaims, so the pod would get both; "
                     "remove one",
                 )
+
+
+VOLCANO_IGNORES_CLAIMS = Rule(
+    "volcano-ignores-claims",
+    "warning",
+    "Volcano allocates the devices that pods claim.",
+    remedy="Set `predicate.DynamicResourceAllocationEnable: true` for its plugin predicates.",
+    source="Volcano 1.14.1",
+)
+
+
+def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+
+    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
+    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
+    """
+    for ctx, pods in roles:
+        if ctx.scheduler != VOLCANO:
+            return
+        out = "gangPolicy.mode to Off" if ctx.gang else "schedulerName to another scheduler"
+        by_hand = (
+            (*pod.path, "spec", "resourceClaims")
+            for pod in pods.written
+            if pod.written["spec"].get("resourceClaims")
+        )
+        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
+        if at is not None:
+            yield warning(
+                VOLCANO_IGNORES_CLAIMS,
+                at,
+                "Volcano binds such pods without the devices that they claim, and they never "
+                "start, unless the arguments of its plugin predicates say "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
+                f"so there, or set schedulingStrategy.{out}",
+            )
+            return

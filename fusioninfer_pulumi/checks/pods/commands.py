@@ -11,7 +11,7 @@ from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE
 
 ENGINE_NOT_STARTED = Rule(
     "engine-not-started",

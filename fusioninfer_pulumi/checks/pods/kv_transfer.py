@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.checks.rules import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     OWNED_FLAGS,
@@ -21,8 +20,14 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC
 from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, TAKEN_BY_TEMPLATE
-from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
+
+POOL_PODS_SERVE_HTTPS = Rule(
+    "pool-pods-serve-https",
+    "warning",
+    "The pods behind a route serve plain HTTP.",
+    remedy="End TLS at the Gateway; remove `--secure-proxy`.",
+)
 
 KV_TRANSFER_MISSING = Rule(
     "kv-transfer-missing",

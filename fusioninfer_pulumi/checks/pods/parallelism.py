@@ -13,8 +13,7 @@ from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import NAME_NOT_FOUND, OUT_OF_RANGE, WRONG_TYPE
 
 REQUESTS_AND_LIMITS = Rule(
     "requests-and-limits",

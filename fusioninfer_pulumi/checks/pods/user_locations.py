@@ -1,4 +1,4 @@
-"""Finished pod templates held against the rules; findings stand at what the user wrote."""
+"""Checks of finished pod templates; findings are located at what the user wrote."""
 
 from __future__ import annotations
 
