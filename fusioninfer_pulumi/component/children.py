@@ -22,7 +22,8 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import renders_yaml
-from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of
+from fusioninfer_pulumi.component.split import growing_shares
+from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of, stack_shares
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -185,6 +186,10 @@ class Children:
         elif kind == "Service" and self._update is not None and self._awaits_endpoints:
             # The provider waits for them, and may hold the last worker of the engine.
             after = combined([self._seen], lambda _: needed)
+        elif kind == "HTTPRoute" and self._update is not None:
+            growing = growing_shares(self._plan, stack_shares(self._logical(manifest)))
+            if growing:
+                after = self._update.when_available(growing).apply(lambda _: needed)
         elif kind == "InferencePool" and self._plan.router is not None:
             object_options.protect = self._plan.router.pool.protect
             object_options.retain_on_delete = self._plan.router.pool.retain

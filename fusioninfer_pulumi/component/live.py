@@ -21,6 +21,8 @@ _PLURALS = {
     "Gateway": "gateways",
     "HTTPRoute": "httproutes",
     "InferencePool": "inferencepools",
+    "Deployment": "deployments",
+    "ScaledObject": "scaledobjects",
 }
 _LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _READ_SECONDS = 15.0
