@@ -149,7 +149,7 @@ class InferenceService(pulumi.ComponentResource):
         waited = self._children.waited()
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
-        probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
+        probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
         warn_of_removed_targets(self, self.plan, services)
         check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
         check_existing_in_preview(self, name, self.plan, self._children.yaml_only())

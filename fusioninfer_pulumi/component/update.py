@@ -8,6 +8,7 @@ waits holds no worker of the Pulumi engine.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -63,7 +64,12 @@ _updates: WeakKeyDictionary[Any, list[Update]] = WeakKeyDictionary()
 
 
 class Update:
-    """The update of one service."""
+    """The update of one service.
+
+    Attributes:
+        deadline: When new replicas, gateways and the endpoint must be ready (`time.monotonic`);
+            known when the replicas are available.
+    """
 
     def __init__(
         self,
@@ -90,6 +96,7 @@ class Update:
         self._live = LiveState(self._cluster, plan.service, update_order(plan))
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
+        self.deadline = self._available_at = math.inf
         self._beside = beside
         #: Done when the replicas are available that the update waits for.
         self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
@@ -120,6 +127,8 @@ class Update:
             if self._beside is not None:
                 await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
+            self._available_at = time.monotonic()
+            self.deadline = self._state.wait_deadline(self._available_at)
             self._replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
             return await self._seen(accepted, placed)
@@ -195,6 +204,8 @@ class Update:
             return
         for service in services:
             await self._wait_for_service(service)
+        # What the route waited for is no part of this service's time.
+        self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service: str) -> None:
         """Waits for the service's update in this program, then until the cluster has it."""
@@ -244,11 +255,10 @@ class Update:
             if level is WaitLevel.SERVING
             or (served is not None and {_minimum(manifest)} - served.items())
         ]
-        begin = time.monotonic()
-        end = begin + float(durations.seconds(self._plan.wait.timeout) or 0)
         for manifest in manifests:
             name = manifest["metadata"]["name"]
             await self._resources[manifest["kind"], name].metadata.future()
+        begin = time.monotonic()
         while manifests:
             try:
                 live = await self._live.read(manifests)
@@ -261,7 +271,7 @@ class Update:
             if missing is None:
                 break
             now = time.monotonic()
-            if now > end:
+            if now > self.deadline:
                 await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
             self._progress.say(missing)
             await asyncio.sleep(pause(now - begin))
