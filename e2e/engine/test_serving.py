@@ -125,7 +125,8 @@ def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, proje
         stack.write(routed(namespace, port=endpoint.port, wait=short))
         told = stack.up()
     assert told.status != 0
-    assert f"http://127.0.0.1:{endpoint.port}/v1/models is not ready after 12s (wait.timeout)" in told.text
+    url = f"http://127.0.0.1:{endpoint.port}/v1/models"
+    assert f"{url} is not ready after 12s (wait.timeout)" in told.text
     assert "HTTP status 503" in told.text
     assert "Traceback" not in told.text
 

@@ -33,14 +33,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     async def answer(url: str, seconds: float) -> str | None:
-        assert 0 < seconds <= 1200
+        assert 0 < seconds <= 600
         found.append(url)
         if "silent" in url:
             raise NotReadyInTimeError("HTTP status 503")
         return "its name is not known here" if url.endswith(".svc:8000") else None
 
     def deadline(_: Any) -> pulumi.Output[float]:
-        return pulumi.Output.from_input(time.monotonic() + 1200)
+        return pulumi.Output.from_input(time.monotonic() + 600)
 
     monkeypatch.setattr(Children, "deadline", deadline)
     monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)

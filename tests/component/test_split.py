@@ -24,6 +24,8 @@ KINDS = {
     "LeaderWorkerSet": "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet",
 }
 
+AGENT = {"implementation": "agentgateway"}
+
 
 class Stack:
     """A stack of several services, and its cluster.
@@ -106,7 +108,8 @@ class Stack:
                 if name == "chat":
                     shares = [{"service": to, "weight": weight} for to, weight in split.items()]
                     route = {**ROUTE, "split": shares} if shares else ROUTE
-                manifest = routed(httproute=route, gateway={"implementation": "agentgateway"})
+                gateway = AGENT if name == "chat" else {**AGENT, "refs": [{"name": "my-gateway"}]}
+                manifest = routed(httproute=route, gateway=gateway)
                 spec = {"wait": {"timeout": "300ms"}, **more, **manifest["spec"]}
                 InferenceService(name, {**spec, "name": name})
 
@@ -228,6 +231,14 @@ def test_share_of_service_that_is_deleted_is_a_warning(stack: Stack, preview: bo
     )
     stack.run("chat", "next", split={"next": 10}, wait={"timeout": "2s"})
     assert not [line for line in stack.run("chat", split={}).logged if "deletes" in line]
+
+
+def test_route_has_the_deadline_of_new_replicas(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_machine.UpdateState, "wait_deadline", lambda *_: 0.0)
+    with pytest.raises(pulumi.RunError, match=r"InferencePool .* \(wait\.timeout 45m\)"):
+        stack.run("chat", split={}, wait={"level": "Serving", "timeout": "45m"})
 
 
 def lws(role: str, ready: int, replicas: int = 1) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def named(name: str, model: str = "m", namespace: str = "default", **fields: Any
     env = [{"name": "MODEL", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "name"}}}]
     args = ["--model", "x", "--served-model-name", *model.split()]
     given = template(container(args=args, env=env))
-    built = router(gateway=AGENT, **fields)
+    built = router(gateway=AGENT, networkPolicy={"gatewayNamespace": "gateways"}, **fields)
     metadata = {"name": name, "namespace": namespace}
     return service(built, role(template=given), metadata=metadata)
 
