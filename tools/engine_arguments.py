@@ -32,7 +32,7 @@ from typing import Any
 TABLES = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "generated"
 Specs = dict[str, dict[str, Any]]
 
-#: Their choices are those of the plugins and devices of one machine.
+#: Arguments of vLLM whose choices are the plugins and devices of one machine.
 OF_THE_MACHINE = ("--mm-processor-device", "--reasoning-parser")
 _LIMITS = ("gt", "ge", "lt", "le")
 
@@ -78,6 +78,8 @@ def vllm_arguments() -> Specs:
     common = specs_of(serve.make_arg_parser(parser_class()))
     for name in arguments.keys() - common.keys():
         arguments[name]["serve"] = True
+    for name in OF_THE_MACHINE:
+        arguments.get(name, {}).pop("choices", None)
     return arguments
 
 
@@ -114,11 +116,11 @@ def specs_of(parser: argparse.ArgumentParser) -> Specs:
                 key=lambda name: not name.startswith("--"),
             )
             name, *others = dict.fromkeys(names)
-            specs[name] = spec_of(action, name, others)
+            specs[name] = spec_of(action, others)
     return dict(sorted(specs.items()))
 
 
-def spec_of(action: argparse.Action, name: str, others: list[str]) -> dict[str, Any]:
+def spec_of(action: argparse.Action, others: list[str]) -> dict[str, Any]:
     """Return an argument as the tables have it."""
     negated = isinstance(action, argparse.BooleanOptionalAction)
     others = [other for other in others if not (negated and other.startswith("--no-"))]
@@ -132,11 +134,11 @@ def spec_of(action: argparse.Action, name: str, others: list[str]) -> dict[str, 
     if negated:
         spec["negated"] = True
     choices = plain(list(action.choices)) if action.choices else None
-    if choices and name not in OF_THE_MACHINE:
+    if choices:
         spec["choices"] = sorted(set(choices))
     default = plain(action.default)
-    if action.nargs == 0 and getattr(action, "const", None) is True:  # `store_true`
-        default = bool(default) and action.default is not argparse.SUPPRESS
+    if default == argparse.SUPPRESS and getattr(action, "const", None) is True:
+        default = False  # of `store_true`
     if action.default is None or default not in (None, argparse.SUPPRESS):
         spec["default"] = default
     if getattr(action.help, "limits", None):
@@ -158,7 +160,7 @@ def kind_of(read: Any) -> str:
     if read is None or (accepts("X-y", str) and read("X-y") == "X-y"):
         return "str"
     if accepts("{}", object):
-        return "any" if accepts("x", object) else "json"
+        return "any" if accepts("x", object) or accepts("1,2", object) else "json"
     if accepts("1", int):
         return "size" if accepts("8k", int) else "int"
     return "float" if accepts("1.5", float) else "any"
