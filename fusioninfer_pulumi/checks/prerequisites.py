@@ -15,6 +15,7 @@ from fusioninfer_pulumi.checks.named_objects import named_object_findings
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.checks.server import (
     FALLBACK_NAMESPACE,
+    RIGHTS,
     causes,
     tried_answers,
     tried_objects,
@@ -176,6 +177,8 @@ class Prerequisites:
         for plan, results in zip(self._plans, answered, strict=True):
             for tried, answers in results:
                 for answer in answers or ():
+                    if RIGHTS.search(answer.words):
+                        self._api.unread[f"fields: {answer.words}"] = None
                     for field, words in causes(answer):
                         if not answer.accepted and _UNKNOWN_FIELD.search(words):
                             kind = tried.manifest["kind"]

@@ -225,7 +225,7 @@ def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tupl
             "policies and quotas of its own"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif _RIGHTS.search(answer.words):
+    elif RIGHTS.search(answer.words):
         message = f"{kind} not checked: {_shown(answer.words)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _is_silent(answer):
@@ -256,7 +256,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
         yield words, say(API_SERVER_REFUSES, at, message)
 
 
-_RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
+RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
 _IMMUTABLE = re.compile(r"immutable|updates to .* for fields other than", re.IGNORECASE)
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')

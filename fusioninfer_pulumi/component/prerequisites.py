@@ -17,6 +17,7 @@ from fusioninfer_pulumi.component.inference_service import (
     raise_errors,
 )
 from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.prerequisites import KUEUE, LEADER_WORKER_SET, VOLCANO, release_text
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -81,7 +82,9 @@ class ServingPrerequisites(pulumi.ComponentResource):
         self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
-        self._plans = [_plan(service) for service in self._args.services]
+        plans = map(_plan, self._args.services)
+        # The component of an invalid service reports its errors.
+        self._plans = [plan for plan in plans if not errors(plan.findings)]
         releases = self._checked_releases()
         self.checked = releases.apply(lambda known: known is not None)
         self.releases = releases.apply(lambda known: known or {})
