@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,14 @@ ROUTES_CONFLICT = Rule(
     remedy="Give them different host names, paths or headers; for shares of one route set "
     "`routedBy`.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
+)
+
+
+SPLIT_TARGET_SCALED_TO_ZERO = Rule(
+    "split-target-scaled-to-zero",
+    "error",
+    "A service that gets a share of requests is scaled to zero.",
+    remedy="Set its share to 0, or give it replicas.",
 )
 
 
@@ -94,6 +102,17 @@ def target_findings(
                 place,
                 f"{other.service} has no InferencePool {names.inference_pool(other.service)}: "
                 f"{fails}; {remedy}",
+            )
+        elif (
+            share.weight
+            and other.router is not None
+            and not any(role.replicas for role in other.router.served)
+        ):
+            yield error(
+                SPLIT_TARGET_SCALED_TO_ZERO,
+                place,
+                f"{other.service} gets {share.weight} % of the requests and is scaled to zero; "
+                "set its weight to 0, or give it replicas",
             )
     by = route.routed_by
     if by is None or by == plan.service:
@@ -180,6 +199,25 @@ class Cluster:
         """The same of a service that others may follow."""
         self._gateways.add(plan)
         return self.shared(plan)
+
+    def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
+        """Returns warnings about shares of existing services that are none of these services."""
+        router = plan.routing
+        route = router.args.httproute if router is not None else None
+        if router is None or route is None or router.route is None or not router.route.splits:
+            return []
+        return [
+            warning(
+                SERVICE_NOT_FOUND,
+                ("roles", router.position, "httproute", "split", index, "service"),
+                f"this update deletes {share.service}, which gets {share.weight} % of the "
+                "requests; remove its share in the same update",
+            )
+            for index, share in enumerate(route.split or ())
+            if share.weight
+            and share.service in existing
+            and _neighbour(plan, self._plans, share.service) is None
+        ]
 
 
 def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:

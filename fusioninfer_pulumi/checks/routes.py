@@ -21,7 +21,6 @@ from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
@@ -90,6 +89,14 @@ ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
 )
 
 
+NETWORK_POLICY = Rule(
+    "network-policy",
+    "error",
+    "NetworkPolicies keep out the gateway or Prometheus.",
+    remedy="Set `networkPolicy`.",
+)
+
+
 def route_findings(parts: RouterParts) -> Iterator[Finding]:
     """Checks the route for parents and timeouts, and says which backends are corrected.
 
@@ -148,14 +155,28 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
 
 
 def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Requires the proxies of a gateway of which they are not known."""
-    policy = parts.args.network_policy
-    known = policy and (policy.gateway or policy.gateway_namespace or parts.proxies)
-    if policy is not None and policy.enabled and not known:
+    """Checks that NetworkPolicies let in the gateway's proxies and the readers of metrics.
+
+    No other field removes policies: who reaches the pods would change unnoticed.
+    """
+    field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
+    plan = parts.network_policy
+    if plan is None:
+        is_default = args is None and parts.is_routed and parts.implementation.proxies is not None
+        if is_default or (args is not None and args.enabled):
+            refs = ", or name the Gateway in gateway.refs" if is_default else ""
+            yield error(
+                NETWORK_POLICY,
+                field,
+                f"it is not known where the gateway's proxies run; set gatewayNamespace or gateway"
+                f"{refs}; enabled: false lets everybody in",
+            )
+    elif parts.monitored and not plan.metrics:
         yield error(
-            FIELD_REQUIRED,
-            (*parts.at, "networkPolicy"),
-            "it is not known where the gateway's proxies run; set gatewayNamespace or gateway",
+            NETWORK_POLICY,
+            field,
+            "keeps Prometheus out, which monitoring needs; set metrics to the NetworkPolicyPeers "
+            "that read metrics; enabled: false lets everybody in",
         )
 
 

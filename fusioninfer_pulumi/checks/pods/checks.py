@@ -14,6 +14,7 @@ from fusioninfer_pulumi.checks.pods.engine import (
     argument_findings,
     engine_findings,
     launcher_findings,
+    release_findings,
 )
 from fusioninfer_pulumi.checks.pods.environment import reference_findings, role_credentials
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
@@ -60,6 +61,7 @@ CHECKS: tuple[Check, ...] = (
     probe_findings,
     named_file_findings,
     reference_findings,
+    release_findings,
     engine_findings,
     launcher_findings,
     role_credentials,

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
+from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.engines.variables import plain_variables
-from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
@@ -20,6 +21,30 @@ PROGRAM_IN_ARGS = Rule(
     "The words in `args` are arguments, not the program itself.",
     remedy="Move the program to `command`.",
 )
+
+
+ENGINE_RELEASE_UNSUPPORTED = Rule(
+    "engine-release-unsupported",
+    "error",
+    "The image has an engine release that is older than the oldest supported one.",
+    remedy="Use a newer image.",
+)
+
+
+def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Rejects images of engine releases that are older than the supported ones."""
+    for pod in pods.written:
+        engine, image = pod.own_command.engine, pod.own_command.image
+        if engine is None or not image.stock or image.engine != engine.name:
+            continue
+        oldest = argument_table(engine.name).releases[0]
+        if image.version is not None and image.version < release_numbers(oldest):
+            yield error(
+                ENGINE_RELEASE_UNSUPPORTED,
+                (*pod.container_path, "image"),
+                f"{engine.title} {image.tag} is older than v{oldest}, the oldest supported "
+                "release; use a newer image",
+            )
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
