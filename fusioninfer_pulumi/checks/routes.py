@@ -225,7 +225,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
             at,
             "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
             "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-            "to 1.1 takes one pool in a rule; gateway.implementation says which gateway it is",
+            "to 1.1 takes one pool in a rule",
         )
     elif treatment is SeveralPools.NO:
         yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")

@@ -9,8 +9,6 @@ from gateways import HOSTS, HTTP, HTTPS, managed, open_to, referenced
 from routed import ROUTE, objects, only, routed
 from samples import Manifest, problems, said, warnings
 
-from fusioninfer_pulumi.findings import Severity
-
 CLASSES = {
     None: "eg",
     "envoy-ai-gateway": "envoy-ai-gateway",
@@ -186,15 +184,3 @@ def test_a_listener_that_is_not_there_is_refused() -> None:
             "port 443; it has http 80"
         )
     ]
-
-
-def test_what_is_not_known_of_another_namespaces_gateway_is_told(output: Any) -> None:
-    def told(manifest: Manifest) -> list[str]:
-        return [line for line in said(manifest, Severity.INFO) if "must allow routes" in line]
-
-    refs = [{"name": "shared", "namespace": "infra"}]
-    assert len(told(routed(httproute=HOSTS, gateway={"refs": refs}))) == 1
-    assert len(told(routed())) == 1
-    assert not told(routed(httproute=HOSTS, gateway={"refs": [{"name": "shared"}]}))
-    assert not told(routed(metadata={"namespace": "gateway-system"}))
-    assert not told(routed(metadata={"namespace": output("a")}))

@@ -36,6 +36,10 @@ _QUALIFIED_NAME = re.compile(
 )
 
 
+#: Lists of a pod by what their items are.
+_LISTS = {"volume": "volumes", "claim": "resourceClaims"}
+
+
 def known_text(value: Any) -> str:
     """A string that is known, else the empty one."""
     return value if isinstance(value, str) else ""
@@ -70,17 +74,17 @@ def resource_findings(
     """
     yield from _requirements(at, known_mapping(resources))
     for index, claim in known_mappings(known_mapping(resources).get("claims")):
-        yield from missing_name((*at, "claims", index), claim, claims, "resourceClaims")
+        yield from missing_name((*at, "claims", index), claim, claims, "claim")
 
 
 def missing_name(
-    at: Location, item: Mapping[str, Any], names: Collection[str] | None, field: str
+    at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
     """Checks that a list of the pod has the name of an item that refers to it."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f"; it has {', '.join(sorted(names))}" if names else ""
-        message = f"{field} of the pod have no {shown(name)}{have}: add it"
+        message = f"the pod has no {kind} {shown(name)}{have}: add it to its {_LISTS[kind]}"
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 

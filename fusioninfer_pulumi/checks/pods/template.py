@@ -51,7 +51,7 @@ def template_findings(
             yield from resource_findings((*at, "resources"), container.get("resources"), claims)
             yield from _port_names(at, container)
             for position, mount in known_mappings(container.get("volumeMounts")):
-                yield from missing_name((*at, "volumeMounts", position), mount, volumes, "volumes")
+                yield from missing_name((*at, "volumeMounts", position), mount, volumes, "volume")
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
                 message = f"{shown(name)} names two containers of the pod"
