@@ -293,6 +293,6 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         findings = tuple((origin, finding) for finding in plan.findings)
         source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
     if not recording.services and options.command in _ABOUT_SERVICES:
-        source.add(path, without_service(recording))
+        source.add(path, without_service())
     source.add(path, *recording.findings)
     return source
