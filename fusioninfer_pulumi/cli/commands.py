@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import print_json, print_objects
-from fusioninfer_pulumi.cli.planned import PlannedDocument, Source
-from fusioninfer_pulumi.cli.registered import objects_of
+from fusioninfer_pulumi.cli.planned import (
+    OPTION_OUT_OF_PLACE,
+    UNREADABLE_REVISION,
+    PlannedDocument,
+    Source,
+    objects_of,
+)
 from fusioninfer_pulumi.cli.report import print_findings, report
-from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
 from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
@@ -290,9 +294,8 @@ def rules(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
-    from fusioninfer_pulumi.cli.compared import read_compared
+    from fusioninfer_pulumi.cli.compared import RevisionError, read_compared
     from fusioninfer_pulumi.cli.program import Secrets, unmarked
-    from fusioninfer_pulumi.cli.revision import RevisionError
     from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
@@ -322,7 +325,7 @@ def diff(options: argparse.Namespace) -> int:
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
         from fusioninfer_pulumi.cli.diff.text import print_difference
-        from fusioninfer_pulumi.cli.terminal import console
+        from fusioninfer_pulumi.cli.output import console
 
         with console(sys.stdout) as screen:
             print_difference(difference, screen)
@@ -383,7 +386,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed
 
 def _place(options: argparse.Namespace, source: Source) -> Placed | None:
     if options.inventory is not None:
-        from fusioninfer_pulumi.cli.placed import place_source
+        from fusioninfer_pulumi.cli.sources import place_source
 
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:

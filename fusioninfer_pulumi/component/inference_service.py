@@ -34,7 +34,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
+from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status

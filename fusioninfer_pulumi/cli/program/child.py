@@ -43,7 +43,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     mark_with,
 )
 from fusioninfer_pulumi.cli.program.run import Request
-from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
+from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
 from fusioninfer_pulumi.findings import InvalidServiceError, error
 from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
 

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     Secrets,
 )
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.component.run_mode import CollectedService
+from fusioninfer_pulumi.component.sdk import SIGNATURE, CollectedService
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml import documents
@@ -41,8 +41,6 @@ _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
 #: Resources that the engine expands into many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
-#: The key by which the SDK recognises secrets, assets and references among mappings.
-_SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
 #: Largest whole number that protobuf keeps: all its numbers are floats.
 _EXACT = 2**53
@@ -246,7 +244,7 @@ class Recorder(MockMonitor):
         manifest = _manifest(token, name, inputs, self._secrets)
         self._recorded.append((position, Recorded(name, token, manifest)))
         metadata = inputs.get("metadata", {})
-        if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
+        if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
             # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
@@ -354,7 +352,7 @@ def _masked(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
             return _mask(value["value"], secrets)
-        if _SIGNATURE in value:
+        if SIGNATURE in value:
             return UNKNOWN  # assets and references have no place in a Kubernetes object
         return {key: _masked(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
@@ -370,7 +368,7 @@ def _data(value: Any, secrets: Secrets) -> Any:
     """The data of a Secret, all of which the SDK makes secret: its keys are shown."""
     if isinstance(value, dict) and rpc.is_rpc_secret(value):
         value = value["value"]
-    if not isinstance(value, dict) or _SIGNATURE in value:
+    if not isinstance(value, dict) or SIGNATURE in value:
         return _mask(value, secrets)
     return {key: _mask(item, secrets) for key, item in value.items()}
 
