@@ -133,6 +133,10 @@ bench: $(STAMP)  ## Measure the component, planning and start-up
 regenerate: $(STAMP)  ## Write every file that follows from the code anew: goldens, examples, generated files, pages
 	$(BIN)/python tools/regenerate.py
 
+.PHONY: size
+size: $(STAMP)  ## Print lines, statements and rules of each package, and the change since the last release
+	$(BIN)/python tools/code_size.py
+
 .PHONY: schemas
 schemas: $(STAMP)  ## Write the schemas of the rendered kinds anew, from the pinned Go modules (Go)
 	$(BIN)/python tools/schemas.py

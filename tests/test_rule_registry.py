@@ -15,7 +15,7 @@ from package_code import FILES, PLUGIN_FILES, name, nodes, tree
 from rule_examples import found_by
 
 from fusioninfer_pulumi.findings import Rule, Severity, error
-from fusioninfer_pulumi.rules.catalog import all_rules, areas, example_of, former_ids
+from fusioninfer_pulumi.rules.catalog import all_rules, areas, example_of
 
 ALL_FILES = [*FILES, *PLUGIN_FILES]
 #: What an example would need beside an input; `not-written` where an input is enough.
@@ -172,9 +172,3 @@ def test_examples_violate_their_rules(area: str) -> None:
             if not severities or not severities <= {each.value for each in rule.severities}:
                 wrong[rule.id] = sorted(found)
     assert not wrong, f"found instead: {wrong}"
-
-
-def test_former_ids_lead_to_rules() -> None:
-    """An id may come back, as one that another package declares: then it is no former one."""
-    rules = {*all_rules(), "server"}
-    assert {former: rule for former, rule in former_ids().items() if rule not in rules} == {}

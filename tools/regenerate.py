@@ -19,7 +19,7 @@ import reference
 
 from fusioninfer_pulumi.api._help import docstrings_text
 from fusioninfer_pulumi.api.base import DOCSTRINGS
-from fusioninfer_pulumi.api.schema import PACKAGED, schema_text
+from fusioninfer_pulumi.api.schema import schema_text
 from fusioninfer_pulumi.cli import rule_texts
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.generated import FOLDER
@@ -41,7 +41,6 @@ def main() -> int:
         print("not in CI: tests compare the committed files")
         return 1
     model_catalogue.write(model_catalogue.read_written())
-    (FOLDER / PACKAGED).write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
     (FOLDER / package_schema.PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")

@@ -15,12 +15,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from fusioninfer_pulumi.api.service import InferenceServiceManifest
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
-from fusioninfer_pulumi.generated import FOLDER
 
 #: Key of a class's own docstring among those of its fields.
 _CLASS = ""
-#: Its file in `generated`.
-PACKAGED = "inference-service.schema.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -114,10 +111,5 @@ def _unmarked(schema: Any) -> Any:
 
 
 def schema_text() -> str:
-    """The schema as the package holds it."""
+    """The schema as text: `make regenerate` writes it to `docs/inference-service.schema.json`."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def packaged_schema() -> str:
-    """The text of the schema in the installed package."""
-    return (FOLDER / PACKAGED).read_text(encoding="utf-8")

@@ -264,7 +264,7 @@ def check(options: argparse.Namespace) -> int:
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
     from fusioninfer_pulumi.cli.rule_texts import chosen, print_full, print_table, rule_json
-    from fusioninfer_pulumi.rules.catalog import all_rules, former_ids, successor
+    from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
         listed = list(chosen(options.search, options.severity))
@@ -273,12 +273,7 @@ def rules(options: argparse.Namespace) -> int:
         else:
             print_table(listed, sys.stdout)
         return 0
-    became = successor(options.rule)
-    if became is not None:
-        (sys.stderr if options.output == "json" else sys.stdout).write(f"{became}\n")
-    rule = all_rules().get(options.rule if became is None else former_ids()[options.rule])
-    if rule is None and became is not None:
-        return 0
+    rule = all_rules().get(options.rule)
     if rule is None:
         near = similar(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"

@@ -284,7 +284,7 @@ def _init(
     )
     init.add_argument(
         "--language",
-        choices=("python", "yaml", "typescript", "go"),
+        choices=("python", "yaml"),
         default="python",
         help="default: python",
     )

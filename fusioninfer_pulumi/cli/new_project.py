@@ -16,8 +16,7 @@ from fusioninfer_pulumi.extras import ADDRESS
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.presets.model_service import model_service
 
-LANGUAGES = ("python", "yaml", "typescript", "go")
-_RUNTIMES = {"typescript": "nodejs"}
+LANGUAGES = ("python", "yaml")
 _PACKAGE = f"packages:\n  fusioninfer: {ADDRESS.removeprefix('git+')}\n"
 _WORDS = re.compile(r"[^a-z0-9]+")
 
@@ -44,15 +43,10 @@ class NewProject:
 
     def files(self, language: str) -> dict[str, str]:
         """The texts of its files, by their names."""
-        writers = {
-            "python": self._python,
-            "yaml": self._yaml,
-            "typescript": self._typescript,
-            "go": self._go,
-        }
+        written = self._python() if language == "python" else self._yaml()
         files = {
             path: "".join(f"{line}\n" for line in text.strip("\n").split("\n"))
-            for path, text in writers[language]().items()
+            for path, text in written.items()
         }
         described = self._described(language) + files.pop("Pulumi.yaml", "")
         return {"Pulumi.yaml": described, **files}
@@ -108,50 +102,6 @@ class NewProject:
         lines += ["outputs:", "  endpoint: ${llm.endpoint}", "  status: ${llm.status}"]
         return {"Pulumi.yaml": "\n".join(lines), ".gitignore": ".pulumi/"}
 
-    def _typescript(self) -> dict[str, str]:
-        roles = ""
-        if self.prefill_decode:
-            roles += (
-                '        { name: "router", componentType: "router", gateway: {}, httproute: {} },\n'
-            )
-        gpus = "" if self.gpus is None else f" gpus: {self.gpus},"
-        for name, kind, replicas in self._roles("replicas"):
-            roles += (
-                f'        {{ name: "{name}", componentType: "{kind}", accelerator,{gpus} '
-                f"{'replicas' if replicas == 'replicas' else f'replicas: {replicas}'} }},\n"
-            )
-        package = _PACKAGE_JSON.replace("NAME", self.name)
-        return {
-            "Pulumi.yaml": _PACKAGE,
-            "index.ts": _INDEX.replace("ROLES", roles.rstrip("\n")),
-            "package.json": package,
-            "tsconfig.json": _TSCONFIG,
-            ".gitignore": "node_modules/\nsdks/\n.pulumi/",
-        }
-
-    def _go(self) -> dict[str, str]:
-        roles = ""
-        if self.prefill_decode:
-            roles += _GO_ROUTER
-        for name, kind, replicas in self._roles("pulumi.IntRef(replicas)"):
-            roles += (
-                _GO_ROLE.replace("NAME", name)
-                .replace("KIND", kind.capitalize())
-                .replace("REPLICAS", replicas if "(" in replicas else f"pulumi.IntRef({replicas})")
-                .replace(
-                    "GPUS",
-                    ""
-                    if self.gpus is None
-                    else f"\n\t\t\t\t\tGpus:          pulumi.IntRef({self.gpus}),",
-                )
-            )
-        return {
-            "Pulumi.yaml": _PACKAGE,
-            "main.go": _GO.replace("ROLES", roles.rstrip("\n")),
-            "go.mod": _GO_MOD.replace("NAME", self.name),
-            ".gitignore": "sdks/\n.pulumi/",
-        }
-
     def _roles(self, replicas: str) -> list[tuple[str, str, str]]:
         """Name, type and replicas of each serving role."""
         if self.prefill_decode:
@@ -165,7 +115,7 @@ class NewProject:
             lines += ["runtime:", "  name: python", "  options:", "    toolchain: pip",
                       "    virtualenv: .venv"]  # fmt: skip
         else:
-            lines += [f"runtime: {_RUNTIMES.get(language, language)}"]
+            lines += ["runtime: yaml"]
         if self.asks:
             lines += ["template:", f"  description: {_TEMPLATE}, in {_TITLES[language]}"]
         indent = "  " if self.asks else ""
@@ -234,7 +184,7 @@ def _problems(options: argparse.Namespace) -> list[str]:
     return [f"{finding.path}: {finding.message}" for finding in problems]
 
 
-_TITLES = {"python": "Python", "yaml": "YAML", "typescript": "TypeScript", "go": "Go"}
+_TITLES = {"python": "Python", "yaml": "YAML"}
 _TEMPLATE = "A large language model on Kubernetes"
 _MEANINGS = {
     "model": "The model, as Hugging Face names it",
@@ -299,98 +249,3 @@ def test_the_service_can_run() -> None:
     assert [each.message for each in plan.findings if each.severity == "error"] == []
     assert sum(len(role.replicas) for role in plan.roles) == REPLICAS
 '''
-_INDEX = """
-import * as fusioninfer from "@pulumi/fusioninfer";
-import * as pulumi from "@pulumi/pulumi";
-
-const config = new pulumi.Config();
-const accelerator = config.require("accelerator");
-const replicas = config.requireNumber("replicas");
-
-const service = new fusioninfer.InferenceService("llm", {
-    model: { uri: `hf://${config.require("model")}` },
-    roles: [
-ROLES
-    ],
-});
-
-export const endpoint = service.endpoint;
-export const status = service.status;
-"""
-_PACKAGE_JSON = """
-{
-    "name": "NAME",
-    "main": "index.ts",
-    "devDependencies": {
-        "@types/node": "^22",
-        "typescript": "^5.0.0"
-    },
-    "dependencies": {
-        "@pulumi/pulumi": "^3.246.0"
-    }
-}
-"""
-_TSCONFIG = """
-{
-    "compilerOptions": {
-        "strict": true,
-        "target": "es2022",
-        "module": "commonjs",
-        "moduleResolution": "node"
-    },
-    "files": ["index.ts"]
-}
-"""
-_GO = """
-package main
-
-import (
-	"github.com/fusioninfer/fusioninfer-pulumi/sdk/go/fusioninfer"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
-)
-
-func main() {
-	pulumi.Run(func(ctx *pulumi.Context) error {
-		settings := config.New(ctx, "")
-		accelerator := settings.Require("accelerator")
-		replicas := settings.RequireInt("replicas")
-		args := &fusioninfer.InferenceServiceArgs{
-			Model: &fusioninfer.ModelArgs{Uri: "hf://" + settings.Require("model")},
-			Roles: fusioninfer.RoleArray{
-ROLES
-			},
-		}
-		service, err := fusioninfer.NewInferenceService(ctx, "llm", args)
-		if err != nil {
-			return err
-		}
-		ctx.Export("endpoint", service.Endpoint)
-		ctx.Export("status", service.Status)
-		return nil
-	})
-}
-"""
-_GO_MOD = """
-module NAME
-
-go 1.24
-
-require github.com/pulumi/pulumi/sdk/v3 v3.246.0
-"""
-_GO_ROUTER = """\
-				&fusioninfer.RoleArgs{
-					Name:          "router",
-					ComponentType: fusioninfer.ComponentTypeRouter,
-					Gateway:       &fusioninfer.GatewayArgs{},
-					Httproute:     &fusioninfer.HttpRouteArgs{},
-				},
-"""
-_GO_ROLE = """\
-				&fusioninfer.RoleArgs{
-					Name:          "NAME",
-					ComponentType: fusioninfer.ComponentTypeKIND,
-					Accelerator:   pulumi.StringRef(accelerator),
-					Replicas:      REPLICAS,GPUS
-				},
-"""

@@ -60,23 +60,6 @@ def areas() -> Mapping[str, Mapping[str, Any]]:
     return {path.stem: _parsed(path) for path in sorted(files, key=lambda path: path.stem)}
 
 
-@cache
-def former_ids() -> Mapping[str, str]:
-    """The rules that former ids are part of now; `server` where the API server judges."""
-    by_rule: dict[str, list[str]] = _parsed(_CORE_EXAMPLES / "_former.yaml")
-    return {former: rule for rule, ids in by_rule.items() for former in ids}
-
-
-def successor(id_: str) -> str | None:
-    """What became of a former id, in words; None for others."""
-    rule = former_ids().get(id_)
-    if rule is None or id_ in all_rules():
-        return None
-    if rule == "server":
-        return f"{id_} is left to the API server: `check --server` asks it"
-    return f"{id_} is part of {rule} now"
-
-
 def area_of(rule: Rule) -> str:
     """The area that a rule is listed under."""
     return next((area for area, entries in areas().items() if rule.id in entries), "")

@@ -48,15 +48,11 @@ def ignoring_findings(
     """Warns of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
-    from fusioninfer_pulumi.rules.catalog import all_rules, successor  # noqa: PLC0415  # few ignore
+    from fusioninfer_pulumi.rules.catalog import all_rules  # noqa: PLC0415  # few ignore
 
     refused = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
     for rule in sorted(ignored):
         if rule not in all_rules():
-            became = successor(rule)
-            if became is not None:
-                yield warning(IGNORED_RULE_UNKNOWN, at, became)
-                continue
             near = similar(rule, all_rules())
             hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
             yield warning(IGNORED_RULE_UNKNOWN, at, f"no rule has the id {shown(rule)}; {hint}")

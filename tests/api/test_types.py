@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,13 +16,13 @@ from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import format_description
 from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.schema import packaged_schema
+from fusioninfer_pulumi.api.schema import manifest_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, CountOrPercentage, Quantity
 from fusioninfer_pulumi.cli.output import to_yaml
 from fusioninfer_pulumi.loading import loads
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads(packaged_schema()))
+SCHEMA = jsonschema.Draft202012Validator(manifest_schema())
 
 
 def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.report import Lines
 from fusioninfer_pulumi.cli.rule_texts import page
 from fusioninfer_pulumi.findings import Origin
-from fusioninfer_pulumi.rules.catalog import all_rules, former_ids
+from fusioninfer_pulumi.rules.catalog import all_rules
 
 ROOT = Path(__file__).parent.parent.parent
 WARNED = service(listening("a", 8000), listening("b", 9000))
@@ -244,21 +244,6 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(all_rules())
-
-
-def test_a_former_rule_says_what_became_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    by_rule = {rule: former for former, rule in former_ids().items()}
-    former = by_rule["duplicate-name"]
-    assert main(["rules", former]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"{former} is part of duplicate-name now\n")
-    assert all_rules()["duplicate-name"].remedy in shown
-    assert main(["rules", by_rule["server"]]) == 0
-    assert "API server" in capsys.readouterr().out
-    main(["check", written(tmp_path, WARNED), "--ignore", former])
-    assert f"{former} is part of duplicate-name now" in capsys.readouterr().err
 
 
 def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

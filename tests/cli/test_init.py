@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,40 +67,6 @@ def test_a_yaml_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path)
         text = text.replace(f"${{{key}}}", str(declared["default"]))
     (resource,) = yaml.safe_load(text)["resources"].values()
     assert objects(resource["properties"]) == expected(words)
-
-
-STUB = """\
-const values = CONFIG;
-const pulumi = {Config: class {
-    require(key) { return values[key]; }
-    requireNumber(key) { return values[key]; }
-}};
-const fusioninfer = {InferenceService: class {
-    constructor(_, properties) { console.log(JSON.stringify(properties)); }
-}};
-"""
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
-@pytest.mark.parametrize("words", [ONE, PAIR], ids=["one", "pair"])
-def test_a_typescript_project_deploys_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
-    project = made(tmp_path, "typescript", words)
-    declared = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
-    config = {key: each["default"] for key, each in declared.items()}
-    # It has no types of its own, so that it is JavaScript but for its imports and exports.
-    body = (project / "index.ts").read_text(encoding="utf-8")
-    body = re.sub(r"^import .*$", "", body, flags=re.MULTILINE).replace("export ", "")
-    script = STUB.replace("CONFIG", json.dumps(config)) + body
-    told = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
-    assert objects(json.loads(told.stdout)) == expected(words)
-
-
-@pytest.mark.skipif(shutil.which("gofmt") is None, reason="no Go")
-@pytest.mark.parametrize("words", [ONE, PAIR, (*ONE, "--gpus", "4")], ids=["one", "pair", "gpus"])
-def test_a_go_project_is_formatted(words: tuple[str, ...], tmp_path: Path) -> None:
-    project = made(tmp_path, "go", words)
-    told = subprocess.run(["gofmt", "-l", str(project)], capture_output=True, text=True, check=True)
-    assert told.stdout == ""
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
