@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.checks.cluster import Cluster
-from fusioninfer_pulumi.component.run_mode import runs_program
+from fusioninfer_pulumi.component.sdk import runs_program
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 

@@ -67,7 +67,7 @@ class Update:
         beside: Replacement | None,
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Begins when the program has registered everything.
+        """Does nothing before `start`.
 
         `name` is the component's, `beside` are roles that take the place of others.
         """
@@ -84,7 +84,12 @@ class Update:
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
         self._beside = beside
-        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
+        self._done: asyncio.Future[Observed] = asyncio.get_event_loop().create_future()
+        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
+
+    def start(self) -> None:
+        """Runs the update, whose resources all exist now; `result` is known when it is over."""
+        self._task = asyncio.ensure_future(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
@@ -95,23 +100,24 @@ class Update:
         """Keeps the resource of an object."""
         self._resources[kind, name] = resource
 
-    async def _run(self) -> Observed:
+    async def _run(self) -> None:
         try:
             if await self._yaml_only():
                 self._open(self._gates)
-                return self._observed
+                self._done.set_result(self._observed)
+                return
             if self._beside is not None:
                 await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
             accepted, placed = await self._wait_for_objects()
-            return await self._seen(accepted, placed)
-        except Exception as problem:
+            self._done.set_result(await self._seen(accepted, placed))
+        except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
             # What waits fails with it: a registration that never begins would never end.
             for gate in self._gates.values():
                 if not gate.done():
                     gate.set_exception(problem)
                     gate.exception()
-            raise
+            self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
         observation: Observation = Registered(time.monotonic())

@@ -18,7 +18,7 @@ from fusioninfer_pulumi import (
 from fusioninfer_pulumi.component.prerequisites import TOKEN, component
 from fusioninfer_pulumi.component.prerequisites import _table as table
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
-from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services
 
 NAME = table.LEADER_WORKER_SET.definition
 GOOD = Definition({"v1": {"properties": {"status": {"properties": {"observedGeneration": {}}}}}})

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.component.inference_service import (
 from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
 from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
 from fusioninfer_pulumi.component.prerequisites._table import release_text
-from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
