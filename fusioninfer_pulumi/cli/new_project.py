@@ -15,7 +15,7 @@ from typing import Any
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.installation import Environment, Repository, installed_from
 from fusioninfer_pulumi.cli.output import to_yaml
-from fusioninfer_pulumi.findings import InvalidServiceError, errors
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.presets.model_service import model_service
 
 LANGUAGES = ("python", "yaml")
@@ -149,9 +149,10 @@ def init(options: argparse.Namespace) -> int:
         gpus=options.gpus,
         prefill_decode=options.prefill_decode,
     )
-    problems = _problems(options)
-    if problems:
-        sys.stderr.writelines(f"fusioninfer-pulumi init: {problem}\n" for problem in problems)
+    findings = _findings(options)
+    for finding in findings:
+        sys.stderr.write(f"fusioninfer-pulumi init: {finding.path}: {finding.message}\n")
+    if errors(findings):
         return 2
     files = project.files(options.language)
     # A link that leads nowhere is a file, too: writing would follow it.
@@ -170,17 +171,16 @@ def init(options: argparse.Namespace) -> int:
     return 0
 
 
-def _problems(options: argparse.Namespace) -> list[str]:
-    """Why the service of a project could not run."""
+def _findings(options: argparse.Namespace) -> list[Finding]:
+    """Return the errors and warnings of the service that a project would have."""
     more: dict[str, Any] = {} if options.gpus is None else {"gpus": options.gpus}
     if options.prefill_decode:
         more |= {"prefill_replicas": 1, "router": {"gateway": {}, "httproute": {}}}
     try:
         args = model_service(options.model, accelerator=options.accelerator, name="llm", **more)
     except InvalidServiceError as problem:
-        return [f"{finding.path}: {finding.message}" for finding in problem.findings]
-    problems = errors(plan_service(args).findings)
-    return [f"{finding.path}: {finding.message}" for finding in problems]
+        return list(problem.findings)
+    return [each for each in plan_service(args).findings if each.severity is not Severity.INFO]
 
 
 _TEMPLATE = "A large language model on Kubernetes"

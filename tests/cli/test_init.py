@@ -87,8 +87,13 @@ def test_what_cannot_run_is_not_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "team/chat", "--accelerator", "H100"]) == 2
-    assert "roles[0].gpus: is required" in capsys.readouterr().err
+    assert "unknown model team/chat; set gpus" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path, "yaml", ("Qwen/Qwen3-32", "H100", "--gpus", "2"))
+    assert "did you mean Qwen/Qwen3-32B?" in capsys.readouterr().err
 
 
 def test_files_of_others_stay(
