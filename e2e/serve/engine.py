@@ -26,6 +26,9 @@ from e2e.catalog import cache_root
 VLLM = "0.32.0"
 """The release that serves."""
 
+PREVIOUS = "0.31.0"
+"""The release before it, for updates between releases."""
+
 RELEASES = ("0.8.5", "0.11.0", VLLM)
 """The oldest release that can be installed, that of the examples, and the newest."""
 
@@ -128,7 +131,7 @@ class Models:
 
 def vllm(version: str = VLLM) -> Vllm:
     """The engine of that release."""
-    return Vllm(f"vllm-{version}", version, transfer=version == VLLM)
+    return Vllm(f"vllm-{version}", version, transfer=version in (PREVIOUS, VLLM))
 
 
 def envoy() -> Environment:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.endpoint_pickers._releases import names
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, release_data
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
 GRPC_PORT = 9002
@@ -13,7 +12,7 @@ HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
 #: Flags that each family accepts.
-FLAGS = {family: names(family, "flags") for family in Family}
+FLAGS = {family: frozenset(release_data(family)["flags"]) for family in Family}
 
 _ENGINE_CONFIGS = "set engineConfigs of the metrics extractor in the configuration instead"
 _DATA_SOURCE = "it was removed; set it on a metrics-data-source plugin in the configuration instead"

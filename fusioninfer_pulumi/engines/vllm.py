@@ -219,6 +219,12 @@ NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.9.2, 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
+#: First release that fails a request whose KV cache could not be loaded unless
+#: `kv_load_failure_policy` is `recompute` (`KVTransferConfig`: 0.13.0 to 0.16.0 have the field with
+#: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.32.0).
+FAILS_LOADS: Version = (0, 17, 0)
+_LOAD_FAILURE_POLICY = "kv_load_failure_policy"
+
 #: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
 #: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
 #: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
@@ -632,15 +638,14 @@ class Vllm(Engine):
         name = asked.connector or NIXL
         role = asked.role or _default_role(name, asked, command.image.version)
         settings = _connector_settings(name, role, asked.extra_config)
-        if offloading is None:
-            return Transfer((_transfer_argument(settings),), _connector_of(settings))
-        both = {"connectors": [settings, _offloading_settings(offloading)]}
-        settings = _connector_settings(_MULTI, "kv_both", both)
-        return Transfer(
-            (_transfer_argument(settings),),
-            _connector_of(settings),
-            tuple(_check_together(name, command.image.version)),
-        )
+        findings: tuple[Finding, ...] = ()
+        if offloading is not None:
+            both = {"connectors": [settings, _offloading_settings(offloading)]}
+            settings = _connector_settings(_MULTI, "kv_both", both)
+            findings = tuple(_check_together(name, command.image.version))
+        if not asked.prefills and _fails_loads(command.image.version):
+            settings[_LOAD_FAILURE_POLICY] = "recompute"
+        return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
     def events_argument(self, endpoint: str, topic: str) -> Argument:
         settings = {
@@ -1075,6 +1080,10 @@ def _connector_settings(
     if extra:
         settings["kv_connector_extra_config"] = dict(extra)
     return settings
+
+
+def _fails_loads(version: Version | None) -> bool:
+    return version is not None and version >= FAILS_LOADS
 
 
 def _default_role(connector: str, asked: TransferRequest, version: Version | None) -> str:

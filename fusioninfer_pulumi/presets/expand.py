@@ -440,22 +440,23 @@ class _Writer:
         if auto:
             reason = "the longest sequence that the cache holds"
             written += self._beside(written_words, preset.length_arguments, LIBRARY, reason)
-        if self._drains(role):
-            reason = "seconds that a pod that ends has for what it has begun"
+        if self._can_drain(role):
+            reason = "seconds a terminating pod gets to finish its requests"
             written += self._beside(written_words, preset.drain_arguments, LIBRARY, reason)
         known = catalogue_model(self.model_name)
         if known is not None and self.engine.name == CATALOGUE_ENGINE:
             written += self._beside(written_words, known.arguments, MODEL, known.source)
         return written
 
-    def _drains(self, role: RoleArgs) -> bool:
-        """Whether pods wait for what they have begun: only where no other pod waits longer for it.
+    def _can_drain(self, role: RoleArgs) -> bool:
+        """Whether a terminating pod can wait for its requests without holding other pods.
 
-        Workers of several nodes sleep the whole time, as they do not see when their leader is done.
+        Workers of a replica over several nodes cannot see when their leader has finished, so that
+        they would always wait for the whole timeout.
         """
         preset = self.preset
         released = release_numbers(self.release) >= release_numbers(preset.drain_since)
-        return role.component_type is ComponentType.WORKER and role.nodes == 1 and released
+        return role.nodes == 1 and released
 
     def _beside(
         self, present: Sequence[str], wanted: Sequence[str], origin: str, reason: str

@@ -137,10 +137,12 @@ def test_nixl_and_offloading_share_one_connector() -> None:
     manifest = prefill_decode({**both, "kvCacheOffloading": {"cpu": "8Gi"}}, both)
     assert problems(manifest) == []
     prefill, decode, _ = pod_templates(manifest)
+    nixl = settings(decode)
+    assert nixl.pop("kv_load_failure_policy") == "recompute"
     assert settings(prefill) == {
         "kv_connector": "MultiConnector", "kv_role": "kv_both",
         "kv_connector_extra_config": {"connectors": [
-            settings(decode),
+            nixl,
             {"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
              "kv_connector_extra_config": {"cpu_bytes_to_use": 8 * GIB}},
         ]},

@@ -219,10 +219,24 @@ def test_nixl_is_told_the_direction_where_the_release_knows_it(
     whole = engine("--model=m", image=VLLM.removesuffix("v") + release.replace("0.", "v0.", 1))
     transfer = {"kvTransfer": {"connector": connector} if connector else {}}
     manifest = pair(whole, whole, prefill_role=transfer, decode_role=transfer)
-    assert [role_of(manifest, name) for name in ("prefill", "decode")] == expected
+    assert [settings_of(manifest, name)["kv_role"] for name in ("prefill", "decode")] == expected
 
 
-def role_of(manifest: Any, name: str) -> Any:
+@pytest.mark.parametrize(
+    ("release", "policy"), [("0.16.0", None), ("0.17.0", "recompute"), ("0.32.0", "recompute")]
+)
+def test_decode_engine_recomputes_prompts_whose_transfer_failed(
+    release: str, policy: str | None
+) -> None:
+    whole = engine("--model=m", image=VLLM + release)
+    offloading = {"kvTransfer": {}, "kvCacheOffloading": {"cpu": "8Gi"}}
+    for field in ({"kvTransfer": {}}, offloading):
+        manifest = pair(whole, whole, prefill_role={"kvTransfer": {}}, decode_role=field)
+        assert settings_of(manifest, "decode").get("kv_load_failure_policy") == policy
+        assert "kv_load_failure_policy" not in settings_of(manifest, "prefill")
+
+
+def settings_of(manifest: Any, name: str) -> Any:
     (container,) = leader(manifest, name)["spec"]["containers"]
     words = container["args"]
-    return json.loads(words[words.index("--kv-transfer-config") + 1])["kv_role"]
+    return json.loads(words[words.index("--kv-transfer-config") + 1])

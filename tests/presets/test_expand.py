@@ -196,14 +196,16 @@ def test_a_partial_template_is_merged_by_the_containers_name() -> None:
     assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
-def test_pods_that_end_have_time_for_what_they_have_begun() -> None:
+def test_generated_containers_drain_where_a_replica_is_one_pod() -> None:
     (pod,) = pods(service(short(gpus=1), **UNKNOWN))
     assert pod["terminationGracePeriodSeconds"] > 300
     older = engine(service(short(gpus=1, engine={"version": "0.17.0"}), **UNKNOWN))
     assert "--shutdown-timeout" not in older["args"]
     pairs = [short("prefill", "prefiller", gpus=1), short("decode", "decoder", gpus=1)]
     for part in pods(service(*pairs, **UNKNOWN)):
-        assert "--shutdown-timeout" not in str(part)
+        assert part["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
+        args = part["containers"][0]["args"]
+        assert args[args.index("--shutdown-timeout") :][:2] == DRAIN
 
 
 def test_a_template_may_leave_its_containers_out() -> None:

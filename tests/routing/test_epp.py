@@ -63,8 +63,8 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     "an image of no known name": (
         picker(image="own.example/picker:7"),
         (
-            f'{AT}.image: "own.example/picker:7" is no endpoint picker that is known by name; '
-            "state endpointPicker.family, one of "
+            f'{AT}.image: "own.example/picker:7" is not an endpoint picker that is known by name; '
+            "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0, or set endpointPicker.family "
         ),
     ),
     "a digest": (
@@ -102,15 +102,12 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         ),
     ),
     "a configuration that the picker refuses": (
-        routed(endpointPickerConfig="kind: EndpointPickerConfig\nspec: {}"),
-        (
-            "roles[0].endpointPickerConfig.spec: the configuration is a file, not an object of the "
-            "cluster"
-        ),
+        routed(endpointPickerConfig="kind: ConfigMap\ndata: {}"),
+        "roles[0].endpointPickerConfig.kind: must be EndpointPickerConfig for gaie-1.2, got ",
     ),
     "an empty configuration": (
         routed(endpointPickerConfig=" "),
-        "roles[0].endpointPickerConfig: is empty; leave endpointPickerConfig out to use a strategy",
+        "roles[0].endpointPickerConfig: must be a mapping, got an empty text",
     ),
 }
 
@@ -163,7 +160,7 @@ def test_an_own_image_may_register_what_upstreams_does_not() -> None:
         "- {name: default, plugins: [{pluginRef: load-aware-scorer, weight: 1}]}\n"
     )
     own = {"image": "own.example/picker:7", "family": "gaie-1.5"}
-    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 registers no plugin"
+    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 has no plugin"
     (refused,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
     assert refused.startswith(told)
     assert not problems(routed(endpointPickerConfig=text, endpointPicker=own))
