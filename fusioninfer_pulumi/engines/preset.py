@@ -18,6 +18,8 @@ class EnginePreset:
             only, as another image restarts pods.
         image: Image for GPUs, with `{release}` in it.
         cpu_image: The same for processors, None where there is none.
+        amd_image: The same for GPUs of AMD, None where its name does not follow from the release.
+        amd_since: The first release that has it.
         program: Words that start it.
         arguments: Arguments that every pod needs.
         length_arguments: Those that take the longest sequence that fits: without them vLLM stops
@@ -34,6 +36,8 @@ class EnginePreset:
     image: str
     program: tuple[str, ...]
     cpu_image: str | None = None
+    amd_image: str | None = None
+    amd_since: str = ""
     arguments: tuple[str, ...] = ()
     length_arguments: tuple[str, ...] = ()
     drain_arguments: tuple[str, ...] = ()
@@ -49,13 +53,17 @@ CATALOGUE_ENGINE = VLLM.name
 
 #: By the engine's name. vLLM 0.32.0 is the release that `e2e/serve` runs, and whose parser takes
 #: the arguments of all presets. Its image for processors: vLLM's
-#: docs/getting_started/installation/cpu.x86.inc.md. Its GPU images have no ray.
+#: docs/getting_started/installation/cpu.x86.inc.md; for AMD: gpu.rocm.inc.md there, and
+#: docker/Dockerfile.rocm, which installs NIXL. Its GPU images have no ray. SGLang's images for AMD
+#: name the release of ROCm and, before 0.5.12, the GPU.
 PRESETS: Mapping[str, EnginePreset] = {
     VLLM.name: EnginePreset(
         release="0.32.0",
         image="vllm/vllm-openai:v{release}",
         program=("vllm", "serve"),
         cpu_image="vllm/vllm-openai-cpu:v{release}-x86_64",
+        amd_image="vllm/vllm-openai-rocm:v{release}",
+        amd_since="0.14.0",
         length_arguments=("--max-model-len", "auto"),
         # Without it requests that run longer than 20 s are lost (docs/failures.md).
         drain_arguments=("--shutdown-timeout", "300"),

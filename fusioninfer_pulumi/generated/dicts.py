@@ -540,8 +540,10 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     one that names no image. By default vLLM, in the release that `plan` shows."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
-    such as `registry.example.com/mirror`; by default Docker Hub."""
+    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
+    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
+    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""
@@ -1567,8 +1569,10 @@ class ModelServiceDict(TypedDict, total=False):
     default there are no groups, and a role's `replicas` are those of the service."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
-    such as `registry.example.com/mirror`; by default Docker Hub."""
+    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
+    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
+    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""

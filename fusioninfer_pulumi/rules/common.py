@@ -22,8 +22,8 @@ RELEASE_WITHOUT_FEATURE = Rule(
 )
 UNKNOWN_VALUE = Rule(
     "unknown-value",
-    "error",
-    "A value is one of those that its field allows.",
+    ("error", "warning"),
+    "A value is one of those that its field allows, or that are known.",
     remedy="Choose one of the listed values.",
 )
 
