@@ -128,7 +128,9 @@ def read_value(value: Any, *path: str) -> Any:
         return None
     kind = part.WhichOneof("kind")
     value = getattr(part, kind)
-    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value)) if "struct" in kind else value
+    if kind not in ("struct_value", "list_value"):
+        return value
+    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
 
 
 def value_at(value: Any, *path: str) -> Any:

@@ -23,9 +23,14 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
 from fusioninfer_pulumi.engines.argument_changes import argument_changes
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.names import POOL_GROUP, POOL_KIND, REWRITE_KIND
+from fusioninfer_pulumi.kube.names import (
+    POOL_GROUP,
+    POOL_KIND,
+    REWRITE_KIND,
+    inference_pool,
+)
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 # API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
@@ -260,13 +265,24 @@ def share_notes(kind: str, old: Manifest | None, new: Manifest | None) -> Iterat
     if of_kind is None:
         return
     before, after = of_kind(old), of_kind(new)
+    own_pool = inference_pool(label(new, labels.SERVICE))
     moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
     for asked in dict.fromkeys([*before, *after]):
         was, is_ = before.get(asked, {}), after.get(asked, {})
         if was != is_ and max(len(was), len(is_)) > 1:
-            moves.setdefault(_moved(was, is_), []).append(asked)
+            waits = "" if kind == REWRITE_KIND else _waits(own_pool, was, is_)
+            moves.setdefault(f"{_moved(was, is_)}{waits}", []).append(asked)
     for moved, names in moves.items():
         yield f"requests{_listed(names)}: {moved}"
+
+
+def _waits(own_pool: str, before: Shares, after: Shares) -> str:
+    """When `up` writes the larger shares of `split`; empty if none grows."""
+    if next(iter(after), None) != own_pool:
+        return ""  # users wrote these backends
+    before = before or {own_pool: 100}
+    growing = [name for name, share in after.items() if share > before.get(name, 0)]
+    return f", when {listed(growing)} can serve" if growing else ""
 
 
 def _moved(before: Shares, after: Shares) -> str:
@@ -305,8 +321,8 @@ def _routes(manifest: Manifest | None) -> dict[str, Shares]:
     return by_route
 
 
-def _shares(listed: Any, key: str) -> Shares:
-    weights = {str(item.get(key)): item.get("weight", 1) for item in _items(listed)}
+def _shares(targets: Any, key: str) -> Shares:
+    weights = {str(item.get(key)): item.get("weight", 1) for item in _items(targets)}
     numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
     total = sum(numbers.values())
     return {name: 100 * number / total for name, number in numbers.items()} if total else {}
