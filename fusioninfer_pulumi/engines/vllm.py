@@ -21,6 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     KV_EVENTS_FLAG,
     NIXL,
+    VLLM_METRICS,
     Argument,
     ContainerCommand,
     Engine,
@@ -684,14 +685,11 @@ class Vllm(Engine):
     def has_panels(self) -> bool:
         return True
 
-    def old_kv_metric(self, command: EngineCommand) -> str | None:
-        version = command.image.version
-        old = version is not None and version < KV_CACHE_METRIC
-        return "vllm:gpu_cache_usage_perc" if old else None
-
     def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        cache = self.old_kv_metric(command) or "vllm:kv_cache_usage_perc"
-        return LoadMetrics("vllm:num_requests_running", "vllm:num_requests_waiting", cache)
+        version = command.image.version
+        if version is not None and version < KV_CACHE_METRIC:
+            return VLLM_METRICS._replace(kv_cache="vllm:gpu_cache_usage_perc")
+        return VLLM_METRICS
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]
