@@ -31,7 +31,7 @@ class AutoscalingTarget(str, enum.Enum):
 
     LATENCY = "latency"  #: requests in flight for each replica
     THROUGHPUT = "throughput"  #: replicas are full before there is another one
-    QUEUE = "queue"  #: requests that the endpoint picker holds, as no replica has room
+    QUEUE = "queue"  #: requests that wait, in the endpoint picker or in an engine
 
 
 class MetricSource(str, enum.Enum):
@@ -128,8 +128,8 @@ class AutoscalingArgs(SpecModel):
     and of the endpoint picker, for the service alone."""
 
     target_value: float | None = Field(default=None, gt=0)
-    """Value of `target` for one replica, in place of the library's: requests in flight (100),
-    waiting (5) or held (5)."""
+    """Value of `target` for one replica, in place of the library's: requests in flight (100) for
+    `latency`, requests that wait (5) for the others."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
     """What the replicas follow, beside `target`; of several, the one that asks for most of them
@@ -165,7 +165,7 @@ def wakes(args: AutoscalingArgs) -> bool:
 
 
 def asks_picker(args: AutoscalingArgs) -> bool:
-    """Whether `target` follows requests that the endpoint picker holds."""
+    """Whether `target` counts requests that the endpoint picker holds."""
     return args.target is not None and (args.target is AutoscalingTarget.QUEUE or wakes(args))
 
 

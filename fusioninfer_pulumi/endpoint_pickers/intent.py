@@ -39,7 +39,7 @@ class EppIntent:
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
-        flow_control: Whether it holds requests while no pod has room for them.
+        flow_control: Whether it holds requests while there is no pod that can take them.
         registry: Registry that mirrors default images, None for the projects' own.
     """
 

@@ -94,11 +94,26 @@ class LoadMetrics(NamedTuple):
         running: Requests that it computes.
         waiting: Requests that wait for it.
         kv_cache: Part of its KV cache that is in use, from 0 to 1.
+        lora: LoRA adapters, in vLLM's format; empty where there is none.
+        cache: Block size and number of blocks, as labels of vLLM's names; empty where there is
+            none.
     """
 
     running: str
     waiting: str
     kv_cache: str
+    lora: str = ""
+    cache: str = ""
+
+
+#: What endpoint pickers read of an engine they know nothing about.
+VLLM_METRICS = LoadMetrics(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_cache="vllm:kv_cache_usage_perc",
+    lora="vllm:lora_requests_info",
+    cache="vllm:cache_config_info",
+)
 
 
 @dataclass(frozen=True)

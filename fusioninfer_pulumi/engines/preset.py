@@ -76,7 +76,8 @@ PRESETS: Mapping[str, EnginePreset] = {
         release="0.5.23",
         image="lmsysorg/sglang:v{release}",
         program=("python3", "-m", "sglang.launch_server"),
-        # By default it listens on the pod itself alone.
-        arguments=("--host", "0.0.0.0"),  # noqa: S104  # a pod's interfaces
+        # By default it listens on the pod itself alone, and serves no metrics, by which endpoint
+        # pickers and autoscalers see its load.
+        arguments=("--host", "0.0.0.0", "--enable-metrics"),  # noqa: S104  # a pod's interfaces
     ),
 }

@@ -21,6 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     KV_EVENTS_FLAG,
     NIXL,
+    VLLM_METRICS,
     Argument,
     ContainerCommand,
     Engine,
@@ -657,9 +658,7 @@ class Vllm(Engine):
         return True
 
     def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        return LoadMetrics(
-            "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"
-        )
+        return VLLM_METRICS
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]

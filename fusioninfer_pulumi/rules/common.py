@@ -41,6 +41,12 @@ CLUSTER_MUST_HAVE = Rule(
     "The cluster has the release, plug-in or feature gate that this needs.",
     remedy="Check it.",
 )
+ENGINE_WITHOUT_METRICS = Rule(
+    "engine-without-metrics",
+    ("error", "warning", "info"),
+    "An engine serves no metrics that the endpoint picker or monitoring needs.",
+    remedy="Turn the engine's metrics on; for the picker, or use no load scorers and flow control.",
+)
 DUPLICATE_KEY = Rule(
     "duplicate-key",
     "error",

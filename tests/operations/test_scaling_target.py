@@ -95,12 +95,14 @@ def test_from_zero_it_follows_what_the_picker_holds() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
     found = triggers(manifest)
     assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
-    # Without pods they have no series, which would be an error.
-    assert found["waiting"][0] == f"(sum(vllm:num_requests_waiting{{{ENGINES}}})) or vector(0)"
+    # Without pods the engines have no series, which would be an error.
+    waiting = f"(sum(vllm:num_requests_waiting{{{ENGINES}}}) or vector(0))"
+    assert found["waiting"][0] == f"({HELD} + {waiting}) {READ}"
     assert triggers(scaled(keda("latency", minReplicas=0), router())) == {
         "in-flight": found["in-flight"]
     }
-    assert triggers(scaled(keda("queue"), router()))["held"] == (f"{HELD} {READ}", "5")
+    # The picker holds requests only without a pod that can take them: the rest waits in engines.
+    assert triggers(scaled(keda("queue"), router()))["waiting"] == (found["waiting"][0], "5")
 
 
 def config(manifest: Manifest) -> Any:
@@ -129,7 +131,7 @@ def test_each_family_that_holds_requests_takes_its_configuration(family: str) ->
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
     assert row.flow_control is not None
-    assert row.flow_control.held in triggers(manifest)["held"][0]
+    assert row.flow_control.held in triggers(manifest)["waiting"][0]
 
 
 def pair(prefill: int, decode: int, **more: Any) -> Manifest:

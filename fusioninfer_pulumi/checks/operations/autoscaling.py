@@ -28,8 +28,8 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.operations.scaling_target import load_metrics
 from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.routing.epp import load_metrics
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
@@ -192,8 +192,8 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
         yield error(
             FIELD_REQUIRED,
             where,
-            f"needs {lacking}: the endpoint picker holds the requests that no replica has room "
-            "for; without it clients get an error",
+            f"needs {lacking}: the endpoint picker holds requests while there is no replica; "
+            "without it clients get an error",
         )
     if router is None:
         return
