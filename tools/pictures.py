@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME, TerminalTheme
 
-from fusioninfer_pulumi.cli.output import VERBATIM
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import draw_plan
 from fusioninfer_pulumi.cli.program import run_program
+from fusioninfer_pulumi.cli.terminal import VERBATIM
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

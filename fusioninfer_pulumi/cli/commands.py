@@ -320,7 +320,7 @@ def diff(options: argparse.Namespace) -> int:
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
         from fusioninfer_pulumi.cli.diff.text import print_difference
-        from fusioninfer_pulumi.cli.output import console
+        from fusioninfer_pulumi.cli.terminal import console
 
         with console(sys.stdout) as screen:
             print_difference(difference, screen)

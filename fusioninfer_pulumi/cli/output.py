@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 _NARROWEST = 40
 #: Seconds until long work is named, and until it is named again.
@@ -118,36 +115,3 @@ def _text(dumper: Any, value: str) -> Any:
 
 
 _Dumper.add_representer(str, _text)
-
-
-# Stands for the width of a pipe, whose lines are not wrapped.
-_PIPE_WIDTH = 1_000_000
-#: Messages quote users, whose words may look like rich's own marks: `[x]`, `:warning:`.
-VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-
-
-@contextlib.contextmanager
-def console(file: TextIO) -> Iterator[Console]:
-    """A console that prints to a file; in colour and as wide as it is, where it is a terminal."""
-    terminal = Console(file=file, **VERBATIM)
-    if terminal.is_terminal:
-        yield terminal
-        return
-    plain = Console(file=(text := io.StringIO()), width=_PIPE_WIDTH, color_system=None, **VERBATIM)
-    yield plain
-    # Tables pad every line to their width, which readers of a pipe do not need.
-    file.write("\n".join(line.rstrip() for line in text.getvalue().split("\n")))
-
-
-def table(titles: Iterable[str], *, numbers: Collection[str] = (), header: str = "bold") -> Table:
-    """A table without lines.
-
-    Args:
-        titles: The titles of its columns.
-        numbers: Titles of the columns that are aligned to the right.
-        header: The style of titles.
-    """
-    empty = Table(box=None, padding=(0, 2, 0, 0), header_style=header, pad_edge=False)
-    for title in titles:
-        empty.add_column(title, justify="right" if title in numbers else "left", no_wrap=True)
-    return empty

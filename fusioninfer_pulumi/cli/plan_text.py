@@ -14,9 +14,9 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
-from fusioninfer_pulumi.cli.output import console, table
 from fusioninfer_pulumi.cli.plan_output import PlanView, plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
+from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -69,7 +69,7 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
     # Imported here: a check in CI should not pay for a terminal.
     from rich.text import Text
 
-    from fusioninfer_pulumi.cli.output import console
+    from fusioninfer_pulumi.cli.terminal import console
 
     with console(sys.stderr) as screen:
         for origin, finding in findings:

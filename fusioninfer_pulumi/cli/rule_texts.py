@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fusioninfer_pulumi.cli.output import console, to_yaml
+from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.terminal import console
 from fusioninfer_pulumi.findings import Rule
 from fusioninfer_pulumi.rules.catalog import all_rules, area_of, areas, bases, documents, example_of
 

@@ -158,7 +158,7 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
 def print_text(parts: Iterable[Any]) -> None:
     """Prints lines and tables, as rich has them, to standard output."""
     # Imported here, as above.
-    from fusioninfer_pulumi.cli.output import console  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.cli.terminal import console  # noqa: PLC0415  # see above
 
     with console(sys.stdout) as screen:
         for part in parts:

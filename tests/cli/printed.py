@@ -10,9 +10,9 @@ from unittest import mock
 
 from fusioninfer_pulumi.cli.diff import Difference
 from fusioninfer_pulumi.cli.diff.text import print_difference
-from fusioninfer_pulumi.cli.output import console
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import draw_plan
+from fusioninfer_pulumi.cli.terminal import console
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 

@@ -15,8 +15,9 @@ from samples import container, plan_of, role, service, template
 from fusioninfer_pulumi.cli import output
 from fusioninfer_pulumi.cli.diff import Difference, compare
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.output import console, working
+from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.report import finding_line
+from fusioninfer_pulumi.cli.terminal import console
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.plan.objects import render

@@ -22,7 +22,8 @@ from fusioninfer_pulumi.cli.diff._cells import (
     summary,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
-from fusioninfer_pulumi.cli.output import table, wrapped
+from fusioninfer_pulumi.cli.output import wrapped
+from fusioninfer_pulumi.cli.terminal import table
 
 _MOST_FIELDS = 100
 #: Most characters of a value.
