@@ -160,7 +160,7 @@ def test_share_of_new_service_waits_for_its_replica(
     stack: Stack, services: tuple[str, ...], level: str
 ) -> None:
     stack.run("chat", split={})
-    stack.run(*services, split={"next": 10}, wait={"level": level, "timeout": "2s"})
+    stack.run(*services, split={"next": 10}, wait={"level": level, "timeout": "60s"})
     assert stack.ready == {"chat", "next"}
     assert stack.order[-1] == "chat-httproute"
 
@@ -200,13 +200,13 @@ def test_unreadable_cluster_does_not_block_the_route(stack: Stack) -> None:
 
 
 def test_unchanged_share_reads_nothing(stack: Stack) -> None:
-    stack.run("chat", "next", split={"next": 50}, wait={"timeout": "2s"})
+    stack.run("chat", "next", split={"next": 50}, wait={"timeout": "60s"})
     stack.run("chat", "next", split={"next": 50})
     assert stack.lists == 0
 
 
 def test_share_that_comes_back_waits_for_the_services_own_replica(stack: Stack) -> None:
-    stack.run("chat", "next", split={"next": 100}, wait={"timeout": "2s"})
+    stack.run("chat", "next", split={"next": 100}, wait={"timeout": "60s"})
     stack.broken = {"chat"}
     stack.age["chat-inference-0"] = 0
     with pytest.raises(pulumi.RunError, match="service chat its share, because role inference"):
@@ -222,14 +222,14 @@ def test_preview_shows_final_weights(stack: Stack) -> None:
 
 @pytest.mark.parametrize("preview", [True, False])
 def test_share_of_service_that_is_deleted_is_a_warning(stack: Stack, preview: bool) -> None:
-    stack.run("chat", "next", split={"next": 10}, wait={"timeout": "2s"})
+    stack.run("chat", "next", split={"next": 10}, wait={"timeout": "60s"})
     logged = stack.run("chat", split={"next": 10}, preview=preview).logged
     (line,) = [line for line in logged if "deletes" in line]
     assert line == (
         "warning: roles[0].httproute.split[0].service: this update deletes next, which gets 10 % "
         "of the requests; remove its share in the same update"
     )
-    stack.run("chat", "next", split={"next": 10}, wait={"timeout": "2s"})
+    stack.run("chat", "next", split={"next": 10}, wait={"timeout": "60s"})
     assert not [line for line in stack.run("chat", split={}).logged if "deletes" in line]
 
 
