@@ -141,8 +141,8 @@ class AutoscalingArgsDict(TypedDict, total=False):
     and of the endpoint picker, for the service alone."""
 
     target_value: float | None
-    """Value of `target` for one replica, in place of the library's: requests in flight (100),
-    waiting (5) or held (5)."""
+    """Value of `target` for one replica, in place of the library's: requests in flight (100) for
+    `latency`, requests that wait (5) for the others."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """What the replicas follow, beside `target`; of several, the one that asks for most of them
@@ -321,8 +321,9 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """Who may read its metrics; by default no one."""
 
     flow_control: bool | None
-    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
-    where `autoscaling.target` needs it. Without it such a request is answered 503."""
+    """Whether it holds requests while there is no pod, or the KV caches of all pods are full; by
+    default where `autoscaling.target` needs it. Without it a request is answered 503 while there
+    is no pod. Up to v1.3 it also holds them while more than 5 requests wait in each pod."""
 
     threshold: int | None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's

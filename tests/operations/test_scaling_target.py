@@ -71,7 +71,7 @@ def test_latency_follows_requests_in_flight() -> None:
     assert triggers(scaled(keda("latency"))) == {
         "in-flight": (" + ".join(f"sum({name}{{{ENGINES}}})" for name in IN_FLIGHT), "100"),
     }
-    (_, value) = triggers(scaled(keda("latency", targetValue=32)))["in-flight"]
+    (_, value) = triggers(scaled(keda("latency", targetRequests=32)))["in-flight"]
     assert value == "32"
 
 
@@ -192,8 +192,8 @@ def test_an_hpa_follows_external_metrics_of_the_service() -> None:
     ("manifest", "problem"),
     [
         (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target or metrics"),
-        (scaled({"maxReplicas": 4, "targetValue": 2, "metrics": [{"name": "a", "target": 1}]}),
-         "roles[0].autoscaling: targetValue needs target"),
+        (scaled({"maxReplicas": 4, "targetRequests": 2, "metrics": [{"name": "a", "target": 1}]}),
+         "roles[0].autoscaling: targetRequests needs target"),
         (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: follows one number for all serv"),
