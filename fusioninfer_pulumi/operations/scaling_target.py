@@ -93,7 +93,7 @@ def target_metrics(
 
 def _values(args: AutoscalingArgs) -> dict[str, float]:
     """What is followed, and its value for each replica that decodes."""
-    value = args.target_value
+    value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
         return {"in-flight": value or IN_FLIGHT}
     # Without the second one replicas go when the queue is empty, and it grows again.
