@@ -79,6 +79,8 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
     if not features:
         return
+    # Scorers without metrics choose pods at random; flow control without them holds every request.
+    make_finding = error if parts.intent.flow_control else warning
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
     reported = set()
     for role in parts.served:
@@ -89,11 +91,11 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         reason = command.engine.metrics_off(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"
-            yield error(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
+            yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*parts.at, "endpointPicker")
     if len(reported) > 1:
         message = f"{without} with several engines: a picker reads the metrics of one"
-        yield error(RELEASE_WITHOUT_FEATURE, at, message)
+        yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
             able = max(
@@ -104,7 +106,7 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
                 f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
                 f"{metrics.kv_cache}; use {able.image}"
             )
-            yield error(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
+            yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
 def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
