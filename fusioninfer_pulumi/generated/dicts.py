@@ -140,9 +140,9 @@ class AutoscalingArgsDict(TypedDict, total=False):
     """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
     and of the endpoint picker, for the service alone."""
 
-    target_value: float | None
-    """Value of `target` for one replica, in place of the library's: requests in flight (100) for
-    `latency`, requests that wait (5) for the others."""
+    target_requests: float | None
+    """Requests for each replica, in place of the library's: in flight for `latency` (100), waiting
+    for the other targets (5)."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """What the replicas follow, beside `target`; of several, the one that asks for most of them
