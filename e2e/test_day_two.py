@@ -13,8 +13,8 @@ from e2e import checks, inputs
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.inputs import ROOT
-from fusioninfer_pulumi.component.prerequisites._check import check, needs
-from fusioninfer_pulumi.component.prerequisites._read import read_cluster
+from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 TEXT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -138,21 +138,12 @@ def plans() -> list[ServicePlan]:
 def test_prerequisites_find_the_kinds_of_day_two(
     cluster: Cluster, plans: list[ServicePlan]
 ) -> None:
-    rows = [row.definition for row in needs(plans)]
-    wanted = {
-        "podmonitors.monitoring.coreos.com",
-        "servicemonitors.monitoring.coreos.com",
-        "scaledobjects.keda.sh",
-    }
-    assert wanted <= set(rows)
-    facts = read_cluster(
-        str(cluster.kubeconfig), None, rows, lws_namespace="none", volcano_namespace="none"
-    )
-    monitor = facts.definitions["podmonitors.monitoring.coreos.com"]
-    assert monitor is not None
-    assert monitor.release == (0, 85, 0)
-    said = [str(each) for each in check(plans, facts)]
-    assert not any("Prometheus" in each or "KEDA" in each for each in said), said
+    kinds = {kind for _, kind in product_needs(plans)}
+    assert {"PodMonitor", "ServiceMonitor", "ScaledObject"} <= kinds
+    checked = Prerequisites(KubernetesApi(str(cluster.kubeconfig), None), plans)
+    found = [str(each) for each in checked.findings()]
+    assert checked.releases["Prometheus operator"] == (0, 85, 0)
+    assert not any("Prometheus" in each or "KEDA" in each for each in found), found
 
 
 @pytest.mark.proves("pickers take the flag and the variables of traces, and choose OTLP")

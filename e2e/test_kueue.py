@@ -14,11 +14,11 @@ from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
 from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
+from fusioninfer_pulumi.checks.named_objects import named_object_findings
+from fusioninfer_pulumi.checks.prerequisites import Prerequisites
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
 from fusioninfer_pulumi.component.diagnosis.read import read_service
-from fusioninfer_pulumi.component.prerequisites._check import check, needs
-from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
@@ -440,13 +440,15 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
 def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
     """Last, because it takes Volcano's kinds away."""
     namespace = queues.new_namespace()
-    api = KubernetesApi(str(queues.kubeconfig), None)
 
     def said(service: Object) -> list[str]:
+        # A connection remembers the kinds that the cluster serves.
+        api = KubernetesApi(str(queues.kubeconfig), None)
         service["metadata"]["namespace"] = namespace
         plan = inputs.plan_of(service)
-        (findings,) = gang_backend_findings(api, [plan], namespace)
-        return [str(finding) for finding in findings]
+        (backend,) = gang_backend_findings(api, [plan], namespace)
+        (named,) = named_object_findings(api, [plan], namespace)
+        return [str(finding) for finding in (*backend, *named)]
 
     for definition in queues.list("apiextensions.k8s.io/v1/CustomResourceDefinition"):
         if definition["spec"]["group"] == "scheduling.volcano.sh":
@@ -457,21 +459,17 @@ def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:
     none = f"{text} with queue: a LocalQueue, of which the namespace has none"
     queues.wait(lambda: said(inputs.prefill_decode()) == [none], WAIT, "the kinds go")
     (missing,) = said(queued(inputs.prefill_decode()))
-    assert missing.startswith("warning: schedulingStrategy.queue: the namespace has no LocalQueue")
+    assert missing.startswith(
+        f"warning: schedulingStrategy.queue: namespace {namespace} has no LocalQueue {QUEUE}"
+    )
     open_queue(queues, namespace, 8)
     assert said(inputs.prefill_decode()) == [f"{text} with queue: {QUEUE}"]
     assert said(queued(inputs.prefill_decode())) == []
 
     plan = inputs.plan_of(inputs.prefill_decode())
     plan = replace(plan, namespace=namespace)
-    facts = read_cluster(
-        str(queues.kubeconfig),
-        None,
-        [row.definition for row in needs([plan])],
-        lws_namespace="default",
-        volcano_namespace="default",
-        plans=[plan],
-    )
-    lacks = [str(finding) for finding in check([plan], facts)]
-    (line,) = [text for text in lacks if "podgroups.scheduling.volcano.sh is not installed" in text]
-    assert line.endswith(f"the cluster has another: gangPolicy.backend: Kueue with queue: {QUEUE}")
+    checked = Prerequisites(KubernetesApi(str(queues.kubeconfig), None), [plan])
+    lacks = [str(finding) for finding in checked.findings()]
+    assert any("PodGroup (scheduling.volcano.sh/v1beta1) is not served" in text for text in lacks)
+    proposal = f"but another one: gangPolicy.backend: Kueue with queue: {QUEUE}"
+    assert any(text.endswith(proposal) for text in lacks)

@@ -14,12 +14,12 @@ from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
 from e2e.live import PATIENCE, LiveService, task_of
+from fusioninfer_pulumi.checks.prerequisites import Prerequisites
 from fusioninfer_pulumi.component.acceptance import not_accepted
 from fusioninfer_pulumi.component.diagnosis.explain import explain_gang
 from fusioninfer_pulumi.component.diagnosis.read import read_service
-from fusioninfer_pulumi.component.prerequisites._check import check
-from fusioninfer_pulumi.component.prerequisites._read import read_cluster
 from fusioninfer_pulumi.component.status import gang_blocked
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 pytestmark = pytest.mark.long
@@ -361,11 +361,9 @@ def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
     needs=NEEDS,
 )
 def test_the_api_is_found(gangs: Cluster) -> None:
-    facts = read_cluster(
-        str(gangs.kubeconfig), None, [], lws_namespace="default", volcano_namespace="default"
-    )
     plan = inputs.plan_of(native(inputs.prefill_decode()))
-    (gate,) = [str(each) for each in check([plan], facts) if "Gangs of Kubernetes" in str(each)]
+    checked = Prerequisites(KubernetesApi(str(gangs.kubeconfig), None), [plan])
+    (gate,) = [text for text in map(str, checked.findings()) if "Gangs of Kubernetes" in text]
     assert gate.startswith("warning: ")
     assert "the feature gate GenericWorkload in the scheduler, too" in gate
 

@@ -13,12 +13,11 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi import findings, load, loads, plan_service
-from fusioninfer_pulumi.component.prerequisites import _table as table
-from fusioninfer_pulumi.component.prerequisites._check import check, named_objects, needs
-from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, read_cluster
+from fusioninfer_pulumi import load, loads, plan_service
+from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.kube.prerequisites import PRODUCTS
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 ROOT = Path(__file__).parent.parent
@@ -81,25 +80,20 @@ def claiming() -> ServicePlan:
 
 
 @pytest.fixture
-def read(bare: Cluster, plans: list[ServicePlan]) -> Callable[..., ClusterFacts]:
-    """Reads the cluster as the component does."""
+def checked(bare: Cluster, plans: list[ServicePlan]) -> Callable[..., list[str]]:
+    """The findings of ServingPrerequisites."""
 
-    def reading(kubeconfig: str | Path = bare.kubeconfig, system: str = "default") -> ClusterFacts:
-        return read_cluster(
-            str(kubeconfig),
-            None,
-            [row.definition for row in needs(plans)],
-            lws_namespace=system,
-            volcano_namespace=system,
-            named=list(named_objects([claiming()])),
-        )
+    def checking(
+        *services: ServicePlan,
+        kubeconfig: str | Path = bare.kubeconfig,
+        system: str = "default",
+    ) -> list[str]:
+        namespaces = {"LeaderWorkerSet": system, "Volcano": system}
+        api = KubernetesApi(str(kubeconfig), None)
+        prerequisites = Prerequisites(api, services or plans, namespaces)
+        return [str(finding) for finding in prerequisites.findings()]
 
-    return reading
-
-
-def told(plans: list[ServicePlan], facts: ClusterFacts) -> list[str]:
-    """What the check says of a cluster."""
-    return [str(finding) for finding in check(plans, facts)]
+    return checking
 
 
 def deployment(image: str) -> dict[str, object]:
@@ -132,23 +126,26 @@ def configuration(text: str) -> dict[str, object]:
 
 
 def test_a_cluster_with_everything_passes(
-    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+    bare: Cluster, plans: list[ServicePlan], checked: Callable[..., list[str]]
 ) -> None:
     namespace = bare.new_namespace()
     images = ("registry.k8s.io/lws/lws:v0.9.0", "docker.io/volcanosh/vc-scheduler:v1.14.1")
     bare.apply([*map(deployment, images), configuration("")], namespace=namespace)
-    facts = read(system=namespace)
-    assert facts.releases == {"LeaderWorkerSet": (0, 9, 0), "Volcano": (1, 14, 1)}
-    assert facts.lws_provider == ""
-    assert not facts.unread
-    assert told(plans, facts) == []
+    assert checked(system=namespace) == []
+    api = KubernetesApi(str(bare.kubeconfig), None)
+    prerequisites = Prerequisites(api, plans, {"LeaderWorkerSet": namespace, "Volcano": namespace})
+    prerequisites.findings()
+    assert prerequisites.releases.items() >= {
+        "LeaderWorkerSet": (0, 9, 0), "Volcano": (1, 14, 1)
+    }.items()  # fmt: skip
+    assert not api.unread
 
 
 @pytest.mark.proves(
     "`plan --cluster` and ServingPrerequisites warn of a ResourceQuota beyond which the API server "
     "then refuses pods, beside what others use"
 )
-def test_quotas_are_read(bare: Cluster, tmp_path: Path) -> None:
+def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Callable[..., list[str]]) -> None:
     namespace = bare.new_namespace()
     hard = {f"requests.{GPU}": "8"}
     quota = {
@@ -171,7 +168,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path) -> None:
     bare.create(gpu_pod(plan.service, 2), namespace=namespace)
     bare.wait(lambda: used() == "6", 60, used)
     # One of its two pods exists, so it needs no more than is left.
-    assert said_of_quotas(bare, plan) == []
+    assert not any("ResourceQuota" in text for text in checked(plan))
 
     bare.create(gpu_pod("other", 2), namespace=namespace)
     bare.wait(lambda: used() == "8", 60, used)
@@ -179,7 +176,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path) -> None:
         f"ResourceQuota gpus in {namespace} allows 8 {GPU} beside 6 in use by others, and svc asks "
         "for 4: pods beyond it are not created"
     )
-    (found,) = said_of_quotas(bare, plan)
+    (found,) = (text for text in checked(plan) if "ResourceQuota" in text)
     assert message in found
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         bare.create(gpu_pod(plan.service, 2), namespace=namespace)
@@ -234,43 +231,29 @@ def gpu_pod(service: str, gpus: int) -> dict[str, object]:
     }
 
 
-def said_of_quotas(cluster: Cluster, plan: ServicePlan) -> list[str]:
-    """What ServingPrerequisites says of quotas."""
-    facts = read_cluster(
-        str(cluster.kubeconfig),
-        None,
-        [],
-        lws_namespace="default",
-        volcano_namespace="default",
-        plans=[plan],
-    )
-    assert not facts.unread
-    return [text for text in told([plan], facts) if "ResourceQuota" in text]
+def test_the_pinned_definitions_serve_the_products(bare: Cluster) -> None:
+    api = KubernetesApi(bare.kubeconfig.read_text(encoding="utf-8"), None)
+    # Istio's, GKE's and llm-d's own, which no tool here brings; Kueue's are e2e/test_kueue.
+    absent = {"networking.istio.io", "networking.gke.io", "llm-d.ai", "kueue.x-k8s.io"}
+    metrics = {"custom.metrics.k8s.io", "external.metrics.k8s.io"}
+    assert {row.group for row in PRODUCTS} - set(api.versions) == absent | metrics
 
 
-def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) -> None:
-    names = [row.definition for row in table.ROWS]
-    facts = read_cluster(
-        bare.kubeconfig.read_text(encoding="utf-8"),
-        None,
-        names,
-        lws_namespace="default",
-        volcano_namespace="default",
-    )
-    unmet = []
-    for row in table.ROWS:
-        stored = facts.definitions[row.definition]
-        if row in (*table.GATEWAY_EXTRAS.values(), table.LLM_D_MODEL_REWRITE, table.KUEUE):
-            # Istio's, GKE's and llm-d's own, which no tool here brings; Kueue's are e2e/test_kueue.
-            assert stored is None
-            continue
-        assert stored is not None
-        assert row.served is not None
-        assert row.served in stored.schemas
-        if row.field is not None and not stored.has(row.served, row.field):
-            unmet.append(row)
-    # The standard channel is installed here.
-    assert unmet == [table.DEFAULT_GATEWAYS]
+@pytest.mark.proves(
+    "ServingPrerequisites finds fields that the kinds of a cluster lack by a strict dry run"
+)
+def test_a_field_of_another_channel_is_found(checked: Callable[..., list[str]]) -> None:
+    """The standard channel of the Gateway API is installed here."""
+    router = {
+        "name": "router",
+        "componentType": "router",
+        "httproute": {"useDefaultGateways": "All"},
+    }
+    service = inputs.service("svc", router, inputs.role("serve", "worker"))
+    found = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
+    assert len(found) == 1
+    assert "HTTPRoute has no field spec.useDefaultGateways" in found[0]
+    assert "experimental-install.yaml" in found[0]
 
 
 @pytest.mark.proves(
@@ -278,30 +261,19 @@ def test_every_row_of_the_table_is_met_by_the_pinned_definitions(bare: Cluster) 
     "Kubernetes itself that services need"
 )
 def test_what_kubernetes_itself_lacks_is_found(
-    bare: Cluster, read: Callable[..., ClusterFacts]
+    bare: Cluster, checked: Callable[..., list[str]]
 ) -> None:
-    facts = read()
-    assert facts.kubernetes is not None
-    assert facts.kubernetes >= (1, 35, 0)
-    assert facts.apis is not None
-    assert "v1" in facts.apis["resource.k8s.io"]
+    def lacks() -> list[str]:
+        found = checked(claiming())
+        return sorted(text for text in found if " has no " in text or "is not served" in text)
 
-    def errors() -> list[str]:
-        found = check([claiming()], read())
-        return [str(each) for each in findings.errors(found)]
-
-    def absent() -> list[str]:
-        found = [str(each) for each in check([claiming()], read())]
-        return [each for each in found if "there is no" in each]
-
-    assert sorted(each.partition(";")[0] for each in absent()) == [
-        f"{table.CLAIMS.product}: there is no DeviceClass {CLASS}",
-        "warning: Priority: there is no PriorityClass high",
-        "warning: Volcano: there is no Queue team",
-    ]
-    no_class, no_metrics = sorted(errors(), key=lambda text: "DeviceClass" not in text)
-    assert f"there is no DeviceClass {CLASS}; claims needs it" in no_class
-    assert "custom.metrics.k8s.io/v1beta2 or v1beta1 is not served" in no_metrics
+    no_metrics, no_class, no_priority, no_queue = lacks()
+    assert "custom.metrics.k8s.io is not served; claims needs it" in no_metrics
+    assert no_class.startswith("claims: ")
+    assert f"the cluster has no DeviceClass {CLASS}" in no_class
+    assert no_priority.startswith("warning: claims: ")
+    assert "the cluster has no PriorityClass high" in no_priority
+    assert "the cluster has no Queue team" in no_queue
     bare.apply(
         [
             {
@@ -337,60 +309,112 @@ def test_what_kubernetes_itself_lacks_is_found(
             },
         ]
     )
-    bare.wait(lambda: not errors(), 60, errors)
-    assert absent() == []
+    bare.wait(lambda: not lacks(), 60, lacks)
 
 
-def test_the_gang_provider_is_found(
-    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
-) -> None:
+def test_the_gang_provider_is_found(bare: Cluster, checked: Callable[..., list[str]]) -> None:
     namespace = bare.new_namespace()
     bare.apply([configuration(PROVIDER)], namespace=namespace)
-    facts = read(system=namespace)
-    assert facts.lws_provider == "volcano"
-    errors = [text for text in told(plans, facts) if not text.startswith("warning")]
+    errors = [text for text in checked(system=namespace) if not text.startswith("warning")]
     assert len(errors) == 1
     assert "remove gangSchedulingManagement" in errors[0]
 
 
 def test_without_programs_their_releases_are_only_warnings(
-    plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+    checked: Callable[..., list[str]],
 ) -> None:
-    found = told(plans, read())
+    found = checked()
     assert len(found) == 2
     assert all(text.startswith("warning: ") for text in found)
 
 
 def test_without_rights_it_says_what_it_did_not_check(
-    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+    bare: Cluster, checked: Callable[..., list[str]]
 ) -> None:
     nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
-    facts = read(nobody)
-    assert not facts.definitions
-    # Beside the definitions: Deployments, ConfigMaps, a DeviceClass, a PriorityClass and a Queue;
-    # releases and APIs are open.
-    assert len(facts.unread) == len(needs(plans)) + 5
-    assert facts.kubernetes is not None
-    assert all("403 Forbidden" in text for text in facts.unread)
-    assert all(text.startswith("warning: ") for text in told(plans, facts))
+    found = checked(kubeconfig=nobody)
+    assert all(text.startswith("warning: ") for text in found)
+    unread = [text for text in found if "not checked" in text]
+    assert all("403 Forbidden" in text or "cannot " in text for text in unread)
+    for kind in ("customresourcedefinitions", "deployments in", "configmaps in"):
+        assert any(kind in text for text in unread), kind
 
 
-def test_wrong_credentials_are_said(bare: Cluster, read: Callable[..., ClusterFacts]) -> None:
+def test_wrong_credentials_are_said(bare: Cluster, checked: Callable[..., list[str]]) -> None:
     text = bare.kubeconfig.read_text(encoding="utf-8")
     token = text.partition('"token": "')[2].partition('"')[0]
     with pytest.raises(UnreadableError, match="does not accept the credentials"):
-        read(text.replace(token, "wrong"))
+        checked(kubeconfig=text.replace(token, "wrong"))
+
+
+@pytest.mark.proves(
+    "`check --server` names the Secrets, claims, ServiceAccounts and storage classes that a "
+    "namespace lacks, each at its field; without the right to read them it warns once"
+)
+def test_named_objects_that_the_cluster_lacks(bare: Cluster, tmp_path: Path) -> None:
+    namespace = bare.new_namespace()
+    service = inputs.service("svc", inputs.role("serve", "worker"))
+    service["metadata"]["namespace"] = namespace
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+             "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
+    pod = service["spec"]["roles"][0]["template"]["spec"]
+    pod |= {
+        "serviceAccountName": "robot",
+        "imagePullSecrets": [{"name": "pull"}],
+        "volumes": [
+            {"name": "a", "persistentVolumeClaim": {"claimName": "weights"}},
+            {"name": "b", "configMap": {"name": "chat"}},
+            {"name": "c", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
+        ],
+    }
+    path = tmp_path / "service.yaml"
+    path.write_text(inputs.text(service), encoding="utf-8")
+
+    def found(kubeconfig: Path) -> list[str]:
+        command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "check", str(path)]
+        printed = subprocess.run(
+            [*command, "--server"],
+            env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert printed.returncode == 0
+        return printed.stderr.splitlines()
+
+    named = [line for line in found(bare.kubeconfig) if "[named-object-missing]" in line]
+    for kind, name, field in (
+        ("ServiceAccount", "robot", "serviceAccountName"),
+        ("Secret", "pull", "imagePullSecrets[0].name"),
+        ("PersistentVolumeClaim", "weights", "volumes[0].persistentVolumeClaim.claimName"),
+        ("ConfigMap", "chat", "volumes[1].configMap.name"),
+        ("StorageClass", "fast", "volumes[2].ephemeral.volumeClaimTemplate.spec.storageClassName"),
+    ):
+        assert any(
+            f"warning: roles[0].template.spec.{field}: " in line and f"has no {kind} {name}" in line
+            for line in named
+        ), (kind, named)
+    assert len(named) == 5
+    nobody = tmp_path / "nobody"
+    nobody.write_text(
+        Path(bare.kubeconfig_for("system:serviceaccount:default:default")).read_text("utf-8"),
+        encoding="utf-8",
+    )
+    unread = [line for line in found(nobody) if "[cluster-not-checked]" in line]
+    assert len(unread) == 1
+    assert f"secrets/pull in {namespace}: 403 Forbidden" in unread[0]
 
 
 def test_without_the_kinds_it_fails_with_all_of_them(
-    bare: Cluster, plans: list[ServicePlan], read: Callable[..., ClusterFacts]
+    bare: Cluster, plans: list[ServicePlan], checked: Callable[..., list[str]]
 ) -> None:
     # The last test of this cluster: the kinds do not come back.
-    for row in needs(plans):
-        bare.delete("CustomResourceDefinition", row.definition)
-    bare.wait(
-        lambda: not any(read().definitions.values()), 60, lambda: str(read().definitions.keys())
-    )
-    errors = [text for text in told(plans, read()) if not text.startswith("warning")]
-    assert len(errors) == len(needs(plans))
-    assert all("is not installed" in text and "kubectl apply" in text for text in errors)
+    needs = product_needs(plans)
+    for definition in bare.list("CustomResourceDefinition"):
+        bare.delete("CustomResourceDefinition", definition["metadata"]["name"])
+
+    def missing() -> list[str]:
+        return [text for text in checked() if "is not served" in text]
+
+    bare.wait(lambda: len(missing()) == len(needs), 60, lambda: str(missing()))
+    assert all("kubectl apply" in text for text in missing())

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
-from urllib.parse import quote
+
+import yaml
 
 from fusioninfer_pulumi.api.scheduling import GangBackend
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.kube import prerequisites
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.kube.configurations import configurations
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 GANG_BACKEND_MISSING = Rule(
     "gang-backend-missing",
     ("error", "warning"),
-    "The cluster has what `gangPolicy.backend` names, and the LocalQueue of a service.",
+    "The cluster does not have what `gangPolicy.backend` names, or it is not configured for it.",
     remedy="Use the backend that the cluster has, or install the other one first.",
 )
 VOLCANO, KUEUE = GangBackend.VOLCANO.value, GangBackend.KUEUE.value
 NATIVE = GangBackend.NATIVE.value
-KUEUE_GROUP = "kueue.x-k8s.io"
 #: Group of each backend, and the version that shows it where the group is not its own.
 _GROUPS = {
-    VOLCANO: ("scheduling.volcano.sh", None),
-    KUEUE: (KUEUE_GROUP, None),
-    NATIVE: ("scheduling.k8s.io", "v1beta1"),
+    VOLCANO: (prerequisites.VOLCANO.group, None),
+    KUEUE: (prerequisites.KUEUE.group, None),
+    NATIVE: (prerequisites.NATIVE_GANGS.group, "v1beta1"),
 }
-#: API groups that a cluster serves, each with its versions, the preferred one first.
-Apis = Mapping[str, Collection[str]]
-#: Where Kueue's manager runs by default, the group of its configuration, and the name of
-#: LeaderWorkerSets in it.
-KUEUE_NAMESPACE, _KUEUE_CONFIGURATION = "kueue-system", "config.kueue.x-k8s.io/"
+#: LeaderWorkerSets in the configuration of Kueue's manager.
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 _AT = ("schedulingStrategy", "gangPolicy", "backend")
 
@@ -47,8 +44,8 @@ def backend_of(plan: ServicePlan) -> str | None:
     return NATIVE if plan.gang.native else VOLCANO
 
 
-def backends_of(apis: Apis) -> set[str]:
-    """Returns the backends that a cluster with these APIs has."""
+def _backends_of(apis: Mapping[str, Collection[str]]) -> set[str]:
+    """Returns the backends that a cluster with these API groups and versions has."""
     return {
         backend
         for backend, (group, version) in _GROUPS.items()
@@ -56,7 +53,7 @@ def backends_of(apis: Apis) -> set[str]:
     }
 
 
-def proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[str]) -> str:
+def _proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[str]) -> str:
     """What a service could write for a cluster without its backend; empty if there is nothing.
 
     Args:
@@ -78,9 +75,12 @@ def proposal(plan: ServicePlan, backends: Collection[str], queues: Collection[st
 
 
 def gang_backend_findings(
-    api: KubernetesApi, plans: Sequence[ServicePlan], namespace: str
+    api: KubernetesApi,
+    plans: Sequence[ServicePlan],
+    namespace: str,
+    kueue_namespace: str = prerequisites.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Returns findings of each plan: the cluster lacks its backend, or its LocalQueue.
+    """Returns findings of each plan: the cluster lacks its backend, but has another one.
 
     Where the cluster has no backend at all, the same program may install it first.
 
@@ -88,43 +88,38 @@ def gang_backend_findings(
         api: The cluster.
         plans: Plans without errors.
         namespace: Namespace of services whose own is not known before the update.
+        kueue_namespace: Namespace of Kueue's manager.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     gangs = [plan for plan in plans if backend_of(plan) is not None]
-    apis = _apis(api) if gangs else {}
-    if not apis:
-        return [() for _ in plans]
-    queues = _queues(api, apis, {_namespace(plan, namespace) for plan in gangs})
-    unmanaged = KUEUE_GROUP in apis and _manages(api) is False
-    return [
-        tuple(
-            _findings(
-                plan,
-                backends_of(apis),
-                queues.get(_namespace(plan, namespace)),
-                unmanaged=unmanaged,
-            )
-        )
-        for plan in plans
-    ]
+    backends = _backends_of(api.versions) if gangs else set()
+    # A cluster always has API groups, but for credentials that may not read them.
+    known = bool(gangs and api.versions)
+    unmanaged = KUEUE in backends and manages_lws(api, kueue_namespace) is False
+    queues: dict[str, list[str]] = {}
+    findings: list[tuple[Finding, ...]] = []
+    for plan in plans:
+        backend = backend_of(plan)
+        place = namespace if is_output(plan.namespace) else str(plan.namespace)
+        needs_queues = known and backend not in (None, *backends) and KUEUE in backends
+        if needs_queues and place not in queues:
+            listed = api.objects(prerequisites.KUEUE.group, "LocalQueue", place) or ()
+            queues[place] = sorted(item["metadata"]["name"] for item in listed)
+        found = _findings(plan, backends, queues.get(place, ()), unmanaged=unmanaged)
+        findings.append(tuple(found) if known else ())
+    return findings
 
 
 def _findings(
-    plan: ServicePlan,
-    backends: Collection[str],
-    queues: Collection[str] | None,
-    *,
-    unmanaged: bool,
+    plan: ServicePlan, backends: Collection[str], queues: Sequence[str], *, unmanaged: bool
 ) -> Iterator[Finding]:
-    """Findings of one plan; `queues` are the LocalQueues of its namespace, None if not known."""
+    """Yields findings of one plan; `queues` are the LocalQueues of its namespace."""
     backend = backend_of(plan)
-    if backend is None:
-        return
-    if backend not in backends:
+    if backend is not None and backend not in backends:
         others = set(backends) - ({KUEUE} if unmanaged else set())
-        instead = proposal(plan, others, queues or ())
+        instead = _proposal(plan, others, queues)
         text = f"the cluster does not have {backend}"
         if instead:
             yield error(GANG_BACKEND_MISSING, _AT, f"{text}, but another one: {instead}")
@@ -132,78 +127,34 @@ def _findings(
             yield warning(
                 GANG_BACKEND_MISSING, _AT, f"{text}: without it pods start one by one, in no queue"
             )
-        return
-    if backend != KUEUE:
-        return
-    if unmanaged:
+    elif backend == KUEUE and unmanaged:
         yield error(
             GANG_BACKEND_MISSING,
             _AT,
             "Kueue does not manage LeaderWorkerSets here, and pods would start one by one; add "
-            f"{KUEUE_FRAMEWORK} to integrations.frameworks in its configuration",
-        )
-    if queues is not None and not is_output(plan.local_queue) and plan.local_queue not in queues:
-        there = f"; it has {', '.join(sorted(queues))}" if queues else ""
-        yield warning(
-            GANG_BACKEND_MISSING,
-            ("schedulingStrategy", "queue"),
-            f"the namespace has no LocalQueue {plan.local_queue}: no replica is admitted without "
-            f"it{there}",
+            f"{KUEUE_FRAMEWORK} to integrations.frameworks in its configuration and restart its "
+            "manager",
         )
 
 
-def frameworks_of(config_maps: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
-    """Kinds that the configuration of Kueue's manager has switched on, None where it has none."""
+def manages_lws(api: KubernetesApi, namespace: str) -> bool | None:
+    """Returns whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
     frameworks = [
         integrations.get("frameworks") or ()
-        for configuration in configurations(config_maps, _KUEUE_CONFIGURATION)
+        for configuration in configurations(api, namespace, "config.kueue.x-k8s.io/")
         if isinstance(integrations := configuration.get("integrations") or {}, Mapping)
     ]
-    return frozenset(map(str, chain(*frameworks))) if frameworks else None
+    return KUEUE_FRAMEWORK in chain(*frameworks) if frameworks else None
 
 
-def _manages(api: KubernetesApi) -> bool | None:
-    """Whether Kueue's manager is configured for LeaderWorkerSets, None where that is not known."""
-    code, answer = api.request("GET", f"/api/v1/namespaces/{KUEUE_NAMESPACE}/configmaps")
-    frameworks = frameworks_of(answer.get("items") or () if code == 200 else ())
-    return None if frameworks is None else KUEUE_FRAMEWORK in frameworks
-
-
-def queues_for(api: KubernetesApi, plans: Iterable[ServicePlan]) -> dict[str, frozenset[str]]:
-    """Names of LocalQueues by namespace, for services whose pods start together."""
-    gangs = [plan for plan in plans if backend_of(plan) is not None]
-    namespaces = {str(plan.namespace) for plan in gangs if not is_output(plan.namespace)}
-    return _queues(api, _apis(api), namespaces)
-
-
-def _queues(api: KubernetesApi, apis: Apis, namespaces: Iterable[str]) -> dict[str, frozenset[str]]:
-    listed = {name: _local_queues(api, apis, name) for name in sorted(namespaces)}
-    return {name: queues for name, queues in listed.items() if queues is not None}
-
-
-def _namespace(plan: ServicePlan, otherwise: str) -> str:
-    return otherwise if is_output(plan.namespace) else str(plan.namespace)
-
-
-def _apis(api: KubernetesApi) -> Apis:
-    """The API groups that the cluster serves; empty if that may not be read."""
-    code, answer = api.request("GET", "/apis")
-    groups = answer.get("groups") or () if code == 200 else ()
-    return {
-        group["name"]: [
-            version["version"] for version in (group["preferredVersion"], *group["versions"])
-        ]
-        for group in groups
-    }
-
-
-def _local_queues(api: KubernetesApi, apis: Apis, namespace: str) -> frozenset[str] | None:
-    """Names of the LocalQueues in a namespace, None where they cannot be read."""
-    if KUEUE_GROUP not in apis:
-        return None
-    version = next(iter(apis[KUEUE_GROUP]))
-    path = f"/apis/{KUEUE_GROUP}/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
-    code, answer = api.request("GET", path)
-    if code != 200:
-        return None
-    return frozenset(item["metadata"]["name"] for item in answer.get("items") or ())
+def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
+    """Yields a manager's configurations of an API group, which are texts in ConfigMaps."""
+    for config_map in api.objects("v1", "ConfigMap", namespace) or ():
+        for text in (config_map.get("data") or {}).values():
+            if group in text:
+                # Other texts of a ConfigMap, such as templates, need not be YAML.
+                with contextlib.suppress(Exception):
+                    for document in list(yaml.safe_load_all(text)):
+                        is_mapping = isinstance(document, Mapping)
+                        if is_mapping and str(document.get("apiVersion")).startswith(group):
+                            yield document

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.client import KubernetesApi, items
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.prerequisites import KUEUE
 from fusioninfer_pulumi.kube.resources import is_accelerator, pod_requests
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -31,30 +32,7 @@ QUOTA_TOO_SMALL = Rule(
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas/, and Kueue 0.15.2",
 )
 
-_KUEUE = "kueue.x-k8s.io"
-#: Versions of its kinds, the latest first.
-_KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _ENDED = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True)
-class Quotas:
-    """What a cluster allows.
-
-    Attributes:
-        resource_quotas: ResourceQuotas by namespace; one that is missing could not be read.
-        running: Accelerators of pods that exist, by namespace and service; a namespace that is
-            missing could not be read.
-        local_queues: Kueue's LocalQueues by namespace and name.
-        cluster_queues: Its ClusterQueues by name.
-        cohorts: Its Cohorts by name.
-    """
-
-    resource_quotas: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    running: Mapping[str, Mapping[str, Counter[str]]] = field(default_factory=dict)
-    local_queues: Mapping[Key, Object] = field(default_factory=dict)
-    cluster_queues: Mapping[str, Object] = field(default_factory=dict)
-    cohorts: Mapping[str, Object] = field(default_factory=dict)
 
 
 def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
@@ -73,111 +51,43 @@ def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
     return by_queue
 
 
-def read_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> Quotas:
-    """Reads what `check_quotas` needs: one list for each namespace, and Kueue's where it is used.
+def quota_findings(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
+    """Reads the quotas of a cluster, and returns warnings for each plan.
 
-    What the credentials do not allow is in `api.unread`.
+    The same update may raise a quota. What several services exceed together is said of the last of
+    them. What the credentials do not allow is in `api.unread`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
-    core = api.client.CoreV1Api(api.connection)
-    resource_quotas: dict[str, Sequence[Object]] = {}
-    running: dict[str, Mapping[str, Counter[str]]] = {}
-    for namespace in quota_namespaces(plans):
-        listed = api.get(
-            f"ResourceQuotas in {namespace}", core.list_namespaced_resource_quota, namespace
-        )
-        resource_quotas[namespace] = items(listed)
-        if any(_limits(quota) for quota in items(listed)):
-            pods = api.get(
-                f"pods in {namespace}",
-                core.list_namespaced_pod,
-                namespace,
-                label_selector=labels.SERVICE,
-            )
-            if isinstance(pods, dict):
-                running[namespace] = _running(items(pods))
-    return Quotas(resource_quotas, running, **_read_kueue(api, plans))
-
-
-def _read_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> dict[str, Any]:
-    queues = queues_of(plans)
-    custom = api.client.CustomObjectsApi(api.connection)
-    for version in _KUEUE_VERSIONS if queues else ():
-        cluster_queues = _list_kueue(api, version, "clusterqueues")
-        if cluster_queues is None:
-            continue  # not served
-        local_queues = {
-            (namespace, name): api.get(
-                f"LocalQueue {name}",
-                custom.get_namespaced_custom_object,
-                *(_KUEUE, version, namespace, "localqueues", name),
-            )
-            for namespace, name in queues
-        }
-        return {
-            "local_queues": {
-                key: queue for key, queue in local_queues.items() if isinstance(queue, dict)
-            },
-            "cluster_queues": _by_name(items(cluster_queues)),
-            "cohorts": _by_name(items(_list_kueue(api, version, "cohorts"))),
-        }
-    return {}
-
-
-def _list_kueue(api: KubernetesApi, version: str, plural: str) -> Any:
-    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
-    return api.get(f"Kueue's {plural}", listing, _KUEUE, version, plural)
-
-
-def _running(pods: Iterable[Object]) -> dict[str, Counter[str]]:
-    """Accelerators of pods by their service."""
-    by_service: dict[str, Counter[str]] = {}
-    for pod in pods:
-        service = pod["metadata"]["labels"][labels.SERVICE]
-        by_service.setdefault(service, Counter()).update(_held(pod))
-    return by_service
-
-
-def check_quotas(plans: Sequence[ServicePlan], quotas: Quotas) -> list[tuple[Finding, ...]]:
-    """Returns warnings for each plan; the same update may raise a quota.
-
-    What several services exceed together is said of the last of them.
-    """
     findings: dict[int, list[Finding]] = {id(plan): [] for plan in plans}
-    for users, finding in (*_over_resource_quotas(plans, quotas), *_over_kueue(plans, quotas)):
+    for users, finding in (*_over_resource_quotas(api, plans), *_over_kueue(api, plans)):
         findings[id(users[-1])].append(finding)
     return [tuple(findings[id(plan)]) for plan in plans]
-
-
-def quota_findings(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Reads the quotas of a cluster, and returns the findings of each plan."""
-    return check_quotas(plans, read_quotas(api, plans))
 
 
 #: Findings, each with the services that it is about.
 _Found = Iterator[tuple[list[ServicePlan], Finding]]
 
 
-def _over_resource_quotas(plans: Sequence[ServicePlan], quotas: Quotas) -> _Found:
-    for namespace, resource_quotas in quotas.resource_quotas.items():
+def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
+    for namespace in quota_namespaces(plans):
         users = [plan for plan in plans if namespace in quota_namespaces([plan])]
-        if not users:
-            continue
         needed = sum((_accelerators(plan) for plan in users), Counter[str]())
-        by_service = quotas.running.get(namespace)
-        own = sum(
-            ((by_service or {}).get(plan.service, Counter()) for plan in users), Counter[str]()
-        )
-        for quota in resource_quotas:
+        limited = [
+            (quota, limits)
+            for quota in api.objects("v1", "ResourceQuota", namespace) or ()
+            if (limits := _limits(quota))
+        ]
+        own = _running(api, namespace, users) if limited else None
+        held = own or Counter[str]()
+        for quota, limits in limited:
             # Of what is used, the part of these services is known only where pods were read.
-            status = {} if by_service is None else quota.get("status") or {}
-            used = status.get("used") or {}
-            for resource, allowed in _limits(quota).items():
+            used = {} if own is None else (quota.get("status") or {}).get("used") or {}
+            for resource, allowed in limits.items():
                 amount = needed[resource]
                 all_used = quantity.parse(used.get(f"requests.{resource}", 0))
-                others = max(all_used - own[resource], Decimal(0))
+                others = max(all_used - held[resource], Decimal(0))
                 if amount and allowed < amount + others:
                     beside = f" beside {_text(others)} in use by others" if others else ""
                     message = (
@@ -188,10 +98,37 @@ def _over_resource_quotas(plans: Sequence[ServicePlan], quotas: Quotas) -> _Foun
                     yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
 
-def _over_kueue(plans: Sequence[ServicePlan], quotas: Quotas) -> _Found:
+def _running(
+    api: KubernetesApi, namespace: str, plans: Sequence[ServicePlan]
+) -> Counter[str] | None:
+    """Accelerators of the pods of services that exist, None if pods cannot be read."""
+    pods = api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
+    if pods is None:
+        return None
+    services = {plan.service for plan in plans}
+    own = (pod for pod in pods if pod["metadata"]["labels"][labels.SERVICE] in services)
+    return sum(map(_held, own), Counter[str]())
+
+
+@dataclass(frozen=True)
+class _Kueue:
+    """Kueue's ClusterQueues and Cohorts, by name."""
+
+    cluster_queues: Mapping[str, Object]
+    cohorts: Mapping[str, Object]
+
+
+def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
+    queues = queues_of(plans)
+    if not queues:
+        return
+    group = KUEUE.group
+    kueue = _Kueue(
+        *(_by_name(api.objects(group, kind) or ()) for kind in ("ClusterQueue", "Cohort"))
+    )
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
-    for (namespace, name), users in queues_of(plans).items():
-        queue = quotas.local_queues.get((namespace, name))
+    for (namespace, name), users in queues.items():
+        queue = api.get(group, "LocalQueue", namespace, name)
         if queue is None:
             continue
         by_cluster_queue.setdefault(queue["spec"].get("clusterQueue") or "", []).extend(users)
@@ -203,14 +140,14 @@ def _over_kueue(plans: Sequence[ServicePlan], quotas: Quotas) -> _Found:
                 )
                 yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     for name, users in by_cluster_queue.items():
-        if (cluster_queue := quotas.cluster_queues.get(name)) is not None:
-            yield from _over_cluster_queue(cluster_queue, users, quotas)
+        if (cluster_queue := kueue.cluster_queues.get(name)) is not None:
+            yield from _over_cluster_queue(cluster_queue, users, kueue)
 
 
 _QUEUE = ("schedulingStrategy", "queue")
 
 
-def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], quotas: Quotas) -> _Found:
+def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], kueue: _Kueue) -> _Found:
     name = cluster_queue["metadata"]["name"]
     groups = cluster_queue["spec"].get("resourceGroups") or ()
     covered = {resource for group in groups for resource in group["coveredResources"]}
@@ -223,7 +160,7 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], quotas:
         yield askers, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     needed = sum((_accelerators(plan) for plan in users), Counter[str]())
     for resource, amount in needed.items():
-        most = _most(cluster_queue, resource, quotas)
+        most = _most(cluster_queue, resource, kueue)
         if resource in covered and most < amount:
             borrowed = " with what it may borrow" if _cohort(cluster_queue) else ""
             message = (
@@ -233,14 +170,14 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], quotas:
             yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
 
 
-def _most(cluster_queue: Object, resource: str, quotas: Quotas) -> Decimal:
+def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
     """The most that a ClusterQueue can ever admit, while no other uses the cohort's quota."""
-    cohort = _root(_cohort(cluster_queue), quotas)
-    members = [(_cohort(other), other) for other in quotas.cluster_queues.values()]
+    cohort = _root(_cohort(cluster_queue), kueue)
+    members = [(_cohort(other), other) for other in kueue.cluster_queues.values()]
     lenders = [
         holder
-        for name, holder in (*members, *quotas.cohorts.items())
-        if holder is not cluster_queue and cohort and _root(name, quotas) == cohort
+        for name, holder in (*members, *kueue.cohorts.items())
+        if holder is not cluster_queue and cohort and _root(name, kueue) == cohort
     ]
     most = Decimal(0)
     for flavor, quota in _flavors(cluster_queue, resource):
@@ -273,12 +210,12 @@ def _cohort(cluster_queue: Object) -> str:
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
-def _root(cohort: str, quotas: Quotas) -> str:
+def _root(cohort: str, kueue: _Kueue) -> str:
     """The root of a cohort's tree."""
     passed: set[str] = set()
-    while cohort not in passed and cohort in quotas.cohorts:
+    while cohort not in passed and cohort in kueue.cohorts:
         passed.add(cohort)
-        spec = quotas.cohorts[cohort].get("spec") or {}
+        spec = kueue.cohorts[cohort].get("spec") or {}
         cohort = spec.get("parentName") or spec.get("parent") or cohort
     return cohort
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
 from fusioninfer_pulumi.checks.objects import user_field
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -149,6 +148,22 @@ def server_findings(
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
+    return [
+        answer_findings(plan, results, seconds)
+        for plan, results in zip(
+            plans, tried_answers(api, plans, seconds=seconds, namespace=namespace), strict=True
+        )
+    ]
+
+
+def tried_answers(
+    api: KubernetesApi,
+    plans: Sequence[ServicePlan],
+    *,
+    seconds: float,
+    namespace: str = FALLBACK_NAMESPACE,
+) -> list[list[tuple[Tried, list[Answer] | None]]]:
+    """Returns the answers to the objects of each plan; arguments as of `server_findings`."""
     tried = [
         (index, attempt) for index, plan in enumerate(plans) for attempt in tried_objects(plan)
     ]
@@ -156,16 +171,12 @@ def server_findings(
         Trial(_sendable(attempt.manifest, namespace), created=attempt.manifest["kind"] == "Pod")
         for _, attempt in tried
     ]
-    answers = dry_runs(api, trials, next_try, seconds)
     by_plan: list[list[tuple[Tried, list[Answer] | None]]] = [[] for _ in plans]
-    for (index, attempt), received in zip(tried, answers, strict=True):
-        by_plan[index].append((attempt, received))
-    return [
-        (*of_backend, *answer_findings(plan, results, seconds))
-        for plan, of_backend, results in zip(
-            plans, gang_backend_findings(api, plans, namespace), by_plan, strict=True
-        )
-    ]
+    for (index, attempt), answers in zip(
+        tried, dry_runs(api, trials, next_try, seconds), strict=True
+    ):
+        by_plan[index].append((attempt, answers))
+    return by_plan
 
 
 def next_try(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
@@ -214,7 +225,7 @@ def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tupl
             "policies and quotas of its own"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif _RIGHTS.search(answer.words):
+    elif RIGHTS.search(answer.words):
         message = f"{kind} not checked: {_shown(answer.words)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _is_silent(answer):
@@ -226,7 +237,7 @@ def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tupl
 
 def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(outputs.output_paths(tried.manifest))
-    for field, words in _causes(answer):
+    for field, words in causes(answer):
         place = _indexed(parsed(field), tried.manifest)
         if any(place[: len(path)] == path for path in stand_ins):
             continue  # about the value that stands in for the real one
@@ -245,7 +256,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
         yield words, say(API_SERVER_REFUSES, at, message)
 
 
-_RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
+RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
 _IMMUTABLE = re.compile(r"immutable|updates to .* for fields other than", re.IGNORECASE)
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
@@ -272,8 +283,8 @@ def _is_silent(answer: Answer) -> bool:
     return failed or "does not support dry run" in answer.words
 
 
-def _causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Field and words of each cause; of an answer without causes, its message's own."""
+def causes(answer: Answer) -> Sequence[tuple[str, str]]:
+    """Returns field and words of each cause; of an answer without causes, its message's own."""
     if answer.causes:
         return answer.causes
     words = _HEAD.sub("", answer.words)

@@ -55,7 +55,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.cluster or options.context is not None:
         from fusioninfer_pulumi.cli.server import ask_cluster
 
-        ask_cluster(sources, options.context)
+        ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _refused(options, sources, quiet=quiet) else 0
@@ -325,9 +325,9 @@ def check(options: argparse.Namespace) -> int:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
     if options.server or options.context is not None:
-        from fusioninfer_pulumi.cli.server import ask_server  # the client takes long to import
+        from fusioninfer_pulumi.cli.server import ask_cluster  # the client takes long to import
 
-        ask_server(sources, options.context)
+        ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
         return 2 if _refused(options, sources) else 0
     refused = _judged(options, sources)

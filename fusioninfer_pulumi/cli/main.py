@@ -195,7 +195,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     _cluster(
         plan,
         "--cluster",
-        "compare accelerators with quotas, and the gang backend with those of the cluster",
+        "compare quotas, the gang backend and named objects with those of the cluster",
     )
     _prices(plan)
     _update(plan)
@@ -208,7 +208,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     _cluster(
         check,
         "--server",
-        "ask the cluster's API server, too, by a dry run of the objects and of their pods",
+        "ask the cluster's API server, too: a dry run of objects and pods, and all of --cluster",
     )
     _placing(check)
 

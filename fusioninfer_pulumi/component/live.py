@@ -15,13 +15,6 @@ from fusioninfer_pulumi.rollout.state_machine import Snapshot
 
 Live = dict[str, dict[str, Any]]
 
-_PLURALS = {
-    "LeaderWorkerSet": "leaderworkersets",
-    "PodGroup": "podgroups",
-    "Gateway": "gateways",
-    "HTTPRoute": "httproutes",
-    "InferencePool": "inferencepools",
-}
 _LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _READ_SECONDS = 15.0
 
@@ -71,13 +64,10 @@ class LiveState:
         """Lists objects in a thread: one request for 500 of each kind."""
         # After a failure, such as expired credentials, the next read connects again.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
-        listing = api.client.CustomObjectsApi(api.connection).list_namespaced_custom_object
+        selector = f"{labels.SERVICE}={service}"
         objects: Live = {}
         for api_version, kind in kinds:
-            group, _, version = api_version.partition("/")
-            where = group, version, namespace, _PLURALS[kind]
-            title, selector = f"{_PLURALS[kind]} in {namespace}", f"{labels.SERVICE}={service}"
-            for live in api.each(title, listing, *where, label_selector=selector):
+            for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ():
                 objects[live["metadata"]["name"]] = live
         if api.unread:
             raise UnreadableError(", ".join(api.unread))

@@ -63,6 +63,7 @@ def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     # Start-up time: only a preview that reads a cluster needs it.
+    from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings  # noqa: PLC0415
     from fusioninfer_pulumi.checks.quotas import quota_findings  # noqa: PLC0415
     from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
     from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
@@ -71,6 +72,7 @@ def _findings(
     api = KubernetesApi(kubeconfig, context)
     placed = replace(plan, namespace=namespace) if is_output(plan.namespace) else plan
     (over_quota,) = quota_findings(api, [placed])
+    (of_backend,) = gang_backend_findings(api, [plan], namespace)
     # All of it shares the time of a preview.
     left = max(1.0, _SECONDS - (time.monotonic() - started))
     (service_findings,) = server_findings(api, [plan], seconds=left, namespace=namespace)
@@ -78,5 +80,5 @@ def _findings(
         info(API_SERVER_NOT_ASKED, finding.location, finding.message)
         if finding.rule == API_SERVER_NOT_ASKED.id
         else finding
-        for finding in (*service_findings, *over_quota)
+        for finding in (*of_backend, *service_findings, *over_quota)
     ]

@@ -1,6 +1,7 @@
-"""Reads from a live cluster through the official Kubernetes client.
+"""Reads a live cluster: objects by kind, the kinds and versions that it serves, watches.
 
-Every request has a timeout. The client is imported only when a cluster is read.
+Every request has a timeout. The official client is imported only when a cluster is read; it finds
+the credentials. Its functions for objects differ between its releases, so requests are our own.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import yaml
 
+Object = dict[str, Any]
+
 _SECONDS = (5, 15)  # to connect, to respond: a preview must not hang if the cluster is down
 _PAGE = 500
+#: Path of objects, with their namespace.
+_OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class UnreadableError(Exception):
@@ -26,12 +33,13 @@ class UnreadableError(Exception):
 
 
 class KubernetesApi:
-    """One connection to a cluster.
+    """One connection to a cluster, which remembers the kinds that it serves.
+
+    A kind is named by its API and its name. The API is `v1` for the core, a group with a version
+    (`apps/v1`), or a group alone for the preferred of the served versions that have the kind.
 
     Attributes:
-        client: The module `kubernetes.client`.
-        connection: Its `ApiClient`, for the typed interfaces.
-        unread: What the credentials do not allow to read, with the server's response.
+        unread: Requests that the server denied, with its response.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
@@ -40,94 +48,150 @@ class KubernetesApi:
         Raises:
             UnreadableError: The kubeconfig is not usable.
         """
-        # Start-up time: its import takes as long as that of Pulumi.
-        self.client: Any = importlib.import_module("kubernetes.client")
-        self._config: Any = importlib.import_module("kubernetes.config")
-        self.connection = self._connected(kubeconfig, context)
+        self._connection = _connect(kubeconfig, context)
+        self._paths: dict[str, dict[str, str]] = {}
         self.unread: dict[str, None] = {}
 
-    def _connected(self, kubeconfig: str | None, context: str | None) -> Any:
-        configuration = self.client.Configuration()
-        configuration.retries = False
-        into = {"client_configuration": configuration}
-        try:
-            if kubeconfig is None and context is None:
-                # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
-                self._config.load_config(**into)
-            elif kubeconfig is None or "\n" not in kubeconfig.strip():
-                path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
-                self._config.load_kube_config(path, context, persist_config=False, **into)
-            else:
-                content = yaml.safe_load(kubeconfig)
-                self._config.load_kube_config_from_dict(
-                    content, context, persist_config=False, **into
+    @cached_property
+    def versions(self) -> Mapping[str, tuple[str, ...]]:
+        """The served versions of each API group, the preferred one first; empty if denied."""
+        groups = (self._read("/apis") or {}).get("groups") or ()
+        return {
+            group["name"]: tuple(
+                dict.fromkeys(
+                    version["version"]
+                    for version in (group["preferredVersion"], *group["versions"])
                 )
-        # Parsers and credential plugins raise errors of any type.
-        except Exception as problem:  # noqa: BLE001
-            # Messages of YAML errors quote the line, which may hold a credential.
-            reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
-            raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
-        if not configuration.verify_ssl:
-            _warn_once()
-        return self.client.ApiClient(configuration)
+            )
+            for group in groups
+        }
 
-    def get(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a function of the client, and returns the response as JSON; `what` is for messages.
+    @cached_property
+    def release(self) -> str:
+        """Release of the API server, such as `v1.35.4`; empty if denied."""
+        return str((self._read("/version") or {}).get("gitVersion") or "")
 
-        None for 404, the text "refused" where the server denies access.
+    def kinds(self, api_version: str) -> Mapping[str, str]:
+        """Returns the kinds of an API version, and their paths with `{}` for the namespace.
 
-        Raises:
-            UnreadableError: The cluster does not respond, or does not accept the credentials.
+        Empty if the cluster does not serve the version.
+        """
+        if api_version not in self._paths:
+            group = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
+            resources = (self._read(group) or {}).get("resources") or ()
+            places = {True: f"{group}/namespaces/{{}}", False: group}
+            self._paths[api_version] = {
+                resource["kind"]: f"{places[resource['namespaced']]}/{resource['name']}"
+                for resource in resources
+                if "/" not in resource["name"]
+            }
+        return self._paths[api_version]
+
+    def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
+        """Returns the path of a kind's objects, None if the cluster does not serve the kind.
+
+        Without a namespace it is that of all namespaces.
+        """
+        exact = "/" in api or api == "v1"
+        for version in (
+            (api,) if exact else [f"{api}/{each}" for each in self.versions.get(api, ())]
+        ):
+            path = self.kinds(version).get(kind)
+            if path is not None and namespace is None:
+                return path.replace("/namespaces/{}", "")
+            if path is not None:
+                return path.format(quote(namespace or "", safe=""))
+        return None
+
+    def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
+        """Returns one object; None if it does not exist or the server denies access."""
+        path = self.path(api, kind, namespace)
+        return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
+
+    def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
+        """Returns whether an object exists, from its metadata; None if that cannot be read."""
+        path = self.path(api, kind, namespace)
+        if path is None:
+            return None
+        before = len(self.unread)
+        found = self._read(f"{path}/{quote(name, safe='')}", accept=_METADATA_ONLY)
+        return None if len(self.unread) > before else found is not None
+
+    def objects(
+        self,
+        api: str,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        most: int | None = None,
+        **selectors: str,
+    ) -> list[Object] | None:
+        """Returns all objects of a kind, read page by page; None if denied or not served.
+
+        `selectors` are parameters of the request, such as `labelSelector`. None, too, for more than
+        `most` objects.
+        """
+        path = self.path(api, kind, namespace)
+        if path is None:
+            return None
+        objects: list[Object] = []
+        query = {**selectors, "limit": str(_PAGE)}
+        while True:
+            page = self._read(path, query)
+            if page is None:
+                return None
+            objects += page.get("items") or ()
+            after = (page.get("metadata") or {}).get("continue")
+            if most is not None and len(objects) > most:
+                return None
+            if not after:
+                return objects
+            query["continue"] = after
+
+    def changes(
+        self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
+    ) -> Generator[tuple[str, Object], None, None]:
+        """Watches a kind for some seconds, and yields each event's type and object.
+
+        The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
+        or closes the connection.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
+        path = self.path(api, kind, namespace)
+        if path is None:
+            return
+        # The server ends the watch itself, after whole seconds.
+        query = {**selectors, "watch": "true", "timeoutSeconds": str(math.ceil(seconds))}
         try:
-            answer = call(*args, _preload_content=False, _request_timeout=_SECONDS, **kwargs)
-            return json.loads(answer.data)
-        except self.client.ApiException as refused:
-            if refused.status == 404:
-                return None
-            if refused.status == 401:
-                raise UnreadableError("the cluster does not accept the credentials") from None
-            self.unread[f"{what}: {refused.status} {refused.reason}"] = None
-            return "refused"
-        except http.HTTPError as problem:
-            raise UnreadableError(
-                f"the cluster does not answer: {one_line(str(problem))}"
-            ) from None
+            response = self._send("GET", path, query, seconds=seconds + 5, stream=True)
+        except UnreadableError:
+            return
+        try:
+            rest = b""
+            for part in response.stream(decode_content=False) if response.status == 200 else ():
+                *lines, rest = (rest + part).split(b"\n")
+                for event in map(json.loads, filter(None, lines)):
+                    if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                        yield event["type"], event["object"]
+        except http.HTTPError:
+            return
+        finally:
+            response.close()
 
     def request(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None
-    ) -> tuple[int, dict[str, Any]]:
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        accept: str = "application/json",
+    ) -> tuple[int, Object]:
         """Sends a request and returns its status and JSON; a PATCH is a server-side apply.
-
-        The client's functions differ between its releases, and none applies objects of all kinds.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
         """
-        http: Any = importlib.import_module("urllib3")
-        connection = self.connection
-        headers = {"Accept": "application/json"}
-        for setting in connection.configuration.auth_settings().values():
-            if setting.get("in") == "header" and setting.get("value"):
-                headers[setting["key"]] = setting["value"]
-        if body is not None:
-            apply = method == "PATCH"
-            headers["Content-Type"] = f"application/{'apply-patch+yaml' if apply else 'json'}"
-        url = f"{connection.configuration.host}{path}?{urlencode(query or {})}"
-        try:
-            response = connection.rest_client.pool_manager.request(
-                method,
-                url,
-                body=None if body is None else _yaml(body),
-                headers=headers,
-                timeout=http.Timeout(connect=_SECONDS[0], read=_SECONDS[1]),
-                retries=False,
-            )
-        except http.exceptions.HTTPError as problem:
-            raise UnreadableError(
-                f"the cluster does not answer: {one_line(str(problem))}"
-            ) from None
+        response = self._send(method, path, query or {}, body, accept)
         if response.status == 401:
             raise UnreadableError("the cluster does not accept the credentials")
         try:
@@ -136,37 +200,83 @@ class KubernetesApi:
             content = {"message": one_line(response.data.decode(errors="replace"))[:500]}
         return response.status, content if isinstance(content, dict) else {}
 
-    def each(
-        self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Iterator[dict[str, Any]]:
-        """Yields all items of a list, page by page; none if denied or if the kind is unknown."""
-        after: str | None = None
-        while True:
-            page = self.get(what, call, *args, limit=_PAGE, _continue=after, **kwargs)
-            yield from items(page)
-            after = (page.get("metadata") or {}).get("continue") if isinstance(page, dict) else None
-            if not after:
-                return
+    def _read(
+        self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
+    ) -> Object | None:
+        """Returns the response to a GET; None if there is none, or if the server denies access."""
+        code, content = self.request("GET", path, query, accept=accept)
+        if 200 <= code < 300:
+            return content
+        if code != 404:
+            place = _OBJECTS.fullmatch(path)
+            what = path if place is None else place[2]
+            where = f" in {place[1]}" if place is not None and place[1] else ""
+            self.unread[f"{what}{where}: {code} {content.get('reason') or ''}".rstrip()] = None
+        return None
 
-    def changes(
-        self, call: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any
-    ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-        """Watches a list for some seconds, and yields each event's type and object.
-
-        The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
-        or closes the connection.
-        """
-        http: Any = importlib.import_module("urllib3.exceptions")
-        watching = importlib.import_module("kubernetes.watch").Watch()
-        # The server ends the watch itself, after whole seconds.
-        limit = {"timeout_seconds": math.ceil(seconds), "_request_timeout": (5, seconds + 5)}
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any = None,
+        accept: str = "application/json",
+        *,
+        seconds: float = _SECONDS[1],
+        stream: bool = False,
+    ) -> Any:
+        http: Any = importlib.import_module("urllib3")
+        headers = {"Accept": accept}
+        for setting in self._connection.configuration.auth_settings().values():
+            if setting.get("in") == "header" and setting.get("value"):
+                headers[setting["key"]] = setting["value"]
+        if body is not None:
+            apply = method == "PATCH"
+            headers["Content-Type"] = f"application/{'apply-patch+yaml' if apply else 'json'}"
         try:
-            for event in watching.stream(call, *args, **limit, **kwargs):
-                yield event["type"], event["raw_object"]
-        except (self.client.ApiException, http.HTTPError):
-            return
-        finally:
-            watching.stop()
+            return self._connection.rest_client.pool_manager.request(
+                method,
+                f"{self._connection.configuration.host}{path}?{urlencode(query)}",
+                body=None if body is None else _yaml(body),
+                headers=headers,
+                timeout=http.Timeout(connect=_SECONDS[0], read=seconds),
+                retries=False,
+                preload_content=not stream,
+            )
+        except http.exceptions.HTTPError as problem:
+            reason = one_line(str(problem))
+            raise UnreadableError(f"the cluster does not answer: {reason}") from None
+
+
+def _connect(kubeconfig: str | None, context: str | None) -> Any:
+    """Returns the official client's `ApiClient`."""
+    # Start-up time: its import takes as long as that of Pulumi.
+    client: Any = importlib.import_module("kubernetes.client")
+    config: Any = importlib.import_module("kubernetes.config")
+    configuration = client.Configuration()
+    configuration.retries = False
+    into = {"client_configuration": configuration}
+    try:
+        if kubeconfig is None and context is None:
+            # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
+            config.load_config(**into)
+        elif kubeconfig is None or "\n" not in kubeconfig.strip():
+            path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
+            config.load_kube_config(path, context, persist_config=False, **into)
+        else:
+            content = yaml.safe_load(kubeconfig)
+            config.load_kube_config_from_dict(content, context, persist_config=False, **into)
+    # Parsers and credential plugins raise errors of any type.
+    except Exception as problem:  # noqa: BLE001
+        # Messages of YAML errors quote the line, which may hold a credential.
+        reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
+        raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
+    if not configuration.verify_ssl:
+        # An update sends many requests; a filter of the user's own stays.
+        category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
+        if not any(entry[2] is category for entry in warnings.filters):
+            warnings.simplefilter("once", category)
+    return client.ApiClient(configuration)
 
 
 #: Characters that YAML takes escaped only.
@@ -177,21 +287,6 @@ def _yaml(body: Any) -> bytes:
     """JSON that is YAML, too: there an escape is one character, not half of a surrogate pair."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
-
-
-def _warn_once() -> None:
-    """Lets `insecure-skip-tls-verify` warn once, not with each of an update's many requests.
-
-    A filter of the user's own stays.
-    """
-    category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
-    if not any(entry[2] is category for entry in warnings.filters):
-        warnings.simplefilter("once", category)
-
-
-def items(listed: Any) -> list[Any]:
-    """Returns the items of a response, none if it is not a list."""
-    return listed.get("items") or [] if isinstance(listed, dict) else []
 
 
 def one_line(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +11,6 @@ from urllib.parse import quote
 from fusioninfer_pulumi.kube.client import KubernetesApi, one_line
 
 Object = Mapping[str, Any]
-#: Path of the collection of each kind, with a place for the namespace.
-Collections = Mapping[str, str]
 
 #: Field manager of objects that no other one has applied.
 MANAGER = "fusioninfer-pulumi"
@@ -77,43 +75,32 @@ def dry_runs(
     """
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
-        versions = dict.fromkeys(trial.manifest["apiVersion"] for trial in trials)
-        collections = {version: threads.submit(_collections, api, version) for version in versions}
-        running = [threads.submit(_answers, api, collections, trial, next_try) for trial in trials]
+        versions = {trial.manifest["apiVersion"] for trial in trials}
+        reads = [threads.submit(api.kinds, version) for version in versions]
+        wait(reads, seconds, return_when=FIRST_EXCEPTION)
+        running = [threads.submit(_answers, api, trial, next_try) for trial in trials]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _collections(api: KubernetesApi, api_version: str) -> Collections:
-    group = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
-    code, answer = api.request("GET", group)
-    resources = answer.get("resources") or () if code == 200 else ()
-    return {
-        resource[
-            "kind"
-        ]: f"{group}{'/namespaces/{}' if resource['namespaced'] else ''}/{resource['name']}"
-        for resource in resources
-        if "/" not in resource["name"]
-    }
-
-
 def _answers(
-    api: KubernetesApi,
-    collections: Mapping[str, Future[Collections]],
-    trial: Trial,
-    next_try: Callable[[Object, Answer], Object | None],
+    api: KubernetesApi, trial: Trial, next_try: Callable[[Object, Answer], Object | None]
 ) -> list[Answer]:
-    collection = collections[trial.manifest["apiVersion"]].result().get(trial.manifest["kind"])
-    if collection is None:
-        return [Answer(0)]
     answers: list[Answer] = []
     manifest: Object | None = trial.manifest
     while manifest is not None:
-        send = _create if trial.created else _apply
-        namespace = _quoted(manifest["metadata"].get("namespace"))
-        answers.append(send(api, collection.format(namespace), manifest))
+        namespace = manifest["metadata"].get("namespace")
+        path = api.path(manifest["apiVersion"], manifest["kind"], namespace and str(namespace))
+        if path is None:
+            return [Answer(0)]
+        if trial.created:
+            answers.append(_answer(*api.request("POST", path, _QUERY, manifest)))
+        else:
+            answers.append(
+                _apply(api, f"{path}/{quote(str(manifest['metadata']['name']), safe='')}", manifest)
+            )
         manifest = next_try(manifest, answers[-1])
     return answers
 
@@ -121,12 +108,7 @@ def _answers(
 _QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
-def _create(api: KubernetesApi, path: str, manifest: Object) -> Answer:
-    return _answer(*api.request("POST", path, _QUERY, manifest))
-
-
 def _apply(api: KubernetesApi, path: str, manifest: Object) -> Answer:
-    path = f"{path}/{_quoted(manifest['metadata']['name'])}"
     code, live = api.request("GET", path)
     manager = _applied_by(live) if code == 200 else MANAGER
     query = {**_QUERY, "fieldManager": manager, "force": "true"}
@@ -141,10 +123,6 @@ def _applied_by(live: Object) -> str:
         if manager.get("operation") == "Apply" and not manager.get("subresource")
     ]
     return max(applied)[1] if applied else MANAGER
-
-
-def _quoted(name: Any) -> str:
-    return quote(str(name), safe="")
 
 
 def _answer(code: int, content: Mapping[str, Any]) -> Answer:

@@ -14,8 +14,8 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
 from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.prerequisites import ServingPrerequisites
-from fusioninfer_pulumi.component.prerequisites.component import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.generated import FOLDER
 

@@ -19,11 +19,11 @@ from pulumi.runtime import settings
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
+from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.prerequisites import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component.prerequisites.component import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.kube.outputs import is_output

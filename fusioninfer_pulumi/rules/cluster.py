@@ -33,13 +33,6 @@ FEATURE_GATE_OFF_BY_DEFAULT = Rule(
     "A feature gate that is off by default is switched on.",
     remedy="Switch it on, or use a newer release.",
 )
-KUEUE_INTEGRATION_OFF = Rule(
-    "kueue-integration-off",
-    "error",
-    "Kueue manages LeaderWorkerSets.",
-    remedy="Add `leaderworkerset.x-k8s.io/leaderworkerset` to `integrations.frameworks`.",
-    source="Kueue 0.15.2's default configuration",
-)
 LWS_GANG_PROVIDER_ON = Rule(
     "lws-gang-provider-on",
     "error",
@@ -50,7 +43,7 @@ LWS_GANG_PROVIDER_ON = Rule(
 NAMED_OBJECT_MISSING = Rule(
     "named-object-missing",
     ("error", "warning"),
-    "Objects that are named exist in the cluster.",
+    "A service names an object that the cluster does not have.",
     remedy="Create the object, or correct its name.",
 )
 REPLACEMENT_NEEDS_ROOM = Rule(

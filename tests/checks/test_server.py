@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import KINDS, FakeCluster
 from routed import routed
 from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
 
@@ -25,6 +25,7 @@ from fusioninfer_pulumi.kube.dry_run import Answer
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
+LWS = "leaderworkerset.x-k8s.io"
 Reply = tuple[int, dict[str, Any]]
 #: Answers of Kubernetes 1.35 to pods and objects, as `e2e/test_server.py` records them.
 RECORDED: dict[str, Manifest] = json.loads(
@@ -32,26 +33,12 @@ RECORDED: dict[str, Manifest] = json.loads(
 )
 
 
-class FakeApi:
-    """An API server that accepts every object of every kind, but for those that `refuse` names."""
+class FakeApi(FakeCluster):
+    """An API server that accepts all objects but those that `refuse` names."""
 
     def __init__(self, refuse: Callable[[Manifest], Reply | None] = lambda _: None) -> None:
-        self.sent: list[Manifest] = []
-        self._refuse, self._lock = refuse, threading.Lock()
-
-    def request(
-        self, method: str, path: str, query: Any = None, body: Manifest | None = None
-    ) -> Reply:
-        if method == "GET":
-            kinds = {"Pod", "StatefulSet", "LeaderWorkerSet", "Service", "Deployment"}
-            resources = [{"kind": kind, "name": kind, "namespaced": True} for kind in kinds]
-            return (404, {}) if "/namespaces/" in path else (200, {"resources": resources})
-        assert query["dryRun"] == "All"
-        assert body is not None
-        assert f"/namespaces/{body['metadata']['namespace']}/" in path
-        with self._lock:
-            self.sent.append(body)
-        return self._refuse(body) or (201, {})
+        kinds = {api for api in KINDS if "." in api}
+        super().__init__(without=kinds, more=[(f"{LWS}/v1", "LeaderWorkerSet")], reject=refuse)
 
     def of_kind(self, kind: str) -> list[Manifest]:
         return [each for each in self.sent if each["kind"] == kind]
@@ -359,26 +346,3 @@ def test_values_that_are_not_known_are_stood_in_for() -> None:
     (found,) = server_findings(api, [plan_of(manifest)], seconds=30)
     assert [each for each in found if each.rule == "api-server-refuses"] == []
     assert {each["spec"]["containers"][0]["image"] for each in api.of_kind("Pod")} == {"unknown"}
-
-
-def test_a_backend_that_the_cluster_lacks_is_refused() -> None:
-    class Volcanos(FakeApi):
-        def request(
-            self, method: str, path: str, query: Any = None, body: Manifest | None = None
-        ) -> Reply:
-            if path == "/apis":
-                version = {"version": "v1beta1"}
-                group = {"name": "scheduling.volcano.sh", "versions": [version]}
-                return 200, {"groups": [{**group, "preferredVersion": version}]}
-            return super().request(method, path, query, body)
-
-    strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
-    api: Any = Volcanos()
-    (found,) = server_findings(
-        api, [plan_of(service(role(), schedulingStrategy=strategy))], seconds=30
-    )
-    (refused,) = (each for each in found if each.severity is Severity.ERROR)
-    assert str(refused) == (
-        "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another one: "
-        "gangPolicy.backend: Volcano"
-    )

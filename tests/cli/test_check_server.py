@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from samples import role, service
+from clusters import FakeCluster, stored
+from samples import role, service, template
 
 from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED
 from fusioninfer_pulumi.cli import server
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import warning
+
+#: Answers of Kubernetes 1.35, as `e2e/test_server.py` records them.
+RECORDED = json.loads(
+    (Path(__file__).parent.parent / "fixtures" / "server_answers.json").read_text()
+)
 
 
 def test_answers_stand_at_the_lines_of_their_services(
@@ -24,7 +31,7 @@ def test_answers_stand_at_the_lines_of_their_services(
         return [[] if plan.service == "a" else [answer] for plan in plans]
 
     monkeypatch.setattr(server, "server_findings", answers)
-    monkeypatch.setattr(server, "KubernetesApi", lambda *_: None)
+    monkeypatch.setattr(server, "KubernetesApi", lambda *_: FakeCluster())
     path = tmp_path / "two.yaml"
     documents = [service(role("x"), name="a"), service(role("y"), name="b")]
     path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
@@ -32,3 +39,42 @@ def test_answers_stand_at_the_lines_of_their_services(
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "of the server" in line]
     number = path.read_text().splitlines().index("  - name: y") + 1
     assert line.startswith(f"{path}:{number}: warning: roles[0].name: of the server")
+
+
+def test_missing_objects_are_warnings_at_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    volumes = [{"name": "a", "secret": {"secretName": "absent"}}]
+    pod = template(serviceAccountName="robot", volumes=volumes)
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(service(role("x", template=pod)), sort_keys=False))
+    account = (403, RECORDED["account"])
+    denied: list[str] = []
+
+    def connect(*_: object) -> FakeCluster:
+        return FakeCluster(
+            stored("v1", "Namespace", "default"),
+            denied=denied,
+            reject=lambda pod: account if pod["spec"].get("serviceAccountName") else None,
+        )
+
+    def printed(*more: str) -> list[str]:
+        monkeypatch.setattr(server, "KubernetesApi", connect)
+        assert main(["check", str(path), *more]) == 0
+        return capsys.readouterr().err.splitlines()
+
+    lines = path.read_text().splitlines()
+    expected = {
+        "serviceAccountName": "ServiceAccount robot",
+        "volumes[0].secret.secretName": "Secret absent",
+    }
+    found = [line for line in printed("--server") if "warning" in line]
+    for line, (field, name) in zip(sorted(found), expected.items(), strict=True):
+        number = 1 + next(n for n, text in enumerate(lines) if name.split()[1] in text)
+        assert line == (
+            f"{path}:{number}: warning: roles[0].template.spec.{field}: namespace default has no "
+            f"{name}: create it, or correct the name [named-object-missing]"
+        )
+    denied += ["/secrets/", "/serviceaccounts/"]
+    unread, *_ = [line for line in printed("--server") if "not checked" in line]
+    assert "secrets/absent in default: 403 Forbidden; serviceaccounts/robot in default" in unread

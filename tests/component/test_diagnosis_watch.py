@@ -38,19 +38,16 @@ OTHER = pod("svc-0-0-1")
 def test_a_watch_keeps_what_pods_showed(
     monkeypatch: pytest.MonkeyPatch, changes: Any, left: Any
 ) -> None:
-    core = SimpleNamespace(list_namespaced_pod="pods")
     taken = []
 
     def changing(*given: Any, **more: Any) -> Any:
-        assert given == ("pods", "models")
-        assert more == {"label_selector": "fusioninfer.io/service=svc", "seconds": 9.0}
+        assert given == ("v1", "Pod", "models")
+        assert more == {"labelSelector": "fusioninfer.io/service=svc", "seconds": 9.0}
         for change in changes:
             taken.append(change)
             yield change
 
-    api = SimpleNamespace(
-        client=SimpleNamespace(CoreV1Api=lambda _: core), connection=None, changes=changing
-    )
+    api = SimpleNamespace(changes=changing)
     monkeypatch.setattr(read, "KubernetesApi", lambda *_: api)
 
     def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:

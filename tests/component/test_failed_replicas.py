@@ -11,6 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+from clusters import FakeCluster
 from component.live import READY, ROLLING
 from samples import role, service
 
@@ -180,20 +181,6 @@ def test_a_preview_and_files_ask_nobody(
 
 
 def test_without_rights_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Api:
-        unread = ("pods in models: 403 Forbidden",)
-
-        def __init__(self, *_: Any) -> None:
-            self.client, self.connection = self, None
-
-        def CoreV1Api(self, _: Any) -> Any:
-            return self
-
-        list_namespaced_pod = None
-
-        def each(self, *_: Any, **_more: Any) -> list[Any]:
-            return []
-
-    monkeypatch.setattr(read, "KubernetesApi", Api)
+    monkeypatch.setattr(read, "KubernetesApi", lambda *_: FakeCluster(denied=["/pods"]))
     with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
         read.read_pods(None, None, "models", "svc")

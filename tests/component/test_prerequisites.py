@@ -6,6 +6,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from clusters import FakeCluster, stored
 from pulumi.runtime.settings import SETTINGS, _get_rpc_manager
 from pulumi_kubernetes import Provider
 
@@ -15,27 +16,36 @@ from fusioninfer_pulumi import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component.prerequisites import TOKEN, component
-from fusioninfer_pulumi.component.prerequisites import _table as table
-from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, Definition
+from fusioninfer_pulumi.component import prerequisites
+from fusioninfer_pulumi.component.prerequisites import TOKEN
 from fusioninfer_pulumi.component.run_mode import collect_services
 
-NAME = table.LEADER_WORKER_SET.definition
-GOOD = Definition({"v1": {"properties": {"status": {"properties": {"observedGeneration": {}}}}}})
 UNCHECKED = "warning: the cluster's prerequisites were not checked: "
+LWS = "leaderworkerset.x-k8s.io"
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Calls of the reader, which finds a cluster with LeaderWorkerSet."""
+    """Kubeconfigs and contexts of the clusters that are read; each has LeaderWorkerSet."""
     made: list[Any] = []
 
-    def reading(kubeconfig: Any, context: Any, definitions: Any, **more: Any) -> ClusterFacts:
-        made.append((kubeconfig, context, list(definitions), more))
-        return ClusterFacts({NAME: GOOD}, {"LeaderWorkerSet": (0, 9, 1)}, "")
+    def connect(kubeconfig: Any, context: Any) -> FakeCluster:
+        made.append((kubeconfig, context))
+        return cluster
 
-    monkeypatch.setattr(component, "read_cluster", reading)
+    container = {"image": "registry.k8s.io/lws/lws:v0.9.1"}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    cluster = FakeCluster(
+        *(stored("apps/v1", "Deployment", "lws", name, spec=spec) for name in ("lws-system", "lws"))
+    )
+    monkeypatch.setattr(prerequisites, "KubernetesApi", connect)
     return made
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster without LeaderWorkerSet."""
+    monkeypatch.setattr(prerequisites, "KubernetesApi", lambda *_: FakeCluster(without=[LWS]))
 
 
 @pytest.fixture
@@ -64,42 +74,24 @@ def test_a_good_cluster_is_said_to_be_checked(engine: Any, service: Any, calls: 
     done = run(engine, service, kubeconfig="~/.kube/a", context="east", lws_namespace="lws")
     assert done.exports == {"checked": True, "releases": {"LeaderWorkerSet": "v0.9.1"}}
     assert done.outputs[-1][1] == done.exports
-    (plan,) = calls[0][-1].pop("plans")
-    assert plan.service == "qwen-inference"
-    assert calls == [
-        (
-            "~/.kube/a",
-            "east",
-            [NAME],
-            {
-                "lws_namespace": "lws",
-                "volcano_namespace": "volcano-system",
-                "named": [],
-                "kueue_namespace": None,
-            },
-        )
-    ]
+    assert calls == [("~/.kube/a", "east")]
     assert not done.logged
 
 
-def test_a_lack_fails_before_anything_is_made(
-    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: ClusterFacts({NAME: None}))
+def test_a_lack_fails_before_anything_is_made(engine: Any, service: Any, lacking: None) -> None:
 
     def program() -> None:
         ServingPrerequisites("needs", {"services": [service]})
         InferenceService("app", service)
 
-    with pytest.raises(InvalidServiceError, match=f"needs: LeaderWorkerSet: {NAME} is not"):
+    with pytest.raises(InvalidServiceError, match="needs: LeaderWorkerSet: LeaderWorkerSet"):
         engine.run(program, preview=True)
 
 
 def test_a_lack_fails_where_the_kubeconfig_is_an_output(
-    engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch
+    engine: Any, service: Any, lacking: None
 ) -> None:
-    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: ClusterFacts({NAME: None}))
-    with pytest.raises(InvalidServiceError, match="is not installed"):
+    with pytest.raises(InvalidServiceError, match="is not served"):
         run(engine, service, kubeconfig=lambda: pulumi.Output.from_input("a\nb"))
     # The SDK keeps what the failed program still had to say for the next one.
     _get_rpc_manager().clear()
@@ -140,7 +132,7 @@ def test_another_providers_cluster_is_not_guessed(
     assert not calls
     run(engine, service, options, kubeconfig="k", context="east")
     run(engine, service, options, context="west")
-    assert [call[:2] for call in calls] == [("k", "east"), (None, "west")]
+    assert calls == [("k", "east"), (None, "west")]
 
 
 def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) -> None:
@@ -151,7 +143,7 @@ def test_the_stacks_config_is_read(engine: Any, service: Any, calls: list[Any]) 
         ServingPrerequisites("needs", {"services": [service]})
 
     engine.run(program)
-    assert calls[0][:2] == ("from-config", "west")
+    assert calls[0] == ("from-config", "west")
 
 
 def test_the_command_line_reads_no_cluster(engine: Any, service: Any, calls: list[Any]) -> None:
@@ -176,9 +168,11 @@ def test_services_may_be_specs_plans_and_components(
 
 
 def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = ClusterFacts(unread=("definition x: 403 Forbidden",))
-    monkeypatch.setattr(component, "read_cluster", lambda *_a, **_k: known)
-    assert run(engine, service).logged == ["warning: not checked: definition x: 403 Forbidden"]
+    denied = FakeCluster(denied=["/resourcequotas"])
+    monkeypatch.setattr(prerequisites, "KubernetesApi", lambda *_: denied)
+    assert "warning: not checked: resourcequotas in default: 403 Forbidden" in (
+        run(engine, service).logged
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pulumi
 import pytest
+from clusters import FakeCluster, stored
 from recorded import recorded, urn
 from samples import container, role, service, template
 
@@ -147,42 +147,24 @@ def test_another_name_or_namespace_starts_beside_the_old(
     engine.run(lambda: InferenceService("svc", moved) and None, preview=True)
 
 
-class Api:
-    """A cluster with one node, whose client's functions answer themselves."""
-
-    def __init__(self, labels: Mapping[str, str], status: Any) -> None:
-        answers = {"list_node": {"items": [{"metadata": {"name": "a", "labels": labels}}]},
-                   "read_namespaced_config_map": status,
-                   "list_pod_for_all_namespaces": {"items": []}}  # fmt: skip
-        core = SimpleNamespace(
-            **{name: lambda answer=answer: answer for name, answer in answers.items()}
-        )
-        self.client = SimpleNamespace(CoreV1Api=lambda _: core)
-        self.connection = None
-        self.unread: dict[str, None] = {}
-
-    def get(self, _what: str, call: Any, *_: Any, **__: Any) -> Any:
-        return call()
-
-    def each(self, _what: str, call: Any, *_: Any, **__: Any) -> Any:
-        return iter(call()["items"])
-
-
 @pytest.mark.parametrize(
-    ("labels", "status", "on_demand"),
+    ("labels", "has_status", "denied", "on_demand"),
     [
-        ({}, None, False),
-        # It may not be read.
-        ({}, "refused", False),
-        ({}, {"data": {"status": "..."}}, True),
-        ({"karpenter.sh/nodepool": "gpu"}, None, True),
+        ({}, False, (), False),
+        ({}, True, ("/configmaps/",), False),
+        ({}, True, (), True),
+        ({"karpenter.sh/nodepool": "gpu"}, False, (), True),
     ],
 )
-def test_node_autoscalers_are_seen(
-    monkeypatch: pytest.MonkeyPatch, labels: Any, status: Any, *, on_demand: bool
+def test_node_autoscalers_are_found(
+    monkeypatch: pytest.MonkeyPatch, labels: Any, has_status: bool, denied: Any, *, on_demand: bool
 ) -> None:
-    monkeypatch.setattr(diagnosis_read, "KubernetesApi", lambda *_: Api(labels, status))
+    objects = [stored("v1", "Node", "a", metadata={"labels": labels})]
+    if has_status:
+        objects.append(stored("v1", "ConfigMap", "cluster-autoscaler-status", "kube-system"))
+    api = FakeCluster(*objects, denied=denied)
+    monkeypatch.setattr(diagnosis_read, "KubernetesApi", lambda *_: api)
     found = diagnosis_read.read_nodes(None, None, "default")
     assert found.come_on_demand is on_demand
-    assert found.nodes is not None
+    assert found.nodes == objects[:1]
     assert found.bound == []

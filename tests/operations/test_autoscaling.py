@@ -9,9 +9,9 @@ import pytest
 from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
+from fusioninfer_pulumi.checks.prerequisites import product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.plan_text import print_plan
-from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.rollout.order import update_order
@@ -233,7 +233,7 @@ def test_the_budget_of_a_scaled_role_counts_what_is_missing() -> None:
 def test_what_the_cluster_has_to_serve_is_said() -> None:
     assert any("has to serve custom.metrics.k8s.io" in each for each in said(scaled()))
     (args,) = load(scaled(keda()))
-    assert "scaledobjects.keda.sh" in {row.definition for row in needs([plan_service(args)])}
+    assert ("keda.sh/v1alpha1", "ScaledObject") in product_needs([plan_service(args)])
 
 
 def ratio(prefill: int, decode: int, more: Manifest | None = None, **bounds: float) -> Manifest:

@@ -8,10 +8,8 @@ import pytest
 from routed import V1_5, objects, only, pair, routed
 from samples import container, nodes, problems, rendered, role, said, service, template, warnings
 
+from fusioninfer_pulumi.checks.prerequisites import product_needs
 from fusioninfer_pulumi.checks.stages import plan_service, plan_services
-from fusioninfer_pulumi.component.prerequisites._check import check, needs
-from fusioninfer_pulumi.component.prerequisites._read import ClusterFacts, definition
-from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]
@@ -221,31 +219,14 @@ def test_a_token_that_nobody_asks_for_is_a_warning() -> None:
     assert any("pickerToken: has no effect" in warning for warning in warnings(manifest))
 
 
-def test_prerequisites_refuse_a_cluster_without_the_operator() -> None:
+def test_monitors_need_the_operator() -> None:
     (args,) = load(
         monitored(serving({"containerPort": 8000}), endpointPicker={"metrics": "Unauthenticated"})
     )
-    plan = plan_service(args)
-    rows = {row.definition: row for row in needs([plan])}
-    monitor = "podmonitors.monitoring.coreos.com"
-    assert {monitor, "servicemonitors.monitoring.coreos.com"} <= set(rows)
-    absent = check([plan], ClusterFacts({monitor: None}))
-    assert [each.severity for each in absent] == [Severity.ERROR]
-    assert "podmonitors.monitoring.coreos.com is not installed" in absent[0].message
-
-    def stored(*fields: str) -> ClusterFacts:
-        items = {"properties": {name: {"type": "string"} for name in fields}}
-        spec = {"properties": {"podMetricsEndpoints": {"items": items}}}
-        schema = {"openAPIV3Schema": {"properties": {"spec": spec}}}
-        made = {
-            "metadata": {"annotations": {"operator.prometheus.io/version": "0.76.0"}},
-            "spec": {"versions": [{"name": "v1", "served": True, "schema": schema}]},
-        }
-        return ClusterFacts({monitor: definition(made)})
-
-    assert check([plan], stored("port", "portNumber")) == []
-    (old,) = check([plan], stored("port"))
-    assert "has no field spec.podMetricsEndpoints.portNumber" in old.message
+    api = "monitoring.coreos.com/v1"
+    assert {(api, "PodMonitor"), (api, "ServiceMonitor")} <= set(
+        product_needs([plan_service(args)])
+    )
 
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])

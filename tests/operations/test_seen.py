@@ -15,9 +15,9 @@ import yaml
 from routed import objects, only, pair, routed
 from samples import container, problems, role, said, service, template, warnings
 
+from fusioninfer_pulumi.checks.prerequisites import product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.component.prerequisites._check import needs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.outputs import UnknownOutput
 from fusioninfer_pulumi.loading import load
@@ -192,6 +192,7 @@ def test_the_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
     (own,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
     if implementation is not None:
         own["gateway"] = {**own.get("gateway", {}), "implementation": implementation}
+        own["networkPolicy"] = {"enabled": False}
     board = boards(manifest).get("default.svc.gateway.json")
     assert (board is not None) == has
     if board is not None:
@@ -229,9 +230,9 @@ def test_grafanas_sidecar_finds_the_config_map() -> None:
 def test_prerequisites_ask_for_the_kind_of_alerts() -> None:
     def asked(manifest: Manifest) -> set[str]:
         (args,) = load(manifest)
-        return {row.definition for row in needs([plan_service(args)])}
+        return {kind for _, kind in product_needs([plan_service(args)])}
 
-    kind = "prometheusrules.monitoring.coreos.com"
+    kind = "PrometheusRule"
     assert kind in asked(seen())
     assert kind not in asked(service(serving(), monitoring={}))
 

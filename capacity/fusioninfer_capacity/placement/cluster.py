@@ -33,9 +33,8 @@ NO_NODE_WITH_LABEL = Rule(
 )
 
 Object = Mapping[str, Any]
-_LWS = ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
+_LWS = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 _DEVICES = "resource.k8s.io"
-_DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 _NO_DEVICES = LiveDevices((), (), ())
 
@@ -69,9 +68,8 @@ def read_inventory(
         InvalidServiceError: No ready node with accelerators has the label.
     """
     api = KubernetesApi(kubeconfig, context)
-    core = api.client.CoreV1Api(api.connection)
-    nodes = list(api.each("Nodes", core.list_node))
-    pods = list(api.each("Pods", core.list_pod_for_all_namespaces, field_selector=_RUNNING))
+    nodes = api.objects("v1", "Node") or ()
+    pods = api.objects("v1", "Pod", fieldSelector=_RUNNING) or ()
     devices = _devices(api)
     _refuse_partial(api)
     service_keys = {
@@ -100,8 +98,7 @@ def read_placement(
         UnreadableError: The cluster cannot be read.
     """
     api = KubernetesApi(kubeconfig, context)
-    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
-    lws = list(api.each("LeaderWorkerSets", listing, *_LWS, label_selector=labels.SERVICE))
+    lws = api.objects(*_LWS, labelSelector=labels.SERVICE) or ()
     _refuse_partial(api)
     return placement_of(lws, inventory)
 
@@ -331,19 +328,12 @@ def _name(node: Object) -> str:
 
 def _devices(api: KubernetesApi) -> LiveDevices:
     """The devices that pods may claim; none where ResourceSlices cannot be read."""
-    listing = api.client.CustomObjectsApi(api.connection).list_cluster_custom_object
-    for version in _DEVICE_VERSIONS:
-        before = dict(api.unread)
-        slices = list(api.each("ResourceSlices", listing, _DEVICES, version, "resourceslices"))
-        if api.unread != before:
-            api.unread = before
-            break
-        if slices:
-            more = {
-                kind: tuple(api.each(kind, listing, _DEVICES, version, kind.lower()))
-                for kind in ("DeviceClasses", "ResourceClaims")
-            }
-            return LiveDevices(slices, more["DeviceClasses"], more["ResourceClaims"])
+    before = dict(api.unread)
+    slices = api.objects(_DEVICES, "ResourceSlice")
+    if slices:
+        more = (api.objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim"))
+        return LiveDevices(slices, *map(tuple, more))
+    api.unread = before
     return LiveDevices((), (), ())
 
 

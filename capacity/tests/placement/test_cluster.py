@@ -14,7 +14,7 @@ from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
-from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.plan.objects import render
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -148,57 +148,41 @@ CLASS = {
 }
 
 
-class Api:
+class Api(KubernetesApi):
     """A cluster of two nodes, one of which has a device; some kinds may not be read."""
 
     refused: frozenset[str] = frozenset()
-    versions: frozenset[str] = frozenset({"v1"})
+    served = True
 
     def __init__(self, *_: Any) -> None:
         self.unread: dict[str, None] = {}
-        self.connection = None
-        self.client = self
 
-    def CoreV1Api(self, _: Any) -> Any:
-        class Core:
-            list_node = list_pod_for_all_namespaces = None
-
-        return Core
-
-    def CustomObjectsApi(self, _: Any) -> Any:
-        class Custom:
-            list_cluster_custom_object = None
-
-        return Custom
-
-    def each(self, what: str, _: Any, *given: Any, **__: Any) -> Any:
-        if what in self.refused:
-            self.unread[f"{what}: 403 Forbidden"] = None
-            return iter(())
+    def objects(self, _api: str, kind: str, *_: Any, **__: Any) -> Any:
+        if kind in self.refused:
+            self.unread[f"{kind}: 403 Forbidden"] = None
+            return None
         kinds = {
-            "Nodes": [node("n1", "a"), node("n2", "b", 0)],
-            "ResourceSlices": [SLICE],
-            "DeviceClasses": [CLASS],
+            "Node": [node("n1", "a"), node("n2", "b", 0)],
+            "ResourceSlice": [SLICE] if self.served else None,
+            "DeviceClass": [CLASS],
         }
-        served = not given or given[1] in self.versions
-        return iter(kinds.get(what, []) if served else [])
+        return kinds.get(kind, [])
 
 
 @pytest.mark.parametrize(
-    ("refused", "versions", "wanted"),
+    ("refused", "served", "wanted"),
     [
-        ({"Pods"}, {"v1"}, None),
-        ({"ResourceSlices"}, {"v1"}, ["a"]),
-        ({"ResourceClaims"}, {"v1"}, None),
-        ((), {"v1"}, ["a", "b"]),
-        ((), {"v1beta1"}, ["a", "b"]),
-        ((), (), ["a"]),
+        ({"Pod"}, True, None),
+        ({"ResourceSlice"}, True, ["a"]),
+        ({"ResourceClaim"}, True, None),
+        ((), True, ["a", "b"]),
+        ((), False, ["a"]),
     ],
 )
 def test_what_may_not_be_read_is_no_room(
-    monkeypatch: pytest.MonkeyPatch, refused: Any, versions: Any, wanted: list[str] | None
+    monkeypatch: pytest.MonkeyPatch, refused: Any, served: bool, wanted: list[str] | None
 ) -> None:
-    kind = type("Api", (Api,), {"refused": frozenset(refused), "versions": frozenset(versions)})
+    kind = type("Api", (Api,), {"refused": frozenset(refused), "served": served})
     monkeypatch.setattr(cluster, "KubernetesApi", kind)
     if wanted is None:
         with pytest.raises(UnreadableError, match=f"{next(iter(refused))}: 403 Forbidden"):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fusioninfer_pulumi.component.diagnosis._pods import Object, name_of, shows_reason
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError, items
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
 #: More pods than this are not counted against the nodes: it would take too long.
 _MOST_PODS = 20_000
-_PAGE = 1_000
 #: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 #: Labels of nodes that Karpenter has added, also as part of EKS and AKS.
@@ -69,49 +66,25 @@ def read_service(
     has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
     """
     api = KubernetesApi(kubeconfig, context)
-    core = api.client.CoreV1Api(api.connection)
-    custom = api.client.CustomObjectsApi(api.connection)
-    service_selector = f"{labels.SERVICE}={service}"
-    pods = api.get(
-        f"pods in {namespace}",
-        core.list_namespaced_pod,
-        namespace,
-        label_selector=service_selector,
-    )
-    events = []
-    for selector in _EVENTS:
-        events += items(
-            api.get(
-                f"events in {namespace}",
-                core.list_namespaced_event,
-                namespace,
-                field_selector=selector,
-                limit=_PAGE,
-            )
-        )
-    native = any(pod["spec"].get("schedulingGroup") for pod in items(pods))
-    groups = api.get(
-        f"PodGroups in {namespace}",
-        custom.list_namespaced_custom_object,
-        *(NATIVE_API_VERSION if native else API_VERSION).split("/"),
-        *(namespace, "podgroups"),
-        label_selector=service_selector,
-    )
+    selector = f"{labels.SERVICE}={service}"
+    pods = api.objects("v1", "Pod", namespace, labelSelector=selector) or []
+    events = [
+        event
+        for fields in _EVENTS
+        for event in api.objects("v1", "Event", namespace, fieldSelector=fields) or ()
+    ]
+    native = any(pod["spec"].get("schedulingGroup") for pod in pods)
+    version = NATIVE_API_VERSION if native else API_VERSION
+    groups = api.objects(version, "PodGroup", namespace, labelSelector=selector) or []
     nodes = bound = None
-    if any(not pod["spec"].get("nodeName") for pod in items(pods)):
-        listed = api.get("nodes", core.list_node)
-        nodes = items(listed) if isinstance(listed, dict) else None
-        bound = _bound(api, core) if nodes is not None else None
-    workloads = _workloads(api, custom, namespace, items(pods))
-    return Snapshot(
-        items(pods),
-        events,
-        items(groups),
-        nodes,
-        bound,
-        tuple(api.unread),
-        workloads,
-    )
+    if any(not pod["spec"].get("nodeName") for pod in pods):
+        nodes = api.objects("v1", "Node")
+        bound = _bound(api) if nodes is not None else None
+    # Kueue's Workloads, asked for only where one of the pods waits for Kueue.
+    gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
+    waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
+    workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
+    return Snapshot(pods, events, groups, nodes, bound, tuple(api.unread), workloads or ())
 
 
 def read_nodes(kubeconfig: str | None, context: str | None, _namespace: str) -> Nodes:
@@ -120,16 +93,14 @@ def read_nodes(kubeconfig: str | None, context: str | None, _namespace: str) -> 
     Raises UnreadableError where the cluster does not answer.
     """
     api = KubernetesApi(kubeconfig, context)
-    core = api.client.CoreV1Api(api.connection)
-    listed = api.get("nodes", core.list_node)
-    if not isinstance(listed, dict):
+    nodes = api.objects("v1", "Node")
+    if nodes is None:
         return Nodes(None, None, come_on_demand=False)
-    nodes = items(listed)
     on_demand = any(_KARPENTER & (node["metadata"].get("labels") or {}).keys() for node in nodes)
     if not on_demand:
-        status = api.get("its status", core.read_namespaced_config_map, *_CLUSTER_AUTOSCALER)
-        on_demand = isinstance(status, dict)
-    return Nodes(nodes, _bound(api, core), on_demand)
+        name, namespace = _CLUSTER_AUTOSCALER
+        on_demand = api.get("v1", "ConfigMap", namespace, name) is not None
+    return Nodes(nodes, _bound(api), on_demand)
 
 
 def read_pods(
@@ -137,9 +108,8 @@ def read_pods(
 ) -> Snapshot:
     """Snapshot of a service's pods alone; raises UnreadableError where they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
-    listing = api.client.CoreV1Api(api.connection).list_namespaced_pod
     selector = f"{labels.SERVICE}={service}"
-    pods = list(api.each(f"pods in {namespace}", listing, namespace, label_selector=selector))
+    pods = api.objects("v1", "Pod", namespace, labelSelector=selector) or ()
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
     return Snapshot(pods)
@@ -160,15 +130,10 @@ def watch_service(
     where one has no right to watch. It ends when `enough` says so or after `seconds`.
     """
     api = KubernetesApi(kubeconfig, context)
-    core = api.client.CoreV1Api(api.connection)
     pods = {name_of(pod): pod for pod in known.pods}
     snapshot = known
-    changes = api.changes(
-        core.list_namespaced_pod,
-        namespace,
-        label_selector=f"{labels.SERVICE}={service}",
-        seconds=seconds,
-    )
+    selector = f"{labels.SERVICE}={service}"
+    changes = api.changes("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
     with contextlib.closing(changes):
         for kind, pod in changes:
             before = pods.get(name_of(pod))
@@ -182,26 +147,6 @@ def watch_service(
     return snapshot
 
 
-def _workloads(
-    api: KubernetesApi, custom: Any, namespace: str, pods: Sequence[Object]
-) -> list[Any]:
-    """Kueue's Workloads, asked for only where one of the pods waits for Kueue."""
-    gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
-    if not any(gate["name"] == labels.KUEUE_GATE for gate in gates):
-        return []
-    listing = custom.list_namespaced_custom_object
-    for version in ("v1beta2", "v1beta1"):
-        path = ("kueue.x-k8s.io", version, namespace, "workloads")
-        listed = api.get(f"Workloads in {namespace}", listing, *path)
-        if listed is not None:
-            return items(listed)
-    return []
-
-
-def _bound(api: KubernetesApi, core: Any) -> list[Any] | None:
+def _bound(api: KubernetesApi) -> Sequence[Object] | None:
     """Pods of all namespaces that hold a node; None where they cannot all be read."""
-    pods = "pods of all namespaces"
-    listing = api.each(pods, core.list_pod_for_all_namespaces, field_selector=_HOLD_A_NODE)
-    bound = list(itertools.islice(listing, _MOST_PODS + 1))
-    whole = len(bound) <= _MOST_PODS and not any(unread.startswith(pods) for unread in api.unread)
-    return bound if whole else None
+    return api.objects("v1", "Pod", most=_MOST_PODS, fieldSelector=_HOLD_A_NODE)

@@ -1,0 +1,162 @@
+"""Objects that services name, and that the cluster lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clusters import KINDS, FakeCluster, stored
+from routed import routed
+from samples import container, nodes, plan_of, pod, role, service, template
+
+from fusioninfer_pulumi.checks.named_objects import named_object_findings, references
+from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.kube.prerequisites import CLUSTER_WIDE, REFERENCES
+
+NAMESPACE = stored("v1", "Namespace", "default")
+AT = "roles[0].template.spec"
+
+
+def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
+    api = FakeCluster(NAMESPACE, *objects, **cluster)
+    (found,) = named_object_findings(api, [plan_of(manifest)], "default", registered)
+    return list(found)
+
+
+def secret_env(**more: Any) -> Any:
+    return {"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k", **more}}}
+
+
+VOLUMES: list[Any] = [
+    {"name": "a", "secret": {"secretName": "x"}},
+    {"name": "b", "configMap": {"name": "x"}},
+    {"name": "c", "persistentVolumeClaim": {"claimName": "x"}},
+    {"name": "d", "projected": {"sources": [{"secret": {"name": "x"}}]}},
+    {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "x"}}}},
+]
+CLAIM = {"name": "gpus", "deviceClassName": "x", "count": 8}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "kind"),
+    [
+        (pod(imagePullSecrets=[{"name": "x"}]), f"{AT}.imagePullSecrets[0].name", "Secret"),
+        (pod(volumes=[VOLUMES[0]]), f"{AT}.volumes[0].secret.secretName", "Secret"),
+        (pod(volumes=[VOLUMES[1]]), f"{AT}.volumes[0].configMap.name", "ConfigMap"),
+        (
+            pod(volumes=[VOLUMES[2]]),
+            f"{AT}.volumes[0].persistentVolumeClaim.claimName",
+            "PersistentVolumeClaim",
+        ),
+        (pod(volumes=[VOLUMES[3]]), f"{AT}.volumes[0].projected.sources[0].secret.name", "Secret"),
+        (
+            pod(volumes=[VOLUMES[4]]),
+            f"{AT}.volumes[0].ephemeral.volumeClaimTemplate.spec.storageClassName",
+            "StorageClass",
+        ),
+        (
+            pod(container(env=[secret_env()])),
+            f"{AT}.containers[0].env[0].valueFrom.secretKeyRef.name",
+            "Secret",
+        ),
+        (
+            pod(container(envFrom=[{"configMapRef": {"name": "x"}}])),
+            f"{AT}.containers[0].envFrom[0].configMapRef.name",
+            "ConfigMap",
+        ),
+        (pod(serviceAccountName="x"), f"{AT}.serviceAccountName", "ServiceAccount"),
+        (pod(priorityClassName="x"), f"{AT}.priorityClassName", "PriorityClass"),
+        (pod(runtimeClassName="x"), f"{AT}.runtimeClassName", "RuntimeClass"),
+        (
+            service(role(), schedulingStrategy={"priorityClassName": "x"}),
+            "schedulingStrategy.priorityClassName",
+            "PriorityClass",
+        ),
+        (
+            service(role(multinode=nodes(2)), schedulingStrategy={"queue": "x"}),
+            "schedulingStrategy.queue",
+            "Queue",
+        ),
+        (
+            service(role(), schedulingStrategy={"schedulerName": "volcano", "queue": "x"}),
+            "schedulingStrategy.queue",
+            "Queue",
+        ),
+        (
+            service(role(), schedulingStrategy={"queue": "x", "gangPolicy": {"backend": "Kueue"}}),
+            "schedulingStrategy.queue",
+            "LocalQueue",
+        ),
+    ],
+)
+def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, kind: str) -> None:
+    (found,) = findings(manifest)
+    assert (found.severity, found.path) == (Severity.WARNING, field)
+    where = "the cluster" if kind in CLUSTER_WIDE else "namespace default"
+    assert found.message == f"{where} has no {kind} x: create it, or correct the name"
+    assert found.rule == "named-object-missing"
+    api = next(api for api, named in REFERENCES if named == kind)
+    version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
+    there = stored(version, kind, "x", "" if kind in CLUSTER_WIDE else "default")
+    assert findings(manifest, there) == []
+    # Another namespace has it.
+    if kind not in CLUSTER_WIDE:
+        assert findings(manifest, stored(version, kind, "x", "other")) != []
+
+
+def test_missing_device_class_is_an_error() -> None:
+    manifest = service(role(template=template(container(gpus=None)), resourceClaims=[CLAIM]))
+    (found,) = findings(manifest)
+    assert found.severity is Severity.ERROR
+    assert found.message == "the cluster has no DeviceClass x: create it, or correct the name"
+
+
+def test_each_missing_object_is_reported_once() -> None:
+    """Leader and workers have one template, and both environments name one Secret."""
+    env = [secret_env(), {**secret_env(), "name": "B"}]
+    manifest = service(role(multinode=nodes(2), template=template(container(env=env))))
+    assert len(findings(manifest)) == 1
+
+
+@pytest.mark.parametrize(
+    ("manifest", "more"),
+    [
+        (service(role()), {}),
+        # Its ServiceAccount, ConfigMap and Secrets are its own.
+        (routed(), {}),
+        (pod(container(env=[secret_env(optional=True)])), {}),
+        (pod(volumes=[{"name": "a", "secret": {"secretName": "x", "optional": True}}]), {}),
+        # The program creates it, or its namespace.
+        (pod(volumes=[VOLUMES[0]]), {"registered": [stored("v1", "Secret", "x", "default")]}),
+        (service(role(template=template(volumes=[VOLUMES[0]])), metadata={"namespace": "n"}), {}),
+        # The cluster lacks the kind: other findings say so.
+        (pod(runtimeClassName="x"), {"without": ["node.k8s.io"]}),
+    ],
+)
+def test_what_need_not_exist_is_not_reported(manifest: Any, more: Any) -> None:
+    assert findings(manifest, **more) == []
+
+
+def test_denied_reads_are_no_finding() -> None:
+    api = FakeCluster(NAMESPACE, denied=["/secrets/", "/namespaces/default/configmaps"])
+    plan = plan_of(pod(volumes=VOLUMES[:2]))
+    assert named_object_findings(api, [plan], "default") == [()]
+    assert list(api.unread) == [
+        "secrets/x in default: 403 Forbidden",
+        "configmaps/x in default: 403 Forbidden",
+    ]
+
+
+def test_services_share_what_is_read() -> None:
+    api = FakeCluster(NAMESPACE)
+    plan = plan_of(pod(serviceAccountName="x"))
+    assert len(named_object_findings(api, [plan, plan], "default")) == 2
+    assert len(api.requests) == len(set(api.requests))
+
+
+def test_secret_of_a_gateway_is_in_the_namespace_that_it_names() -> None:
+    tls = {"certificateRefs": [{"name": "x", "namespace": "certs"}]}
+    listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
+    manifest = routed(gateway={"gatewayClassName": "g", "listeners": [listener]})
+    named = {(item.kind, item.namespace) for item, _, _ in references(plan_of(manifest), "default")}
+    assert ("Secret", "certs") in named

@@ -1,0 +1,410 @@
+"""What services need of a cluster, compared with what it has: all problems at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import samples
+from clusters import KINDS, FakeCluster, plural, stored
+
+from fusioninfer_pulumi import plan_service, render
+from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK
+from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
+from fusioninfer_pulumi.kube.prerequisites import (
+    LEADER_WORKER_SET,
+    PRODUCTS,
+    parse_release,
+    release_text,
+)
+
+LWS, VOLCANO = "leaderworkerset.x-k8s.io", "scheduling.volcano.sh"
+CLAIM = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
+METRIC = {"name": "vllm_num_requests_waiting", "target": 5}
+QUEUED = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
+NATIVE = {"gangPolicy": {"backend": "Native"}}
+MINIMUM = {"gangPolicy": {"minRoleReplicas": {"serve": 1}}}
+V1_5 = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
+
+
+def plan(
+    name: str = "qwen",
+    *routers: dict[str, Any],
+    nodes: int = 1,
+    gpus: Any = 1,
+    pod: Any = None,
+    scheduling: Any = None,
+    spec: Any = None,
+    **role: Any,
+) -> Any:
+    template = samples.template(samples.container(gpus=gpus), **(pod or {}))
+    multinode = {"multinode": {"nodeCount": nodes}} if nodes > 1 else {}
+    serve = samples.role("serve", "worker", template=template, **multinode, **role)
+    whole = {"roles": [serve, *routers], "schedulingStrategy": scheduling or {}, **(spec or {})}
+    if "autoscaling" in role:
+        whole["layout"] = "PerRole"
+    return plan_service(InferenceServiceArgs.model_validate(whole), name)
+
+
+def router(image: str | None = None, **more: Any) -> dict[str, Any]:
+    picker = {"endpointPicker": {"image": image}} if image else {}
+    return {"name": "router", "componentType": "router", **picker, **more}
+
+
+GATEWAY = router(gateway={"gatewayClassName": "g"}, httproute={"hostnames": ["a.example.com"]})
+
+
+def definition(api: str, kind: str, release: str = "", *fields: str) -> dict[str, Any]:
+    """The definition of a kind, annotated with a release."""
+    schema: dict[str, Any] = {"type": "object"}
+    for field in fields:
+        at = schema
+        for part in field.split("."):
+            at = at.setdefault("properties", {}).setdefault(part, {"type": "object"})
+    group, _, version = api.rpartition("/")
+    key = f"{group.replace('.x-k8s.', '.k8s.')}/bundle-version"
+    if "monitoring" in group:
+        key = "operator.prometheus.io/version"
+    served = {"name": version, "served": True, "schema": {"openAPIV3Schema": schema}}
+    return stored(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        f"{plural(kind)}.{group}",
+        metadata={"annotations": {key: release} if release else {}},
+        spec={"group": group, "versions": [served]},
+    )
+
+
+def manager(namespace: str, image: str) -> dict[str, Any]:
+    spec = {"template": {"spec": {"containers": [{"image": f"registry.example.com/{image}"}]}}}
+    return stored("apps/v1", "Deployment", "manager", namespace, spec=spec)
+
+
+def configuration(namespace: str, group: str, text: str = "") -> dict[str, Any]:
+    data = {"config.yaml": f"apiVersion: config.{group}/v1\nkind: Configuration\n{text}"}
+    return stored("v1", "ConfigMap", "manager-config", namespace, data=data)
+
+
+def cluster(
+    lws: str = "v0.9.0", volcano: str = "v1.14.1", provider: str = "", **more: Any
+) -> FakeCluster:
+    """A cluster with everything; releases are image tags."""
+    gang = f"gangSchedulingManagement: {{schedulerProvider: {provider}}}" if provider else ""
+    objects = [
+        manager("lws-system", f"lws/lws:{lws}"),
+        manager("volcano-system", f"volcanosh/vc-scheduler:{volcano}"),
+        manager("kueue-system", "kueue/kueue:v0.15.2@sha256:0"),
+        configuration("lws-system", "lws.x-k8s.io", gang),
+        configuration(
+            "kueue-system", "kueue.x-k8s.io", f"integrations: {{frameworks: [{KUEUE_FRAMEWORK}]}}"
+        ),
+        stored("v1", "Namespace", "default"),
+        stored("kueue.x-k8s.io/v1beta2", "LocalQueue", "team", "default", spec={}),
+        stored("resource.k8s.io/v1", "DeviceClass", "gpu.nvidia.com"),
+        definition(f"{LWS}/v1", "LeaderWorkerSet", "", "status.observedGeneration"),
+        *(
+            definition(api, kind.rstrip("/"), "v1.4.1" if "gateway" in api else "v1.3.0")
+            for api, kinds in KINDS.items()
+            for kind in kinds.split()
+            if "x-k8s" not in api or "inference" in api
+        ),
+    ]  # fmt: skip
+    return FakeCluster(*objects, *more.pop("objects", ()), **more)
+
+
+def findings(*plans: Any, at: FakeCluster | None = None, **namespaces: str) -> list[str]:
+    checked = Prerequisites(at or cluster(), plans, namespaces)
+    return [str(finding) for finding in checked.findings()]
+
+
+EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        (plan(), ["LeaderWorkerSet"]),
+        (plan(nodes=2), ["LeaderWorkerSet", "PodGroup"]),
+        (plan("a", router()), ["InferenceObjective", "InferencePool", "LeaderWorkerSet"]),
+        (plan("a", router(V1_5)), ["InferencePool", "LeaderWorkerSet"]),
+        (
+            plan("a", GATEWAY),
+            ["Gateway", "HTTPRoute", "InferenceObjective", "InferencePool", "LeaderWorkerSet"],
+        ),
+        (plan(nodes=2, scheduling=QUEUED), ["", "LeaderWorkerSet"]),
+        (plan(nodes=2, scheduling=NATIVE), ["LeaderWorkerSet", "PodGroup"]),
+    ],
+    ids=["pods", "gang", "router", "newer picker", "gateway", "kueue", "native"],
+)
+def test_needed_kinds_follow_from_rendered_objects(given: Any, kinds: list[str]) -> None:
+    assert sorted(kind for _, kind in product_needs([given])) == kinds
+    found = findings(given, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
+    assert all("GenericWorkload" in text for text in found)
+
+
+def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
+    for implementation in ("istio", "gke", "agentgateway"):
+        given = plan("a", router(gateway={"implementation": implementation}))
+        groups = {api.rpartition("/")[0] for api, _ in product_needs([given])}
+        rendered = {item["apiVersion"].rpartition("/")[0] for item in render(given)}
+        own = {"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}
+        assert rendered - own <= groups
+
+
+def test_the_most_demanding_row_counts_for_all_services() -> None:
+    plans = [plan("a", nodes=2), plan("b", nodes=2, scheduling=MINIMUM)]
+    product, services = product_needs(plans)[f"{VOLCANO}/v1beta1", "PodGroup"]
+    assert (product.least, services) == ((1, 14, 1), ["a", "b"])
+
+
+APPLY = f"qwen needs v0.9.0 or later: kubectl apply --server-side -f {LEADER_WORKER_SET.install}"
+NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: Kubernetes v1.37"
+
+
+@pytest.mark.parametrize(
+    ("given", "changed", "expected"),
+    [
+        (
+            plan(),
+            {"without": [LWS]},
+            [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served; {APPLY}"],
+        ),
+        (
+            plan(),
+            {"without": [LWS], "more": [(f"{LWS}/v2", "LeaderWorkerSet")]},
+            [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served (v2 is); {APPLY}"],
+        ),
+        (plan(), {"lws": "v0.8.0"}, [f"LeaderWorkerSet: v0.8.0 is installed; {APPLY}"]),
+        # The definition shows a supported release.
+        (plan(), {"lws": "latest"}, []),
+        (plan(nodes=2), {"volcano": "v1.12.2"}, ["Volcano: v1.12.2 is installed; qwen needs"]),
+        (plan(nodes=2), {"volcano": "v1.12.3"}, []),
+        (plan(nodes=2), {"volcano": "v1.13.0"}, ["v1.12.3 or later (not v1.13.0): kubectl apply"]),
+        (plan(nodes=2, scheduling=MINIMUM), {"volcano": "v1.14.0"}, ["v1.14.1 or later: kubectl"]),
+        (plan(nodes=2), {"volcano": "latest"}, ["warning: Volcano: its release is unknown; qwen"]),
+        (
+            plan(nodes=2),
+            {"without": [VOLCANO]},
+            [
+                f"Volcano: PodGroup ({VOLCANO}/v1beta1) is not served; qwen needs v1.12.3",
+                "not have Volcano, but another one: gangPolicy.backend: Kueue with queue: team",
+            ],
+        ),
+        (
+            plan(nodes=2, scheduling=QUEUED),
+            {"without": ["kueue.x-k8s.io"]},
+            [
+                "Kueue: kueue.x-k8s.io is not served; qwen needs v0.11.0",
+                "does not have Kueue, but another one: gangPolicy.backend: Volcano",
+            ],
+        ),
+        (plan(nodes=2), {"provider": "volcano"}, ["of every pod of qwen; remove gangScheduling"]),
+        (plan(), {"provider": "volcano"}, []),
+        (
+            plan("a", router()),
+            {"without": ["InferenceObjective"]},
+            ["is not served (v1alpha2 is); a needs v1.0.0 to v1.5.0: kubectl apply"],
+        ),
+        (plan("a", router(V1_5)), {"without": ["InferenceObjective"]}, []),
+        (
+            plan("a", router(gateway={"implementation": "istio"})),
+            {"without": ["networking.istio.io"]},
+            ["Istio v1.22.0 or later: DestinationRule (networking.istio.io/v1) is not served; a"],
+        ),
+        (plan(resourceClaims=[CLAIM], gpus=None), {}, []),
+        (
+            plan(resourceClaims=[CLAIM], gpus=None),
+            {"without": ["resource.k8s.io"]},
+            [
+                "ResourceClaimTemplate (resource.k8s.io/v1) is not served; qwen needs it: Kub",
+                "resource allocation: resource.k8s.io is not served; qwen needs it",
+            ],
+        ),
+        (
+            plan(gpus=None, resourceClaims=[{"name": "a", "claimName": "b"}]),
+            {
+                "without": ["resource.k8s.io"],
+                "more": [("resource.k8s.io/v1beta1", "ResourceClaim")],
+                "objects": [stored("resource.k8s.io/v1beta1", "ResourceClaim", "b", "default")],
+            },
+            [],
+        ),
+        (
+            plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC]}),
+            {"without": ["custom.metrics.k8s.io"]},
+            ["Metrics of pods: custom.metrics.k8s.io is not served; qwen needs it: an adapter"],
+        ),
+        (
+            plan(autoscaling={"maxReplicas": 3, "metrics": [{**METRIC, "source": "External"}]}),
+            {"without": ["external.metrics.k8s.io"]},
+            ["External metrics: external.metrics.k8s.io is not served; qwen needs it"],
+        ),
+        (plan(nodes=2, scheduling=NATIVE), {}, [NATIVE_TEXT, "another one: gangPolicy.backend: V"]),
+        (
+            plan(nodes=2, scheduling=NATIVE),
+            {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]},
+            ["warning: Gangs of Kubernetes: qwen needs the feature gate GenericWorkload in the"],
+        ),
+    ],
+)
+def test_missing_product_is_named_with_what_installs_it(
+    given: Any, changed: Any, expected: list[str]
+) -> None:
+    found = findings(given, at=cluster(**changed))
+    assert len(found) == len(expected), found
+    assert all(part in text for part, text in zip(expected, found, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("field", "words", "expected"),
+    [
+        ("PodGroup", ".spec.subGroupPolicy: field not declared in schema",
+         "Volcano: PodGroup has no field spec.subGroupPolicy; every needs v1.14.1 or later: kub"),
+        ("HTTPRoute", ".spec.rules[0].timeouts: field not declared in schema",
+         "Gateway API: HTTPRoute has no field spec.rules[0].timeouts; every needs v1.0.0 or"),
+    ],
+)  # fmt: skip
+def test_field_that_the_kind_lacks_is_found_by_the_dry_run(
+    field: str, words: str, expected: str
+) -> None:
+    message = f"failed to create typed patch object (default/x; y, Kind={field}): {words}"
+
+    def reject(manifest: Any) -> Any:
+        return (500, {"message": message}) if manifest["kind"] == field else None
+
+    (found,) = findings(EVERYTHING, at=cluster(reject=reject))
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("pod", "release", "expected"),
+    [
+        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.30.9",
+         "Image volumes: v1.30.9 does not have them; qwen needs Kubernetes v1.35.0 or later"),
+        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.34.1",
+         "warning: Image volumes: need the feature gate ImageVolume in v1.34.1"),
+        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.35.4", None),
+        ({"initContainers": [{"name": "p", "image": "p", "restartPolicy": "Always"}]}, "v1.28.3",
+         "warning: Sidecar containers: need the feature gate"),
+        ({"initContainers": [{"name": "p", "image": "p", "restartPolicy": "Always"}]}, "v1.29.0",
+         None),
+        ({}, "v1.34.9", None),
+        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace what is broken"),
+        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace what is broken"),
+    ],
+)  # fmt: skip
+def test_features_depend_on_the_release_of_kubernetes(
+    pod: Any, release: str, expected: str | None
+) -> None:
+    found = findings(plan(pod=pod), at=cluster(version=release))
+    assert len(found) == (expected is not None), found
+    assert expected is None or found[0].startswith(expected)
+
+
+def test_features_of_pickers_and_autoscalers() -> None:
+    (found,) = findings(plan("a", router()), at=cluster(version="v1.29.3"))
+    assert found.startswith("warning: Sleeping hooks: need the feature gate")
+    behavior = {"scaleUp": {"tolerance": "50m"}}
+    scaled = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
+    (found,) = findings(scaled, at=cluster(version="v1.34.0"))
+    assert found.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["gangSchedulingManagement: {schedulerProvider: volcano}"], "provider is on"),
+        (["gangSchedulingManagement: {}"], None),
+        (["gangSchedulingManagement: volcano"], "its configuration was not found"),
+        ([], "its configuration was not found"),
+        # Texts that are no YAML hide nothing.
+        (["gangSchedulingManagement: {schedulerProvider: volcano}", "own: !Ref x"], "is on"),
+    ],
+)
+def test_gang_provider_in_the_configuration_of_the_manager(
+    texts: list[str], expected: str | None
+) -> None:
+    maps = [configuration("lws", "lws.x-k8s.io", text) for text in texts]
+    at = cluster(objects=[manager("lws", "lws:v0.9.0"), *maps])
+    found = findings(plan(nodes=2), at=at, LeaderWorkerSet="lws")
+    assert len(found) == (expected is not None), found
+    assert expected is None or expected in found[0]
+
+
+def test_kueue_that_does_not_manage_leader_worker_sets() -> None:
+    other = configuration("k", "kueue.x-k8s.io", "integrations: {frameworks: [batch/job]}")
+    at = cluster(objects=[other, manager("k", "kueue:v0.15.2")])
+    (found,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="k")
+    assert "Kueue does not manage LeaderWorkerSets here" in found
+    assert "backend: Kueue" not in str(
+        findings(plan(nodes=2), at=cluster(objects=[other], without=[VOLCANO]), Kueue="k")
+    )
+    at = cluster(objects=[manager("none", "kueue:v0.15.2")])
+    (found,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="none")
+    assert found.startswith("warning: Kueue: its configuration was not found in namespace none")
+
+
+def test_missing_objects_and_quotas_name_the_service() -> None:
+    quota = stored("v1", "ResourceQuota", "gpus", "default",
+                   spec={"hard": {"requests.nvidia.com/gpu": "0"}})  # fmt: skip
+    given = plan(pod={"priorityClassName": "high"})
+    over, missing = findings(given, at=cluster(objects=[quota]))
+    assert over.startswith("warning: qwen: metadata.namespace: ResourceQuota gpus in default")
+    assert missing.startswith(
+        "warning: qwen: roles[0].template.spec.priorityClassName: the cluster has no PriorityClass"
+    )
+
+
+def test_all_problems_come_at_once() -> None:
+    found = findings(EVERYTHING, at=FakeCluster(without={api for api in KINDS if "." in api}))
+    errors = [text for text in found if not text.startswith("warning")]
+    assert len(errors) == 6
+    assert all("every" in text for text in errors)
+
+
+def test_denied_reads_are_warnings() -> None:
+    at = cluster(denied=["customresourcedefinitions", "deployments", "configmaps"])
+    found = findings(plan(nodes=2), at=at)
+    assert all(text.startswith("warning: ") for text in found)
+    assert "warning: not checked: deployments in lws-system: 403 Forbidden" in found
+
+
+def test_findings_have_rules() -> None:
+    at = cluster(without=[LWS], volcano="v1.13.0", provider="volcano", version="v1.35.1",
+                 denied=["secrets"])  # fmt: skip
+    pod = {"imagePullSecrets": [{"name": "s"}]}
+    rules = {finding.rule for finding in Prerequisites(at, [plan(nodes=2, pod=pod)]).findings()}
+    assert rules == {
+        "cluster-not-checked",
+        "crd-not-installed",
+        "release-not-supported",
+        "lws-gang-provider-on",
+        "statefulset-keeps-broken-pods",
+    }
+
+
+def test_releases_are_found() -> None:
+    checked = Prerequisites(cluster(), [EVERYTHING])
+    assert checked.findings() == []
+    assert checked.releases == {
+        "LeaderWorkerSet": (0, 9, 0),
+        "Volcano": (1, 14, 1),
+        "Gateway API": (1, 4, 1),
+        "Gateway API Inference Extension": (1, 3, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [("v1.2.3", (1, 2, 3)), ("0.9.0", (0, 9, 0)), ("v1.5.0-rc.1", (1, 5, 0)), ("latest", None),
+     ("v1.2", None), ("", None)],
+)  # fmt: skip
+def test_release_of_a_tag(text: str, release: Any) -> None:
+    assert parse_release(text) == release
+
+
+def test_every_row_says_what_installs_it() -> None:
+    for row in PRODUCTS:
+        assert row.wanted.rpartition(": ")[2]
+        assert row.least is None or release_text(row.last or row.least).startswith("v")
