@@ -405,6 +405,13 @@ class Engine(Protocol):
         """
         ...
 
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting without which requests fail whose KV cache cannot be loaded.
+
+        None where the engine computes their prompts itself, or has no such setting.
+        """
+        return None
+
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
         return None
