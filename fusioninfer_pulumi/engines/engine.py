@@ -338,6 +338,7 @@ class Engine(Protocol):
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
         length_flag: Flag with the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
     """
 
     name: str
@@ -364,6 +365,7 @@ class Engine(Protocol):
     refuses_unknown_models: bool
     successors: Mapping[str, str]
     length_flag: str
+    keep_alive_variable: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""

@@ -345,6 +345,7 @@ class Vllm(Engine):
         "tokenizer": ("--tokenizer",),
     }
     length_flag = "--max-model-len"
+    keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
     refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
     # and 0.12.0, `config/model.py` of 0.11.0).

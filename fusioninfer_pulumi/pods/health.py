@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.health import StartupArgs
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
+from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
 
 #: Time for all but reading the weights: start of the image, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
+#: Seconds until an engine closes an idle connection: more than the hour for which Envoy keeps one.
+#: With the engines' default of 5 s a gateway sends some requests on a connection that the engine is
+#: closing, and clients get 503 (measured: docs/failures.md).
+KEEP_ALIVE_SECONDS = 3700
 
 
 def startup_seconds(args: StartupArgs) -> int:
@@ -41,9 +47,10 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
 
 
 def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Adds the leader's probes: whether it serves, and how long it may take until it does."""
+    """Add the leader's probes, and keep the connections of gateways open."""
     command = pods.engine_command
     probes: dict[str, Any] = {}
+    variables: list[dict[str, Any]] = []
     if command.engine is not None:
         # The probe asks the engine: ray and a sidecar answer long before the model is loaded.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
@@ -61,7 +68,15 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             # Failures, one every ten seconds, until the container is restarted.
             failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
             probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_container(lambda container: {**container, **probes})), []
+        # A sidecar sends a request again if the engine closed its connection.
+        if ctx.role.component_type is ComponentType.WORKER:
+            name = command.engine.keep_alive_variable
+            variables.append({"name": name, "value": str(KEEP_ALIVE_SECONDS)})
+
+    def serving(container: Mapping[str, Any]) -> dict[str, Any]:
+        return with_env({**container, **probes}, variables)
+
+    return pods.put(pods.leader.with_container(serving)), []
 
 
 #: Time for short requests, and for endpoints and pickers to take the pod out.

@@ -11,7 +11,7 @@ from samples import template as pod
 
 PROBE = {"httpGet": {"path": "/ready", "port": 8000}}
 FULL = container(
-    env=[{"name": "A", "value": "b"}],
+    env=[{"name": "A", "value": "b"}, {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "90"}],
     ports=[{"containerPort": 8000, "name": "http"}],
     volumeMounts=[{"name": "models", "mountPath": "/models"}],
     readinessProbe=PROBE,
@@ -165,6 +165,22 @@ def test_an_engine_that_waits_for_its_requests_is_not_killed_before(
         hook = found["lifecycle"]["preStop"]["exec"]["command"]
         assert hook == ["/bin/sh", "-c", f"sleep {seconds}"]
         assert spec["terminationGracePeriodSeconds"] == grace
+
+
+def test_engine_outlasts_idle_connections_of_gateways() -> None:
+    def keep_alive(pod_template: dict[str, Any]) -> list[Any]:
+        (found,) = pod_template["spec"]["containers"]
+        return [each for each in found.get("env") or () if each["name"].endswith("_KEEP_ALIVE")]
+
+    built = body(loose(template=pod(container()), multinode=nodes(2)))
+    variable = {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}
+    assert keep_alive(built["leaderTemplate"]) == [variable]
+    assert keep_alive(built["workerTemplate"]) == []
+    sglang = container(image="lmsysorg/sglang:v0.5.10")
+    (named,) = keep_alive(body(loose(template=pod(sglang)))["workerTemplate"])
+    assert named["name"] == "SGLANG_TIMEOUT_KEEP_ALIVE"
+    unknown = container(image="own:1", command=["/app/serve"])
+    assert keep_alive(body(loose(template=pod(unknown)))["workerTemplate"]) == []
 
 
 @pytest.mark.parametrize(
