@@ -33,7 +33,7 @@ SERVICES: dict[str, dict[str, Any]] = {
         "pod": {"volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]},
     },
     "older picker": {
-        "endpointPicker": {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0"}
+        "endpointPicker": {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
     },
 }  # fmt: skip
 

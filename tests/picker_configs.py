@@ -1,11 +1,8 @@
-"""The configurations of the router document, and the findings of a text."""
+"""The configurations of the router document."""
 
 from typing import Any
 
 import yaml
-
-from fusioninfer_pulumi.checks.picker_config.checks import check_config
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 
 HEADER = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"
 
@@ -100,18 +97,8 @@ def document(name: str) -> str:
     return HEADER + _DOCUMENTS[name]
 
 
-def said(text: str, family: str, *, own_image: bool = False) -> list[tuple[str, str, str]]:
-    """Severity, rule and path of each finding about a text, but for that about load."""
-    found = check_config(text, FAMILIES[family], own_image=own_image)
-    return [
-        (finding.severity.value, finding.rule, finding.path)
-        for finding in found
-        if finding.rule != "scorers-without-load"
-    ]
-
-
 def base(**changes: Any) -> str:
-    """Text of a configuration that every endpoint picker takes, with other top-level values.
+    """Text of a configuration that every endpoint picker accepts, with other top-level values.
 
     `"absent"` leaves a key out.
     """

@@ -5,15 +5,12 @@ proxy, and writes `fusioninfer_pulumi/generated/endpoint_pickers/FAMILY.json`. l
 a checkout: `python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are read by
 their syntax alone (`picker_plugins.go`), never built or run.
 
-What cannot be read off them stands in `picker_plugins.yaml`, with its source. A table has:
+What cannot be read from them is in `picker_plugins.yaml`, with its source. A table has:
 
 - `source`: the module and its version
-- `featureGates`: the gates that it registers
-- `sections`: keys of its configuration with the keys inside, null where they are not checked
-- `flags`: of its command line, without those that it refuses
+- `flags`: of its command line, without those that it rejects
 - `sidecarConnectors`, `sidecarFlags`: of the prefill/decode sidecar, the default connector first
-- `plugins`: by type, with `kind`, `parameters` (null where they are not known), `alpha` where it
-  needs `--allow-experimental-plugins`, and `removal`: announced in, removed in, what replaces it
+- `plugins`: the plugin types that it registers
 """
 
 from __future__ import annotations
@@ -34,16 +31,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "fusioninfer_pulumi" / "generated" / "endpoint_pickers"
 _READER = Path(__file__).with_suffix(".go")
 _ENVIRONMENT = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-#: The method by which the endpoint picker finds a plugin's place, the first that it has.
-_KINDS = {
-    "disaggregate": "decider",
-    "ProcessResults": "handler",
-    "Score": "scorer",
-    "Filter": "filter",
-    "Pick": "picker",
-}
-#: A flow-control policy, which has a `Pick` of its own.
-_POLICY = "NewState"
 
 
 @cache
@@ -78,12 +65,8 @@ def read(family: str, checkout: str = "") -> dict[str, Any]:
     """What the sources of a release register: a checkout's, else those of the module proxy."""
     release = notes()["releases"][family]
     folder = str(Path(checkout).resolve()) if checkout else _downloaded(release)
-    modules = [f"{release['module']}={folder}"]
-    if "embeds" in release:
-        embedded = notes()["releases"][release["embeds"]]
-        modules.append(f"{embedded['module']}={_downloaded(embedded)}")
-    told: dict[str, Any] = json.loads(_go("run", str(_READER), *modules))
-    return told
+    data: dict[str, Any] = json.loads(_go("run", str(_READER), f"{release['module']}={folder}"))
+    return data
 
 
 def _downloaded(release: Mapping[str, str]) -> str:
@@ -115,49 +98,23 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "sidecarConnectors" in release:
         lists["sidecarConnectors"] = release["sidecarConnectors"]
-    plugins = {
-        name: {
-            "kind": _kind(plugin["methods"] or ()),
-            "parameters": plugin["parameters"],
-            **{key: plugin[key] for key in ("alpha", "removal") if plugin.get(key)},
-        }
-        for name, plugin in sorted(release["plugins"].items())
-    }
-    for name, other in notes()["sameParameters"].get(family, {}).items():
-        plugins[name]["parameters"] = plugins[other]["parameters"]
     return {
         "source": f"{known['module']}@{known['version']}",
-        "featureGates": release["featureGates"],
-        "sections": {section["name"]: section["keys"] for section in release["sections"]},
         **lists,
-        "plugins": plugins,
+        "plugins": sorted(release["plugins"]),
     }
 
 
 def _added(family: str, key: str) -> Iterator[str]:
     """Flags that other modules bind."""
     yield from notes()["logFlags"]
-    if family in notes()["kubeconfig"][key]:
+    if family in notes()["kubeconfig"].get(key, ()):
         yield "kubeconfig"
 
 
-def _kind(methods: Sequence[str]) -> str:
-    if _POLICY in methods:
-        return "other"
-    return next((kind for method, kind in _KINDS.items() if method in methods), "other")
-
-
 def table_text(content: Mapping[str, Any]) -> str:
-    """A table as it is committed: a line for each plugin, section and list."""
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, dict):
-            rows = (f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in value.items())
-            body = ",\n".join(rows)
-            lines.append(f"  {json.dumps(key)}: {{\n{body}\n  }}")
-        else:
-            lines.append(f"  {json.dumps(key)}: {json.dumps(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    """A table as it is committed."""
+    return json.dumps(content, indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -126,9 +126,7 @@ def image(name: str) -> Image:
 
 LLM_D = {
     "/llm-d-router-endpoint-picker": "llm-d-epp",
-    "/llm-d-inference-scheduler": "llm-d-epp",
     "/llm-d-router-disagg-sidecar": "llm-d-sidecar",
-    "/llm-d-routing-sidecar": "llm-d-sidecar",
 }
 """End of a repository's name -> program on PATH."""
 

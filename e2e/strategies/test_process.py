@@ -65,7 +65,7 @@ def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
     said = [str(each) for each in inputs.plan_of(manifest).findings]
     (finding,) = [each for each in said if "queue-scorrer" in each]
     assert "endpointPickerConfig.plugins[0].type" in finding
-    assert "stops at it" in finding
+    assert "exits because of it" in finding
 
 
 @pytest.mark.proves("without the generated Role a picker never serves")

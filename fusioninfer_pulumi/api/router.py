@@ -100,7 +100,8 @@ class EndpointPickerArgs(SpecModel):
     Output, together with `family`."""
 
     family: str | None = None
-    """What kind of picker the image is, where its name and tag do not say so: `gaie-1.2`, ..."""
+    """Release of the image, where its name and tag do not say so: `gaie-1.2`, `gaie-1.3`,
+    `gaie-1.4` or `gaie-1.5` of the inference extension, `llm-d-0.9` or `llm-d-0.10`."""
 
     replicas: PositiveCount = 1
     """Pods; with several of them one leads and the others stand by."""

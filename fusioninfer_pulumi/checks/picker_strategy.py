@@ -94,13 +94,3 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
             f"can: {images(pairs)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
-    if request.threshold and not family.pd_threshold:
-        # The decider never disaggregates without the feature gate prepareDataPlugins, which
-        # prepares what it reads (llm-d-inference-scheduler v0.7.1
-        # pkg/plugins/profile/prefix_based_pd_decider.go).
-        able = images(lambda candidate: candidate.pd_threshold)
-        message = (
-            f"must be 0 for {family.name}, got {request.threshold}: it can only disaggregate every "
-            f"prompt; images that can decide by length: {able}"
-        )
-        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "threshold"), message)

@@ -8,20 +8,19 @@ from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
 from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
-from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
-from fusioninfer_pulumi.endpoint_pickers.config import PAIRING_PLUGINS
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import KV_METRIC, OWNED_FLAGS, takes_kv_metric
+from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.endpoint_pickers.images import family_of
-from fusioninfer_pulumi.endpoint_pickers.intent import config_list
 from fusioninfer_pulumi.endpoint_pickers.rules import (
     FLAG_UNKNOWN,
-    PICKER_CONFIG_DOUBTFUL,
+    PICKER_CONFIG_INVALID,
     PICKER_FAMILY_UNKNOWN,
+    PLUGIN_NOT_REGISTERED,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.router import RouterParts
@@ -70,22 +69,46 @@ GROUP_PAIRING_STRICT = Rule(
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
 
 
-def _kv_metric(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
-    """Engines whose metric of the KV cache has a name that the picker does not read."""
-    if epp.old_kv_metric is not None and not takes_kv_metric(epp.family):
-        message = (
-            f"the engines report {epp.old_kv_metric}, and this endpoint picker reads {KV_METRIC}: "
-            "to it, no pod's KV cache fills; use vLLM v0.9.2 or later, or an older endpoint picker"
-        )
-        yield warning(RELEASE_WITHOUT_FEATURE, (*parts.at, "endpointPicker"), message)
-
-
 def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """A configuration that the user wrote."""
     if parts.intent.strategy is None:
         own_image = is_output(epp.image) or family_of(epp.image) is None
         for finding in check_config(epp.config, epp.family, own_image=own_image):
             yield finding.under(*parts.at, "endpointPickerConfig")
+
+
+def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> Iterator[Finding]:
+    """Check that a user's configuration is YAML, and that the picker has its kind and plugins.
+
+    The endpoint picker itself rejects the rest. An `own_image` may have plugins that its family
+    does not have.
+    """
+    try:
+        config = read_config(text)
+    except UnreadableError as problem:
+        yield error(PICKER_CONFIG_INVALID, (), str(problem))
+        return
+    if not isinstance(config, dict):
+        message = f"must be a mapping, got {shown(config) if config else 'an empty text'}"
+        yield error(PICKER_CONFIG_INVALID, (), message)
+        return
+    # Every endpoint picker accepts a text without either of the two (measured).
+    for key, allowed in (("kind", (KIND,)), ("apiVersion", family.api_versions)):
+        if config.get(key, "") not in ("", *allowed):
+            message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
+            yield error(PICKER_CONFIG_INVALID, (key,), message)
+    plugins = config.get("plugins")
+    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+        name = plugin.get("type") if isinstance(plugin, dict) else None
+        if not isinstance(name, str) or family.registers(name):
+            continue
+        others = [other.name for other in FAMILIES.values() if other.registers(name)]
+        message = f"{family.name} has no plugin {shown(name)} and exits because of it"
+        if others:
+            message += f"; {', '.join(others)} have it"
+        # A type that no upstream release has is the user's own, or misspelled.
+        make_finding = error if others and not own_image else warning
+        yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
 def _family(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -132,7 +155,7 @@ def _flow_control(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
 
 def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """Pairs of prefill and decode within a serving group."""
-    at, args, intent, groups = parts.at, parts.args, parts.intent, parts.groups
+    at, intent, groups = parts.at, parts.intent, parts.groups
     pairing = epp.args.group_pairing
     field = (*at, "endpointPicker", "groupPairing")
     generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
@@ -152,20 +175,6 @@ def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             "each request is drawn a group, and its pods are of that group: a shared prefix is "
             "looked for there only; Preferred looks in all groups",
         )
-    if groups is not None and intent.strategy is None and intent.pairs:
-        types = {
-            plugin.get("type")
-            for plugin in config_list(args.endpoint_picker_config or "", "plugins")
-            if isinstance(plugin, dict)
-        }
-        if not types & set(PAIRING_PLUGINS):
-            yield warning(
-                PICKER_CONFIG_DOUBTFUL,
-                (*at, "endpointPickerConfig"),
-                "pairs prefill with decode pods of any group; "
-                f"{' or '.join(PAIRING_PLUGINS)} on the label {labels.GROUP_INDEX} keeps "
-                "them in one",
-            )
 
 
 def _arguments(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -238,7 +247,6 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    _kv_metric,
     _family,
     _strategy,
     _flow_control,

@@ -112,7 +112,6 @@ _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
 _HANDLER = "disagg-profile-handler"
-_HEADERS = "disagg-headers-handler"
 _ALWAYS = "always-disagg-pd-decider"
 _BY_LENGTH = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
@@ -128,9 +127,6 @@ _SCREENER = "disaggregatedset-rollout-screener"
 _EXTRACTOR = "topology-extractor"
 _FILTER = "topology-affinity-filter"
 _FILTER_NAME = "prefill-pods-of-the-group"
-
-#: Plugin types by which a configuration keeps a request in one group.
-PAIRING_PLUGINS = (_SCREENER, _FILTER)
 
 # The document's parameters. Its blockSize of 5 characters counts until metrics of the first pod are
 # scraped. Then autoTune, which is on by default, takes the engine's block size (v1.2.1
@@ -167,9 +163,8 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     return {
         **header,
         "plugins": [
-            *([{"type": _HEADERS}] if family.pd_needs_headers_handler else []),
             *pairing_plugins(request.groups),
-            *_filters(family),
+            *_role_filters(),
             *scoring,
             {"type": _PICKER},
             *_disaggregation(request.threshold),
@@ -281,28 +276,18 @@ def pairing_plugins(groups: GroupAffinity | None) -> Plugins:
     return [{"type": _SCREENER, "parameters": parameters}]
 
 
-def _filters(family: EppFamily) -> Plugins:
-    """Separates prefill and decode pods by our own label, which every serving pod carries already.
+def _role_filters() -> Plugins:
+    """Return filters that separate prefill and decode pods by our own label.
 
-    The built-in `prefill-filter` and `decode-filter` would need a second label (`llm-d.ai/role`),
-    and `decode-filter` also takes pods that do not carry it.
+    Every serving pod carries it already. The built-in `prefill-filter` and `decode-filter` would
+    need a second label (`llm-d.ai/role`), and `decode-filter` also accepts pods without it.
     """
     parts = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
-    label = labels.COMPONENT_TYPE
-    if family.registers("label-selector-filter"):
-        return [
-            {
-                "type": "label-selector-filter",
-                "name": name,
-                "parameters": {"matchLabels": {label: part.value}},
-            }
-            for name, part in parts
-        ]
     return [
         {
-            "type": "by-label",
+            "type": "label-selector-filter",
             "name": name,
-            "parameters": {"label": label, "validValues": [part.value]},
+            "parameters": {"matchLabels": {labels.COMPONENT_TYPE: part.value}},
         }
         for name, part in parts
     ]

@@ -1,12 +1,10 @@
 """The families in one table: every difference between two endpoint pickers is one between rows.
 
 Read in the source of each release (`tools/picker_plugins.go` has the places), and checked by
-loading what `config` writes with the endpoint picker of each family (those of llm-d v0.7 and v0.8
-without the plugins that need llm-d-kv-cache).
+loading what `config` generates with the endpoint picker of each family.
 
-Not here: llm-d v0.4 and v0.5, which need cgo and were not run; v0.6, which was built from an
-unreleased commit of the inference extension; v1.0 and v1.1 of the inference extension, which read
-other parameters; and v1.6, which has no endpoint picker with plugins.
+Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
+has no endpoint picker with plugins; and llm-d before v0.9.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.endpoint_pickers._releases import names, release
 from fusioninfer_pulumi.endpoint_pickers.family import (
     LLM_D_API,
     X_K8S_API,
@@ -22,14 +19,13 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
     Family,
     FlowControl,
     PrefixKeys,
+    release_data,
 )
 from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
-from fusioninfer_pulumi.endpoint_pickers.plugins import PLUGINS
 
 
-def _sections(family: Family) -> dict[str, frozenset[str] | None]:
-    sections = release(family)["sections"].items()
-    return {name: None if keys is None else frozenset(keys) for name, keys in sections}
+def _plugins(family: Family) -> frozenset[str]:
+    return frozenset(release_data(family)["plugins"])
 
 
 def _after(row: EppFamily, family: Family, **changes: Any) -> EppFamily:
@@ -37,9 +33,7 @@ def _after(row: EppFamily, family: Family, **changes: Any) -> EppFamily:
     return replace(
         row,
         family=family,
-        sections=_sections(family),
-        plugins=PLUGINS[family],
-        feature_gates=names(family, "featureGates"),
+        plugins=_plugins(family),
         flags=FLAGS[family],
         refused_flags=REFUSED[family],
         **changes,
@@ -52,21 +46,13 @@ _GAIE_1_2 = EppFamily(
     sidecar_repository=None,
     versions=((1, 2, 0), (1, 2, 1)),
     api_versions=(X_K8S_API,),
-    sections=_sections(Family.GAIE_1_2),
-    plugins=PLUGINS[Family.GAIE_1_2],
-    feature_gates=names(Family.GAIE_1_2, "featureGates"),
-    gate_values=False,
+    plugins=_plugins(Family.GAIE_1_2),
     integer_weights=True,
-    weight_trap=True,
     prefix_keys=PrefixKeys.CHARACTERS,
-    prefix_block_refused=False,
     kv_metric_flag="kv-cache-usage-percentage-metric",
     flags=FLAGS[Family.GAIE_1_2],
     refused_flags=REFUSED[Family.GAIE_1_2],
     needs_inference_objective_crd=True,
-    pd_needs_headers_handler=False,
-    pd_threshold=False,
-    decider_first=False,
     rewrite_api=None,
     flow_control=None,
     limits_waiting=False,
@@ -76,7 +62,6 @@ _GAIE_1_3 = _after(
     _GAIE_1_2,
     Family.GAIE_1_3,
     versions=((1, 3, 0), (1, 3, 1)),
-    weight_trap=False,
     kv_metric_flag=None,
     needs_inference_objective_crd=False,
     flow_control=FlowControl(
@@ -90,32 +75,14 @@ _GAIE_1_4 = _after(
     versions=((1, 4, 0), (1, 4, 0)),
     integer_weights=False,
     prefix_keys=PrefixKeys.TOKENS,
-    prefix_block_refused=True,
 )
 _GAIE_1_5 = _after(
     _GAIE_1_4,
     Family.GAIE_1_5,
     versions=((1, 5, 0), (1, 5, 0)),
-    prefix_block_refused=False,
-)
-_LLM_D_0_7 = _after(
-    _GAIE_1_4,
-    Family.LLM_D_0_7,
-    repository="ghcr.io/llm-d/llm-d-inference-scheduler",
-    sidecar_repository="ghcr.io/llm-d/llm-d-routing-sidecar",
-    versions=((0, 7, 0), (0, 7, 1)),
-    pd_needs_headers_handler=True,
-    decider_first=True,
-)
-_LLM_D_0_8 = _after(
-    _LLM_D_0_7,
-    Family.LLM_D_0_8,
-    versions=((0, 8, 0), (0, 8, 0)),
-    prefix_block_refused=False,
-    pd_threshold=True,
 )
 _LLM_D_0_9 = _after(
-    _LLM_D_0_8,
+    _GAIE_1_5,
     Family.LLM_D_0_9,
     repository="ghcr.io/llm-d/llm-d-router-endpoint-picker",
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
@@ -125,14 +92,11 @@ _LLM_D_0_9 = _after(
     rewrite_api="llm-d.ai/v1alpha2",
     flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
     prefix_keys=PrefixKeys.PRODUCER,
-    pd_needs_headers_handler=False,
 )
 _LLM_D_0_10 = _after(
     _LLM_D_0_9,
     Family.LLM_D_0_10,
     versions=((0, 10, 0), (0, 10, 0)),
-    gate_values=True,
-    decider_first=False,
     limits_waiting=True,
     traces_tls=True,
 )
@@ -145,8 +109,6 @@ FAMILIES = {
         _GAIE_1_3,
         _GAIE_1_4,
         _GAIE_1_5,
-        _LLM_D_0_7,
-        _LLM_D_0_8,
         _LLM_D_0_9,
         _LLM_D_0_10,
     )

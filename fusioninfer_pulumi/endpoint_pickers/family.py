@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
+
+from fusioninfer_pulumi.generated import FOLDER
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
@@ -22,8 +26,6 @@ class Family(str, enum.Enum):
     GAIE_1_3 = "gaie-1.3"
     GAIE_1_4 = "gaie-1.4"
     GAIE_1_5 = "gaie-1.5"
-    LLM_D_0_7 = "llm-d-0.7"
-    LLM_D_0_8 = "llm-d-0.8"
     LLM_D_0_9 = "llm-d-0.9"
     LLM_D_0_10 = "llm-d-0.10"
 
@@ -34,36 +36,12 @@ class Family(str, enum.Enum):
         return frozenset(families[families.index(self) :])
 
 
-class PluginKind(str, enum.Enum):
-    """What a plugin does; the endpoint picker finds a plugin's place in a profile by it."""
-
-    FILTER = "filter"
-    SCORER = "scorer"
-    PICKER = "picker"
-    HANDLER = "handler"
-    DECIDER = "decider"
-    OTHER = "other"
-
-
-@dataclass(frozen=True)
-class PluginType:
-    """One plugin type that an endpoint picker registers.
-
-    Attributes:
-        parameters: Parameter names that its factory reads; empty when it reads none, None when
-            they are not known.
-        strict: Whether an unknown parameter stops the endpoint picker, instead of being ignored.
-        alpha: Whether it needs `--allow-experimental-plugins=true`.
-        removal: Release that was announced to remove it, with what replaces it; None when it
-            stays.
-    """
-
-    name: str
-    kind: PluginKind
-    parameters: frozenset[str] | None
-    strict: bool
-    alpha: bool
-    removal: str | None
+@cache
+def release_data(family: Family) -> dict[str, Any]:
+    """Return what a family's newest release has, as `tools/picker_plugins.py` read it."""
+    path = FOLDER / "endpoint_pickers" / f"{family.value}.json"
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
 
 
 class PrefixKeys(str, enum.Enum):
@@ -94,24 +72,13 @@ class EppFamily:
         sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
             None where there is none.
         versions: Range of image versions, both ends included.
-        api_versions: apiVersions that it registers for its configuration; the first is written.
-        sections: Top-level keys of the configuration and, for those that are objects, the keys
-            inside (None: not checked).
-        feature_gates: Gates that it registers; any other stops it.
-        gate_values: Whether a gate may be written `name=false`.
-        weight_trap: Whether a scorer without weight that stands after a picker plugin crashes it
-            (v1.2.1 `pkg/epp/config/loader/defaults.go` stops at the plugin, and
-            `configloader.go` dereferences the weight).
+        api_versions: apiVersions that it registers for its configuration; the first is generated.
+        plugins: Plugin types that it registers.
         prefix_keys: How it reads the block size.
-        prefix_block_refused: Whether `blockSize` alone stops it (v1.4.0 `scorer/prefix`).
         kv_metric_flag: Flag that must name current vLLM's KV-cache metric, None where the
             default is right.
         refused_flags: Flags that it knows but refuses when they are set, with the reason.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
-        pd_needs_headers_handler: Whether only a separate plugin hands the prefill pod to the
-            sidecar.
-        pd_threshold: Whether it can decide by the length of the uncached prompt.
-        decider_first: Whether a decider must stand before the handler that names it.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
         flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
@@ -128,21 +95,13 @@ class EppFamily:
     sidecar_repository: str | None
     versions: tuple[Version, Version]
     api_versions: tuple[str, ...]
-    sections: Mapping[str, frozenset[str] | None]
-    plugins: Mapping[str, PluginType]
-    feature_gates: frozenset[str]
-    gate_values: bool
+    plugins: frozenset[str]
     integer_weights: bool
-    weight_trap: bool
     prefix_keys: PrefixKeys
-    prefix_block_refused: bool
     kv_metric_flag: str | None
     flags: frozenset[str]
     refused_flags: Mapping[str, str]
     needs_inference_objective_crd: bool
-    pd_needs_headers_handler: bool
-    pd_threshold: bool
-    decider_first: bool
     rewrite_api: str | None
     flow_control: FlowControl | None
     limits_waiting: bool

@@ -1,8 +1,8 @@
 """Which family an image belongs to, and the images that are used by default.
 
 The repository's last part and the tag decide, so that a mirror (`registry.example/mirror/epp`)
-is recognised: upstream's three names are unambiguous, and a tag is a release. A digest, a
-`latest`, a development build or any other name says nothing, and the user must state the family.
+is recognized: upstream's names are unambiguous, and a tag is a release. For a digest, `latest`, a
+development build or any other name, the user must set the family.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Version, version_text
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, Version, version_text
 from fusioninfer_pulumi.findings import shown
 
 #: Endpoint picker that the router document pins.
@@ -20,6 +20,9 @@ DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
 DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 #: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
 DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+
+#: Repositories of llm-d before v0.9.
+_FORMER = frozenset({"llm-d-inference-scheduler", "llm-d-routing-sidecar"})
 
 _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
@@ -45,23 +48,32 @@ def _family(image: str, repository: Callable[[EppFamily], str | None]) -> EppFam
     return None
 
 
-def unknown_image(image: str) -> str:
-    """Why `family_of` knows nothing of an image, and what to do, for a message."""
+def explain_unknown_image(image: str) -> str:
+    """Return why `family_of` does not recognize an endpoint picker's image, and the fix."""
     name, version = _parts(image)
-    known = [family for family in FAMILIES.values() if _name(family.repository) == name]
-    why = "is no endpoint picker that is known by name"
+    closest = FAMILIES[Family.GAIE_1_5 if name in ("epp", "lwepp") else Family.LLM_D_0_10]
+    why = "is not an endpoint picker that is known by name"
     if name == "lwepp" or (name == "epp" and version is not None and version >= (1, 6, 0)):
-        why = "is no endpoint picker with plugins (the last one of that project is v1.5.0)"
-    elif known and version is None:
+        why = "has no plugins; the last endpoint picker of that project is v1.5.0"
+    elif is_too_old(image):
+        oldest = FAMILIES[Family.GAIE_1_2 if name == "epp" else Family.LLM_D_0_9]
+        closest = oldest
+        why = f"is too old; the oldest supported release is {version_text(oldest.versions[0])}"
+    elif version is None and name in _SUPPORTED:
         why = "has no release tag, so its version is not known"
-    elif known:
-        ranges = ", ".join(" to ".join(map(version_text, family.versions)) for family in known)
-        why = f"is not among the known versions ({ranges})"
-    families = ", ".join(FAMILIES)
+    elif name in _SUPPORTED:
+        why = f"is not a supported release; the newest is {version_text(closest.versions[1])}"
     return (
-        f"{shown(image)} {why}; state endpointPicker.family, one of {families}, or use one of "
-        f"{', '.join(family.image for family in FAMILIES.values())}"
+        f"{shown(image)} {why}; use {closest.image}, or set endpointPicker.family "
+        f"({', '.join(FAMILIES)}) for a build of your own"
     )
+
+
+def is_too_old(image: str) -> bool:
+    """Whether an image is a picker or sidecar of a release before the oldest supported one."""
+    name, version = _parts(image)
+    oldest = _SUPPORTED.get(name)
+    return name in _FORMER or (oldest is not None and version is not None and version < oldest)
 
 
 def _parts(image: str) -> tuple[str, Version | None]:
@@ -77,3 +89,12 @@ def _parts(image: str) -> tuple[str, Version | None]:
 
 def _name(repository: str) -> str:
     return repository.rpartition("/")[2]
+
+
+#: Oldest supported release by the last part of a repository.
+_SUPPORTED = {
+    _name(repository): family.versions[0]
+    for family in reversed(FAMILIES.values())
+    for repository in (family.repository, family.sidecar_repository)
+    if repository is not None
+}

@@ -20,8 +20,8 @@ from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_HOLDING_IMAGE,
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
+    explain_unknown_image,
     family_of,
-    unknown_image,
 )
 from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
@@ -101,7 +101,7 @@ def epp_image(
         return image, explicit, []
     known = family_of(image)
     if known is None and explicit is None:
-        message = unknown_image(image)
+        message = explain_unknown_image(image)
         return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
     return image, explicit or known, []
 
@@ -126,7 +126,7 @@ def group_affinity(
 def config_list(text: str, key: str) -> list[Any]:
     """A list at the top of a user's own configuration, empty where it has none."""
     try:
-        config, _ = read_config(text)
+        config = read_config(text)
     except UnreadableError:
         return []
     items = config.get(key) if isinstance(config, dict) else None

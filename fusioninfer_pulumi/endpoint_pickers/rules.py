@@ -2,23 +2,17 @@
 
 from fusioninfer_pulumi.findings import Rule
 
-PICKER_CONFIG_DOUBTFUL = Rule(
-    "picker-config-doubtful",
-    "warning",
-    "What an endpoint picker's configuration says has an effect.",
-    remedy="Correct it as the message says.",
-)
 PICKER_CONFIG_INVALID = Rule(
     "picker-config-invalid",
     "error",
-    "The endpoint picker starts with its configuration.",
-    remedy="Correct it as the message says: the picker ends on it.",
+    "An endpoint picker's configuration is not an EndpointPickerConfig in YAML.",
+    remedy="Correct it as the message says; remove it to use a strategy.",
 )
-PICKER_FEATURE_UNSTABLE = Rule(
-    "picker-feature-unstable",
-    ("info", "warning"),
-    "What an endpoint picker's configuration uses is neither alpha nor about to go.",
-    remedy="Use what the message names.",
+PLUGIN_NOT_REGISTERED = Rule(
+    "plugin-not-registered",
+    ("error", "warning"),
+    "The endpoint picker's release does not have the plugin.",
+    remedy="Correct its type, or use another release.",
 )
 
 FLAG_UNKNOWN = Rule(

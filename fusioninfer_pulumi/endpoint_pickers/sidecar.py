@@ -1,9 +1,8 @@
 """What is known about each release of the prefill/decode sidecar: its protocols and its flags.
 
-The data stands in `releases`. Those of v0.7.1 and v0.8.0 of llm-d-inference-scheduler and of v0.9.0
-and v0.10.0 of llm-d-router were built: each knows exactly these flags, and starts with what is
-generated for each of its protocols. An unknown flag ends it with status 2; an invalid value ends it
-with status 0 and a line in its log, so neither may get there.
+Those of v0.9.0 and v0.10.0 of llm-d-router were built: each knows exactly these flags, and starts
+with what is generated for each of its protocols. An unknown flag ends it with status 2; an invalid
+value ends it with status 0 and a line in its log, so neither may get there.
 """
 
 from __future__ import annotations
@@ -12,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.endpoint_pickers._releases import names, release
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
-from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar
+from fusioninfer_pulumi.endpoint_pickers.family import (
+    EppFamily,
+    Family,
+    release_data,
+    version_text,
+)
+from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar, is_too_old
 from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -88,16 +91,18 @@ class SidecarRelease:
 
 
 def _release(family: Family) -> SidecarRelease:
-    flags = names(family, "sidecarFlags")
+    flags = frozenset(release_data(family)["sidecarFlags"])
     return SidecarRelease(
         port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
-        connectors=tuple(release(family)["sidecarConnectors"]),
+        connectors=tuple(release_data(family)["sidecarConnectors"]),
         reads_pool=family in _READ_POOLS,
         flags=flags,
     )
 
 
-_RELEASES = {family: _release(family) for family in Family if "sidecarFlags" in release(family)}
+_RELEASES = {
+    family: _release(family) for family in Family if "sidecarFlags" in release_data(family)
+}
 
 
 def sidecar_release(family: EppFamily) -> SidecarRelease | None:
@@ -106,7 +111,7 @@ def sidecar_release(family: EppFamily) -> SidecarRelease | None:
 
 
 def sidecar_family(image: Any, explicit: str | None, picker: EppFamily) -> EppFamily | Finding:
-    """The family whose flags a sidecar reads, or what is wrong with its field `family`.
+    """The family whose flags a sidecar reads, or what is wrong with its family or image.
 
     It is the one that the user names (`explicit`), else that of the image, else the endpoint
     picker's. The image is None for the default one, and may be an Output.
@@ -117,8 +122,13 @@ def sidecar_family(image: Any, explicit: str | None, picker: EppFamily) -> EppFa
             message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
         return FAMILIES[explicit]
-    known = None if image is None or is_output(image) else family_of_sidecar(image)
-    return known or picker
+    if image is None or is_output(image):
+        return picker
+    if is_too_old(image):
+        oldest = version_text(FAMILIES[Family.LLM_D_0_9].versions[0])
+        message = f"{shown(image)} is too old; the oldest supported release is {oldest}"
+        return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
+    return family_of_sidecar(image) or picker
 
 
 def is_unknown(image: Any) -> bool:

@@ -140,7 +140,6 @@ KSERVE = {
         "takes this much host memory in each pod, and the container main requests less: nodes "
         "are chosen that do not have it; raise its requests.memory"
     ),
-    "picker-config-empty": "is empty; leave it out to get KServe's own configuration",
     "picker-family-unknown": (
         "its release is not known, so that its configuration cannot be written; use an image of "
         "llm-d's picker with its tag"

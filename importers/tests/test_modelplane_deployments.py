@@ -228,10 +228,10 @@ def test_instances_are_serving_groups() -> None:
     [
         ({}, {}),
         (
-            {"image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", "args": ["--v=5"]},
+            {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0", "args": ["--v=5"]},
             {
                 "endpointPicker": {
-                    "image": "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0",
+                    "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
                     "args": ["--v=5"],
                 }
             },

@@ -8,7 +8,6 @@ from drawn_services.draw import Draw
 from drawn_services.pods import Manifest
 
 _EPP = "registry.k8s.io/gateway-api-inference-extension/epp"
-_SCHEDULER = "ghcr.io/llm-d/llm-d-inference-scheduler"
 _ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 #: Images of endpoint pickers, by family.
 PICKERS = {
@@ -16,8 +15,6 @@ PICKERS = {
     "gaie-1.3": f"{_EPP}:v1.3.0",
     "gaie-1.4": f"{_EPP}:v1.4.0",
     "gaie-1.5": f"{_EPP}:v1.5.0",
-    "llm-d-0.7": f"{_SCHEDULER}:v0.7.1",
-    "llm-d-0.8": f"{_SCHEDULER}:v0.8.0",
     "llm-d-0.9": f"{_ROUTER}:v0.9.0",
     "llm-d-0.10": f"{_ROUTER}:v0.10.0",
 }
@@ -159,7 +156,7 @@ def _picker(
     )
     if holds:
         picker |= draw.of("flowControl").fields(0.2, flowControl=(True, False))
-    if pairs and draw.chance(0.3) and family != "llm-d-0.7":
+    if pairs and draw.chance(0.3):
         picker["threshold"] = draw.one(0, 200)
     if pairs and spec.get("groups") is not None and draw.chance(0.4):
         picker["groupPairing"] = draw.one("Strict", "Preferred")

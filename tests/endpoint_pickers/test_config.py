@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.checks.picker_config.checks import check_config
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
+from fusioninfer_pulumi.checks.pickers import check_config
 from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     EppRequest,
@@ -23,7 +23,6 @@ from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
 from fusioninfer_pulumi.findings import errors
 
-SCHEDULER = ("llm-d-0.7", "llm-d-0.8")
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
 LIMITS = {"maxPrefixBlocksToMatch": 256, "lruCapacityPerServer": 31250}
 
@@ -40,7 +39,7 @@ PRODUCER: Plugins = [
 ]
 PREFIX: dict[str, Plugins] = {
     **dict.fromkeys(("gaie-1.2", "gaie-1.3"), CHARACTERS),
-    **dict.fromkeys(("gaie-1.4", "gaie-1.5", *SCHEDULER), TOKENS),
+    **dict.fromkeys(("gaie-1.4", "gaie-1.5"), TOKENS),
     **dict.fromkeys(ROUTER, PRODUCER),
 }
 
@@ -110,8 +109,6 @@ def test_the_documents_configuration_can_be_had(strategy: str, scorers: Any) -> 
         ("gaie-1.3", 128, {"blockSize": 512, **LIMITS}),
         ("gaie-1.4", 16, {"blockSizeTokens": 16, **LIMITS}),
         ("gaie-1.5", 128, {"blockSizeTokens": 128, **LIMITS}),
-        ("llm-d-0.7", 32, {"blockSizeTokens": 32, **LIMITS}),
-        ("llm-d-0.8", 32, {"blockSizeTokens": 32, **LIMITS}),
         # It would raise 16 to 64 and warn about it in its log.
         ("llm-d-0.9", 16, {"lruCapacityPerServer": 31250}),
         ("llm-d-0.10", 64, {"blockSizeTokens": 64, "lruCapacityPerServer": 31250}),
@@ -188,22 +185,6 @@ def test_disaggregation(family: str) -> None:
     assert config(family, "pd-disaggregation") == disaggregated(family, SELECTORS, ALWAYS)
 
 
-@pytest.mark.parametrize("family", SCHEDULER)
-def test_disaggregation_before_the_router(family: str) -> None:
-    first: Plugins = [
-        {"type": "disagg-headers-handler"},
-        *(
-            {
-                "type": "by-label",
-                "name": f"{name}-pods",
-                "parameters": {"label": LABEL, "validValues": [value]},
-            }
-            for name, value in (("prefill", "prefiller"), ("decode", "decoder"))
-        ),
-    ]
-    assert config(family, "pd-disaggregation") == disaggregated(family, first, ALWAYS)
-
-
 @pytest.mark.parametrize(("threshold", "tokens"), [(1, 1), (4, 1), (5, 2), (64, 16), (1000, 250)])
 def test_threshold_in_characters_becomes_tokens(threshold: int, tokens: int) -> None:
     decider = {"type": "prefix-based-pd-decider", "parameters": {"nonCachedTokens": tokens}}
@@ -245,8 +226,6 @@ def test_every_generated_config_passes_its_own_check(family: Any, request: EppRe
 
 ABLE = ", ".join(
     [
-        "ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1",
-        "ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0",
         "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
         "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
     ]
@@ -268,7 +247,7 @@ def test_every_family_has_the_plain_strategies(family: str) -> None:
         assert said(family, strategy) == []
 
 
-@pytest.mark.parametrize("family", ["llm-d-0.7", "llm-d-0.8", "llm-d-0.9", "llm-d-0.10"])
+@pytest.mark.parametrize("family", ROUTER)
 def test_llm_d_disaggregates(family: str) -> None:
     assert said(family, PD) == []
 
@@ -281,16 +260,6 @@ def test_the_inference_extensions_pickers_do_not(family: str) -> None:
 @pytest.mark.parametrize(
     ("family", "strategy", "request_", "want"),
     [
-        (
-            "llm-d-0.7",
-            PD,
-            {"threshold": 64},
-            [
-                "endpointPicker.threshold: must be 0 for llm-d-0.7, got 64: it can only "
-                "disaggregate every prompt; images that can decide by length: "
-                + ABLE.removeprefix("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1, "),
-            ],
-        ),
         (
             "gaie-1.2",
             "queue-size",
@@ -438,33 +407,3 @@ def test_scorers_that_do_not_see_load(strategy: str, scorers: Any, *, warns: boo
         for found in check_strategy(FAMILIES["llm-d-0.10"], request)
     ]
     assert rules == ([("scorers-without-load", "warning")] if warns else [])
-
-
-PROFILE = """
-kind: EndpointPickerConfig
-plugins:
-- {type: prefix-cache-scorer}
-- {type: queue-scorer}
-- {type: own-scorer}
-- {type: max-score-picker}
-schedulingProfiles:
-- name: default
-  plugins:
-"""
-
-
-@pytest.mark.parametrize(
-    ("scorers", "warns"),
-    [
-        (("prefix-cache-scorer",), True),
-        (("prefix-cache-scorer", "queue-scorer"), False),
-        (("prefix-cache-scorer", "own-scorer"), False),
-        ((), False),
-    ],
-)
-def test_a_configuration_of_the_users_own(scorers: tuple[str, ...], *, warns: bool) -> None:
-    text = PROFILE + "".join(f"  - {{pluginRef: {name}, weight: 1}}\n" for name in scorers)
-    text += "  - {pluginRef: max-score-picker}\n"
-    found = check_config(text, FAMILIES["gaie-1.5"], own_image=True)
-    told = [str(finding) for finding in found if finding.rule == "scorers-without-load"]
-    assert [each.partition(":")[0] for each in told] == ["warning"] * warns

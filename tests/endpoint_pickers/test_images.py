@@ -9,8 +9,8 @@ from fusioninfer_pulumi.endpoint_pickers.family import Family
 from fusioninfer_pulumi.endpoint_pickers.images import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
+    explain_unknown_image,
     family_of,
-    unknown_image,
 )
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
@@ -25,8 +25,8 @@ GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
         (f"{GAIE}:v1.3.1", "gaie-1.3"),
         (f"{GAIE}:v1.4.0", "gaie-1.4"),
         (f"{GAIE}:v1.5.0", "gaie-1.5"),
-        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1", "llm-d-0.7"),
-        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", "llm-d-0.8"),
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.7.1", None),
+        ("ghcr.io/llm-d/llm-d-inference-scheduler:v0.8.0", None),
         ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0", "llm-d-0.9"),
         ("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0", "llm-d-0.10"),
         ("registry.example:5000/mirror/epp:v1.2.1", "gaie-1.2"),
@@ -73,24 +73,36 @@ def test_families_stand_in_the_order_of_their_releases() -> None:
     assert Family.GAIE_1_2.later == set(Family)
 
 
+ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
+SCHEDULER = "ghcr.io/llm-d/llm-d-inference-scheduler"
+
+
 @pytest.mark.parametrize(
-    ("image", "why"),
+    ("image", "why", "closest"),
     [
-        ("mine:v1", "is no endpoint picker that is known by name"),
-        (f"{GAIE}:latest", "has no release tag, so its version is not known"),
-        (f"{GAIE}:v1.1.0", "is not among the known versions (v1.2.0 to v1.2.1, v1.3.0 to v1.3.1"),
-        (f"{GAIE}:v1.6.0", "is no endpoint picker with plugins"),
-        ("lwepp:v1.6.0", "is no endpoint picker with plugins"),
+        ("mine:v1", "is not an endpoint picker that is known by name", f"{ROUTER}:v0.10.0"),
+        (f"{GAIE}:latest", "has no release tag, so its version is not known", f"{GAIE}:v1.5.0"),
+        (f"{GAIE}:v1.1.0", "is too old; the oldest supported release is v1.2.0", f"{GAIE}:v1.2.1"),
+        (f"{GAIE}:v1.6.0", "has no plugins; the last endpoint picker", f"{GAIE}:v1.5.0"),
+        ("lwepp:v1.6.0", "has no plugins; the last endpoint picker", f"{GAIE}:v1.5.0"),
+        (f"{SCHEDULER}:v0.8.0", "is too old; the oldest supported release is v0.9.0",
+         f"{ROUTER}:v0.9.0"),
+        (f"{ROUTER}:v0.8.0", "is too old; the oldest supported release is v0.9.0",
+         f"{ROUTER}:v0.9.0"),
+        (f"{ROUTER}:v0.11.0", "is not a supported release; the newest is v0.10.0",
+         f"{ROUTER}:v0.10.0"),
     ],
-)
-def test_unknown_image_says_why_and_what_to_do(image: str, why: str) -> None:
-    message = unknown_image(image)
+)  # fmt: skip
+def test_unknown_image_is_explained_with_the_closest_one(
+    image: str, why: str, closest: str
+) -> None:
+    message = explain_unknown_image(image)
     assert message.startswith(f'"{image}" {why}')
-    assert f"state endpointPicker.family, one of {', '.join(FAMILIES)}" in message
-    assert DEFAULT_PD_IMAGE in message
+    assert f"; use {closest}, or set endpointPicker.family ({', '.join(FAMILIES)})" in message
+    assert family_of(closest) is not None
 
 
 @given(st.text())
 def test_no_reference_ends_in_a_traceback(image: str) -> None:
     if family_of(image) is None:
-        unknown_image(image)
+        explain_unknown_image(image)

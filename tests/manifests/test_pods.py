@@ -200,6 +200,7 @@ def test_a_known_engine_gets_a_probe_unless_the_user_said_otherwise(
     (built,) = whole["containers"]
     if built["image"] != "own:1":
         assert built.pop("lifecycle") == PAUSE
+        assert [each["value"] for each in built.pop("env")] == ["3700"]
         assert whole["terminationGracePeriodSeconds"] == 80
     if probed:
         assert built["readinessProbe"]["httpGet"]["path"] == "/health"

@@ -14,8 +14,6 @@ from fusioninfer_pulumi.findings import Severity
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 IMAGES = {
-    "llm-d-0.7": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.7.1",
-    "llm-d-0.8": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.8.0",
     "llm-d-0.9": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0",
     "llm-d-0.10": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
 }
@@ -173,13 +171,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sidecar": {"family": "gaie-1.5"}},
-        ("sidecar.family: must be one of llm-d-0.7, llm-d-0.8, llm-d-0.9, llm-d-0.10, "
-        'got "gaie-1.5"'),
+        'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, got "gaie-1.5"',
     ),
     (
-        {"sidecar": {"family": "llm-d-0.8", "connector": "offloading"}},
-        ("sidecar.connector: the sidecar of llm-d-0.8 does not speak offloading, only nixlv2, "
-        "shared-storage, sglang"),
+        {"sidecar": {"image": "mirror.example/llm-d-routing-sidecar:v0.8.0"}},
+        ('sidecar.image: "mirror.example/llm-d-routing-sidecar:v0.8.0" is too old; the oldest '
+        "supported release is v0.9.0"),
     ),
     (
         {"sidecar": {"enabled": False, "args": []}},

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.findings import Severity
 
 OFF = transfer(sidecar={"ssrfProtection": False})
-OLDER = ["llm-d-0.7", "llm-d-0.8", "llm-d-0.9"]
+OLDER = ["llm-d-0.9"]
 
 
 def test_without_rights_it_finds_no_token() -> None:

@@ -63,8 +63,8 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     "an image of no known name": (
         picker(image="own.example/picker:7"),
         (
-            f'{AT}.image: "own.example/picker:7" is no endpoint picker that is known by name; '
-            "state endpointPicker.family, one of "
+            f'{AT}.image: "own.example/picker:7" is not an endpoint picker that is known by name; '
+            "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0, or set endpointPicker.family "
         ),
     ),
     "a digest": (
@@ -102,15 +102,12 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
         ),
     ),
     "a configuration that the picker refuses": (
-        routed(endpointPickerConfig="kind: EndpointPickerConfig\nspec: {}"),
-        (
-            "roles[0].endpointPickerConfig.spec: the configuration is a file, not an object of the "
-            "cluster"
-        ),
+        routed(endpointPickerConfig="kind: ConfigMap\ndata: {}"),
+        "roles[0].endpointPickerConfig.kind: must be EndpointPickerConfig for gaie-1.2, got ",
     ),
     "an empty configuration": (
         routed(endpointPickerConfig=" "),
-        "roles[0].endpointPickerConfig: is empty; leave endpointPickerConfig out to use a strategy",
+        "roles[0].endpointPickerConfig: must be a mapping, got an empty text",
     ),
 }
 
@@ -163,7 +160,7 @@ def test_an_own_image_may_register_what_upstreams_does_not() -> None:
         "- {name: default, plugins: [{pluginRef: load-aware-scorer, weight: 1}]}\n"
     )
     own = {"image": "own.example/picker:7", "family": "gaie-1.5"}
-    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 registers no plugin"
+    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 has no plugin"
     (refused,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
     assert refused.startswith(told)
     assert not problems(routed(endpointPickerConfig=text, endpointPicker=own))
@@ -294,27 +291,8 @@ def test_other_scorers_restart_the_picker_and_no_engine(router: Any) -> None:
     assert changed == [("ConfigMap", "svc-epp-config"), ("Deployment", "svc-epp")]
 
 
-def old_engine(tag: str) -> Manifest:
-    """A role with vLLM of that release."""
-    return role(template=template(container(image=f"vllm/vllm-openai:{tag}")))
-
-
-@pytest.mark.parametrize(
-    ("image", "tags", "flag", "warned"),
-    [
-        (V1_2, ["v0.9.1"], ["vllm:gpu_cache_usage_perc"], False),
-        (V1_2, ["v0.9.2"], ["vllm:kv_cache_usage_perc"], False),
-        (V1_2, ["v0.9.1", "v0.11.0"], ["vllm:kv_cache_usage_perc"], False),
-        (V1_5, ["v0.9.1"], [], True),
-        (V1_5, ["v0.9.2"], [], False),
-    ],
-)
-def test_the_picker_reads_the_kv_cache_by_the_engines_name(
-    image: str, tags: list[str], flag: list[str], warned: bool
-) -> None:
-    roles = [{**old_engine(tag), "name": f"w{index}"} for index, tag in enumerate(tags)]
-    manifest = routed(*roles, strategy="queue-size", endpointPicker={"image": image})
+@pytest.mark.parametrize(("image", "flag"), [(V1_2, ["vllm:kv_cache_usage_perc"]), (V1_5, [])])
+def test_older_picker_gets_name_of_kv_cache_metric(image: str, flag: list[str]) -> None:
+    manifest = routed(role(), strategy="queue-size", endpointPicker={"image": image})
     args = picker_container(manifest)["args"]
-    values = [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg]
-    assert values == flag
-    assert any("this endpoint picker reads" in text for text in warnings(manifest)) is warned
+    assert [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg] == flag

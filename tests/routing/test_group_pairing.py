@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -12,10 +11,7 @@ from samples import (
     Manifest,
     problems,
     rendered,
-    said,
 )
-
-from fusioninfer_pulumi.findings import Severity
 
 
 def config(manifest: Manifest) -> dict[str, Any]:
@@ -111,29 +107,3 @@ def test_a_pairing_without_effect_is_refused(manifest: Manifest, why: str) -> No
     assert problems(manifest) == [
         f"roles[0].endpointPicker.groupPairing: has no effect: {why}; remove it"
     ]
-
-
-OWN = """
-apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins: [{type: prefill-filter}, {type: decode-filter}, {type: max-score-picker},
-          {type: always-disagg-pd-decider},
-          {type: disagg-profile-handler,
-           parameters: {deciders: {prefill: always-disagg-pd-decider}}}]
-schedulingProfiles:
-- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: max-score-picker}]}
-- {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: max-score-picker}]}
-"""
-
-
-def test_an_own_configuration_that_pairs_across_groups_is_warned_about() -> None:
-    picker = {"image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"}
-    own = paired(endpointPickerConfig=OWN, endpointPicker=picker)
-    told = "pairs prefill with decode pods of any group"
-    assert any(told in each for each in said(own, Severity.WARNING))
-    keeps = OWN.replace("plugins: [", "plugins: [{type: topology-affinity-filter}, ", 1)
-    kept = paired(endpointPickerConfig=keeps, endpointPicker=picker)
-    assert not any(told in each for each in said(kept))
-    lone = copy.deepcopy(own)
-    del lone["spec"]["groups"]
-    assert not any(told in each for each in said(lone))

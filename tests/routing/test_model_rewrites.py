@@ -12,8 +12,6 @@ from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.diff._shares import share_notes
 from fusioninfer_pulumi.loading import load
 
-SCHEDULER = "ghcr.io/llm-d/llm-d-inference-scheduler"
-
 
 def serving(*names: str, name: str = "inference", adapters: str = "") -> Manifest:
     """A role that serves these names and, with `NAME=PATH`, an adapter."""
@@ -38,7 +36,6 @@ def image(name: str) -> Manifest:
 API_VERSIONS = {
     "registry.k8s.io/gateway-api-inference-extension/epp:v1.3.1": "inference.networking.x-k8s.io",
     V1_5: "inference.networking.x-k8s.io",
-    f"{SCHEDULER}:v0.8.0": "inference.networking.x-k8s.io",
     "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0": "llm-d.ai",
     LLM_D: "llm-d.ai",
 }

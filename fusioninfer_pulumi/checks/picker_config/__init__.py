@@ -1,1 +1,0 @@
-"""Checks of an EndpointPickerConfig that a user wrote: `checks` has the list."""
