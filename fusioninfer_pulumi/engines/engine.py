@@ -357,6 +357,7 @@ class Engine(Protocol):
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
         length_flag: Flag with the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
     """
 
     name: str
@@ -385,6 +386,7 @@ class Engine(Protocol):
     refuses_unknown_models: bool
     successors: Mapping[str, str]
     length_flag: str
+    keep_alive_variable: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -425,6 +427,13 @@ class Engine(Protocol):
         Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
         """
         ...
+
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting without which requests fail whose KV cache cannot be loaded.
+
+        None where the engine computes their prompts itself, or has no such setting.
+        """
+        return None
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""

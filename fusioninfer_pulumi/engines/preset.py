@@ -49,6 +49,11 @@ class EnginePreset:
     expert_layouts: bool = False
 
 
+#: Seconds until a generated engine closes an idle connection: more than the hour for which Envoy
+#: keeps one. With the engines' default of 5 s a gateway sends some requests on a connection that
+#: the engine is closing, and clients get 503 (measured: docs/failures.md).
+KEEP_ALIVE_SECONDS = "3700"
+
 #: Name of the engine whose recipes the catalogue of models is made of.
 CATALOGUE_ENGINE = VLLM.name
 

@@ -25,7 +25,12 @@ from fusioninfer_pulumi.engines.arguments import release_numbers
 from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_container
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.flags import canonical, integer
-from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE, PRESETS, EnginePreset
+from fusioninfer_pulumi.engines.preset import (
+    CATALOGUE_ENGINE,
+    KEEP_ALIVE_SECONDS,
+    PRESETS,
+    EnginePreset,
+)
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mirrored, overlaid, shared_memory
@@ -411,11 +416,18 @@ class _Writer:
         port = role.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._noted(written_container, "ports", f"http {port}", RELEASE, "where the engine listens")
+        variables: dict[str, tuple[str, str]] = {}
+        # A sidecar of prefill/decode sends a request again if the engine closed its connection.
+        if role.component_type is ComponentType.WORKER:
+            reason = "seconds the engine keeps idle connections, longer than gateways use them"
+            variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
         if self.on_cpu:
-            pairs = preset.cpu_variables.items()
-            container["env"] = [{"name": key, "value": value} for key, value in pairs]
-            for key, value in pairs:
-                self._note(f"env {key}", value, LIBRARY, "GiB of KV cache")
+            variables |= {
+                key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
+            }
+        for key, (value, reason) in variables.items():
+            container.setdefault("env", []).append({"name": key, "value": value})
+            self._note(f"env {key}", value, LIBRARY, reason)
         container["resources"] = self._resources(role, chosen)
         return container
 

@@ -10,6 +10,7 @@ from fusioninfer_pulumi.cli.diff._cells import service_name
 from fusioninfer_pulumi.cli.diff._notes import (
     engine_changes,
     engine_notes,
+    handshake_notes,
     notes,
     secret_notes,
     unknown_notes,
@@ -119,6 +120,7 @@ def compare(
             *hidden,
             *kept,
             *engine_notes(engines, len(affected)),
+            *handshake_notes(edits),
         ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
         engines=tuple(engines),
