@@ -39,6 +39,7 @@ RECIPE = [
     "qwen3",
 ]
 #: What a pod has begun it answers; a replica over several nodes would always wait that long.
+KEEP_ALIVE = {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}
 DRAIN = ["--shutdown-timeout", "300"]
 
 
@@ -74,6 +75,7 @@ def test_a_model_and_an_accelerator_are_enough() -> None:
         "command": ["vllm", "serve"],
         "args": ["Qwen/Qwen3-32B", *DRAIN, *RECIPE, "--tensor-parallel-size", "2"],
         "ports": [{"name": "http", "containerPort": 8000}],
+        "env": [KEEP_ALIVE],
         "resources": {
             "requests": {"cpu": "8", "memory": "24Gi"},
             "limits": {"nvidia.com/gpu": "2"},
@@ -95,7 +97,7 @@ def test_processors_need_no_number() -> None:
     made = engine(manifest)
     assert made["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
     assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto", *DRAIN]
-    assert made["env"] == [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
+    assert made["env"] == [KEEP_ALIVE, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
     assert "limits" not in made["resources"]
     assert plan_of(manifest).total_accelerators == 0
 
@@ -192,7 +194,7 @@ def test_a_partial_template_is_merged_by_the_containers_name() -> None:
     assert made["image"] == f"vllm/vllm-openai:v{RELEASE}"
     assert made["args"][1:3] == ["--max-model-len", "8192"]
     assert made["args"][3:10] == [*DRAIN, *RECIPE]
-    assert made["env"] == [{"name": "HF_HOME", "value": "/data"}]
+    assert made["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
     assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
