@@ -16,6 +16,7 @@ from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_por
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.rules.common import (
+    ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
@@ -78,12 +79,6 @@ MONITORED_TARGET_MISSING = Rule(
     "What is monitored exists, and serves metrics on a declared port.",
     remedy="Correct it as the message says.",
 )
-MONITORING_ENGINE_WITHOUT_METRICS = Rule(
-    "monitoring-engine-without-metrics",
-    "warning",
-    "Engines that are scraped are known, and serve metrics.",
-    remedy="Turn the engine's metrics on.",
-)
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
@@ -103,7 +98,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     yield from _readers(built, args)
     if not (args.engines or monitoring.picker or of_labels or of_picker):
         yield warning(
-            MONITORING_ENGINE_WITHOUT_METRICS,
+            ENGINE_WITHOUT_METRICS,
             ("monitoring",),
             "scrapes nothing: neither engines nor a picker",
         )
@@ -162,7 +157,7 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
     reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
         yield warning(
-            MONITORING_ENGINE_WITHOUT_METRICS,
+            ENGINE_WITHOUT_METRICS,
             at,
             f"monitoring gets no metrics from {role.name}: {reason}",
         )

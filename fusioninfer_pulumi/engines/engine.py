@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values, parsed_json
@@ -94,11 +95,26 @@ class LoadMetrics(NamedTuple):
         running: Requests that it computes.
         waiting: Requests that wait for it.
         kv_cache: Part of its KV cache that is in use, from 0 to 1.
+        lora: LoRA adapters, in vLLM's format; empty where there is none.
+        cache: Block size and number of blocks, as labels of vLLM's names; empty where there is
+            none.
     """
 
     running: str
     waiting: str
     kv_cache: str
+    lora: str = ""
+    cache: str = ""
+
+
+#: What endpoint pickers read of an engine they know nothing about.
+VLLM_METRICS = LoadMetrics(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_cache="vllm:kv_cache_usage_perc",
+    lora="vllm:lora_requests_info",
+    cache="vllm:cache_config_info",
+)
 
 
 @dataclass(frozen=True)
@@ -341,6 +357,7 @@ class Engine(Protocol):
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
         length_flag: Flag with the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
     """
 
     name: str
@@ -369,6 +386,7 @@ class Engine(Protocol):
     refuses_unknown_models: bool
     successors: Mapping[str, str]
     length_flag: str
+    keep_alive_variable: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -382,7 +400,7 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
-    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
         """Whether even one rank needs shared memory, and stops at its start without.
 
         Args:
@@ -410,29 +428,37 @@ class Engine(Protocol):
         """
         ...
 
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting without which requests fail whose KV cache cannot be loaded.
+
+        None where the engine computes their prompts itself, or has no such setting.
+        """
+        return None
+
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
         return None
 
-    def default_launcher(self, nodes: int, data: int | None) -> str:
+    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
         """The launcher where none is chosen, for `data` copies of the model if that is stated."""
         ...
 
     def launch(
-        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
         """The command line of one of several nodes; see `launch.launch`."""
         ...
 
-    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
-        """What cannot work, or probably does not, when several nodes are launched this way.
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Return what the image lacks for a launcher; located at the launcher."""
+        return []
 
-        A finding without a flag is about the launcher, which the image does not fit.
-        """
+    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        """Return which flags cannot, or probably do not, work with a launcher."""
         ...
 
     def other_ports(
-        self, command: EngineCommand, launcher: str | None, nodes: int
+        self, command: EngineCommand, launcher: Launcher | None, nodes: int
     ) -> list[EnginePorts]:
         """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...

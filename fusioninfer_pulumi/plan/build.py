@@ -64,7 +64,9 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         for position, role in enumerate(args.roles)
         if role.component_type is ComponentType.ROUTER
     ]
-    intent = epp_intent(args.roles[routers[0]], args.roles) if routers else None
+    intent = (
+        epp_intent(args.roles[routers[0]], args.roles, args.image_registry) if routers else None
+    )
     built = []
     for ctx in contexts(meta, args, intent):
         pods, problems = build_pods(ctx)

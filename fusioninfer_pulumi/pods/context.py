@@ -87,7 +87,7 @@ def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None
-    return Launcher(default_launcher(command.engine, role.nodes, copies))
+    return default_launcher(command.engine, role.nodes, copies)
 
 
 def _pairing(
@@ -116,4 +116,5 @@ def _pairing(
         family=family,
         port=serving_port(leader.container, leader.command, role.port),
         prefill_https=any(pods.command.serves_https for _, pods in prefillers),
+        registry=intent.registry,
     )
