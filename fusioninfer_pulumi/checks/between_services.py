@@ -196,9 +196,21 @@ class Cluster:
         return [*self._owners.add(plan), *self._gateways.findings(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """The same of a service that others may follow."""
+        """The same of a service that others may follow, with targets of `split` and `routedBy`."""
         self._gateways.add(plan)
-        return self.shared(plan)
+        earlier = tuple(self._plans)
+        findings = [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
+        for other in earlier:
+            findings += [
+                Finding(
+                    finding.rule,
+                    finding.severity,
+                    (),
+                    f"{finding.path} of service {other.service}: {finding.message}",
+                )
+                for finding in target_findings(other, [plan], complete=False)
+            ]
+        return findings
 
     def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
         """Returns warnings about shares of existing services that are none of these services."""
