@@ -101,7 +101,7 @@ _SCALARS: Mapping[str, Schema] = {
 }
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 #: Keywords that JSON Schema has too. `oneOf` and the like are other ways to write a type, but for
-#: the addresses of a Gateway, which `api/gateway_rules.py` checks.
+#: the addresses of a Gateway, which the API server checks.
 _KEPT = (
     "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties",
     "maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties",

@@ -9,11 +9,15 @@ from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
-from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    FIELDS_EXCLUDE_EACH_OTHER,
+    OUTPUT_NOT_ALLOWED,
+)
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
 
 if TYPE_CHECKING:

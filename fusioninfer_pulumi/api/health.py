@@ -9,8 +9,8 @@ from pydantic import model_validator
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.rollout import Duration
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import Bytes
+from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

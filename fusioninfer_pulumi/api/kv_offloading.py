@@ -10,11 +10,15 @@ from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, INVALID_FORMAT, OUTPUT_NOT_ALLOWED
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    FIELDS_EXCLUDE_EACH_OTHER,
+    INVALID_FORMAT,
+    OUTPUT_NOT_ALLOWED,
+)
 from fusioninfer_pulumi.schemas.kind import CLAIM
 
 if TYPE_CHECKING:

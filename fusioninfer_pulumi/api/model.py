@@ -13,7 +13,6 @@ from pydantic import Field
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER
 from fusioninfer_pulumi.api.types import (
     Bytes,
     Count,
@@ -33,6 +32,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
 )
 from fusioninfer_pulumi.schemas.check import part_findings
@@ -48,18 +48,6 @@ INVALID_MODEL_URI = Rule(
     "error",
     "`model.uri` has a scheme that is supported, and its parts.",
     remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
-)
-CACHE_NOT_WRITABLE = Rule(
-    "cache-not-writable",
-    "error",
-    "A cache that is filled here has an access mode for writing.",
-    remedy="Add ReadWriteOnce or ReadWriteMany.",
-)
-OVERLAPPING_MOUNT_PATHS = Rule(
-    "overlapping-mount-paths",
-    "error",
-    "The mount paths of model and cache do not overlap.",
-    remedy="Change one of the paths.",
 )
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
@@ -531,18 +519,4 @@ def _cache(
             INVALID_FORMAT,
             (*at, "job", "timeout"),
             f"must be a duration such as 30m or 2h, got {shown(cache.job.timeout)}",
-        )
-    modes = set(cache.storage.access_modes) if cache.storage is not None else set()
-    if modes == {AccessMode.READ_ONLY_MANY}:
-        yield error(
-            CACHE_NOT_WRITABLE,
-            (*at, "storage", "accessModes"),
-            "must hold a mode that somebody can write with",
-        )
-    inside = (cache.mount_path + "/").startswith(model.mount_path + "/")
-    if inside or (model.mount_path + "/").startswith(cache.mount_path + "/"):
-        yield error(
-            OVERLAPPING_MOUNT_PATHS,
-            (*at, "mountPath"),
-            f"must not overlap model.mountPath {model.mount_path}",
         )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.messages import mismatch
-from fusioninfer_pulumi.api.rules import INVALID_IMAGE, NAME_NOT_FOUND
 from fusioninfer_pulumi.api.types import json_findings, known_json_findings, label_key_finding
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube import labels
@@ -18,6 +17,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
+    NAME_NOT_FOUND,
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
 )
@@ -57,7 +57,7 @@ def pod_part_findings(at: Location, value: Any, part: Part) -> Iterator[Finding]
 def image_findings(at: Location, image: Any) -> Iterator[Finding]:
     """Checks the reference of an image, which may be an Output."""
     if not is_output(image) and (not isinstance(image, str) or not image or " " in image):
-        yield mismatch(at, image, "an image reference", INVALID_IMAGE)
+        yield mismatch(at, image, "an image reference", INVALID_FORMAT)
 
 
 def _nodes(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.gateway_rules import gateway_rule_findings, route_rule_findings
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,
@@ -18,10 +17,10 @@ from fusioninfer_pulumi.api.types import (
     Port,
     known_json_findings,
 )
-from fusioninfer_pulumi.findings import Finding, Location, error, errors
+from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUT_OF_RANGE
-from fusioninfer_pulumi.schemas.check import normal, part_findings
+from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         "rules": route.rules,
         "useDefaultGateways": route.use_default_gateways,
     }
-    yield from _checked(at, spec, HTTP_ROUTE, route_rule_findings)
+    yield from _checked(at, spec, HTTP_ROUTE)
     yield from _split((*at, "split"), route.split or ())
     yield from _elsewhere(at, route)
 
@@ -248,7 +247,7 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _checked((*at, "refs", index), known, GATEWAY, gateway_rule_findings)
+                yield from _checked((*at, "refs", index), known, GATEWAY)
         return
     spec = {
         GatewayArgs.model_fields[name].alias or name: getattr(gateway, name)
@@ -259,21 +258,11 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
     named = gateway.gateway_class_name
     spec["gatewayClassName"] = "any" if named is None or is_output(named) else named
     spec["listeners"] = gateway.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    yield from _checked(at, spec, GATEWAY, gateway_rule_findings)
+    yield from _checked(at, spec, GATEWAY)
 
 
-def _checked(
-    at: Location,
-    spec: Mapping[str, Any],
-    part: Part,
-    rules: Callable[[Location, Mapping[str, Any]], Iterator[Finding]],
-) -> Iterator[Finding]:
-    """Checks the spec of a route or of a Gateway as far as it is given."""
+def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
+    """Checks the spec of a route or of a Gateway as far as it is set."""
     spec = {key: value for key, value in spec.items() if value is not None}
-    problems = [
-        *part_findings(at, spec, part),
-        *known_json_findings(at, spec, _MAY_BE_OUTPUTS[part]),
-    ]
-    yield from problems
-    if not errors(problems):
-        yield from rules(at, normal(spec, part))
+    yield from part_findings(at, spec, part)
+    yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])

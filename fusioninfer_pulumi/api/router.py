@@ -14,7 +14,6 @@ from fusioninfer_pulumi.api.pod_template import (
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.api.types import (
     LeafText,
     OnOff,
@@ -27,8 +26,10 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
+    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     SET_BY_LIBRARY,
     STATED_TWICE,
 )
@@ -204,7 +205,7 @@ def picker_findings(
         yield from image_findings((*at, "image"), picker.image)
     if picker.threshold is not None and not disaggregated:
         yield error(
-            THRESHOLD_WITHOUT_DISAGGREGATION,
+            FIELD_OUT_OF_PLACE,
             (*at, "threshold"),
             "is the threshold of pd-disaggregation; remove it, or choose that",
         )

@@ -25,7 +25,6 @@ from fusioninfer_pulumi.api.router import (
     network_policy_findings,
     picker_findings,
 )
-from fusioninfer_pulumi.api.rules import FIELDS_EXCLUDE_EACH_OTHER, NAME_NOT_FOUND
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.types import MAX_COUNT
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -35,6 +34,8 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
+    NAME_NOT_FOUND,
     OUT_OF_RANGE,
     PARALLELISM_NOT_DIVISIBLE,
     SET_BY_LIBRARY,

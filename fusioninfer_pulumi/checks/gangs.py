@@ -35,7 +35,7 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
     SET_BY_LIBRARY,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, required_replicas
+from fusioninfer_pulumi.topology.gang import GangPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 GANG_DEADLOCK = Rule(
@@ -44,16 +44,10 @@ GANG_DEADLOCK = Rule(
     "A gang can be scheduled: its pods do not wait for each other.",
     remedy="Remove what the message names, or set `gangPolicy.mode: Off`.",
 )
-GANG_PRIORITIES_DIFFER = Rule(
-    "gang-priorities-differ",
-    "warning",
-    "Priorities of pods and tasks do not reorder the gang.",
-    remedy="Use one priority class.",
-)
 SPREAD_STARVES_REPLICAS = Rule(
     "spread-starves-replicas",
-    ("warning", "info"),
-    "Spreading holds back neither a gang nor replicas above its minimum.",
+    "warning",
+    "Spreading may leave replicas above the gang's minimum unschedulable.",
     remedy="Use `ScheduleAnyway`.",
     source="Volcano 1.14.1, measured",
 )
@@ -61,14 +55,8 @@ SPREAD_STARVES_REPLICAS = Rule(
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
     "scheduler-differs-from-service",
     "error",
-    "Pods have the service's scheduler.",
-    remedy="Remove `schedulerName` from the template.",
-)
-QUEUE_DIFFERS_FROM_SERVICE = Rule(
-    "queue-differs-from-service",
-    "error",
-    "Pods have the service's queue.",
-    remedy="Remove the annotation.",
+    "Pods have another scheduler, priority class or queue than the service.",
+    remedy="Remove the field or annotation from the template.",
 )
 GANG_POD_WITHOUT_REQUESTS = Rule(
     "gang-pod-without-requests",
@@ -97,18 +85,6 @@ ROLES_START_APART = Rule(
     "Prefill and decode start together.",
     remedy="Use `backend: Volcano`, or give the LocalQueue quota for the whole service.",
     source="Kueue 0.15.2, measured",
-)
-GANG_MINIMUM_ZERO_FOR_ROLE = Rule(
-    "gang-minimum-zero-for-role",
-    "info",
-    "Every role has a minimum above 0.",
-    remedy="Raise it, if the service does not work without the role.",
-)
-WORKERS_NOT_SPREAD = Rule(
-    "workers-not-spread",
-    "info",
-    "Workers are in the domain of their leader.",
-    remedy="Use exclusive topology.",
 )
 
 _STRATEGY = ("schedulingStrategy",)
@@ -186,7 +162,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
     written = _annotations(pod).get(labels.QUEUE_NAME)
     if written not in (None, queue) and not is_output(queue):
         yield error(
-            QUEUE_DIFFERS_FROM_SERVICE,
+            SCHEDULER_DIFFERS_FROM_SERVICE,
             _annotation(pod, labels.QUEUE_NAME),
             f'must be "{queue}" like schedulingStrategy.queue, or absent; got {shown(written)}',
         )
@@ -197,12 +173,6 @@ def _gang_pod(pod: Pod) -> Iterator[Finding]:
     for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
         message = "is set by fusioninfer-pulumi; remove it"
         yield error(SET_BY_LIBRARY, _annotation(pod, key), message)
-    if labels.TASK_PRIORITY in annotations:
-        yield warning(
-            GANG_PRIORITIES_DIFFER,
-            _annotation(pod, labels.TASK_PRIORITY),
-            "reorders the gang: the capacity table ignores it",
-        )
 
 
 def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
@@ -284,34 +254,14 @@ def _minimum(
             (*_STRATEGY, "gangPolicy", "requiredReplicas"),
             "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
-    if not gang.partial:
-        # A single replica cannot start in part.
-        if sum(role.group_replicas for role in roles) > 1:
-            scope = "" if gang.group is None else " of a group"
-            yield info(
-                GANG_ALL_OR_NOTHING,
-                (*_STRATEGY, "gangPolicy"),
-                f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
-                "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
-            )
-        return
-    priorities = {
-        pod.written["spec"].get("priorityClassName") for role in roles for pod in role.pods.written
-    }
-    if len(priorities) > 1 and scheduling.priority_class_name is None:
-        yield warning(
-            GANG_PRIORITIES_DIFFER,
-            (*_STRATEGY, "priorityClassName"),
-            "the roles' pods have different priority classes: Volcano starts further replicas by "
-            "priority first, which the capacity table does not know",
-        )
-    minima = required_replicas(roles, scheduling.gang_policy.min_role_replicas)
-    optional = [role.name for role in roles if role.replicas and minima[role.name] == 0]
-    if optional:
+    # A single replica cannot start in part.
+    if not gang.partial and sum(role.group_replicas for role in roles) > 1:
+        scope = "" if gang.group is None else " of a group"
         yield info(
-            GANG_MINIMUM_ZERO_FOR_ROLE,
-            at,
-            f"the service starts without {', '.join(optional)}: a minimum of 0",
+            GANG_ALL_OR_NOTHING,
+            (*_STRATEGY, "gangPolicy"),
+            f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
+            "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
         )
 
 
@@ -539,26 +489,10 @@ def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
     spread, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
     if spread is None:
         return
-    if role.nodes > 1:
-        yield info(
-            WORKERS_NOT_SPREAD,
-            at,
-            "spreads the leaders: nothing keeps the workers of a replica in the domain of their "
-            "leader",
-        )
     hard = any(
         constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for constraint in spread
     )
-    if not hard or gang is None:
-        return
-    if gang.sub_groups is None:
-        yield info(
-            SPREAD_STARVES_REPLICAS,
-            at,
-            "DoNotSchedule holds for a gang, too: a domain without room keeps all of it waiting, "
-            "which the capacity table does not know",
-        )
-    else:
+    if hard and gang is not None and gang.sub_groups is not None:
         # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
         yield warning(
             SPREAD_STARVES_REPLICAS,

@@ -6,36 +6,39 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
-from fusioninfer_pulumi.checks.rules import ROUTE_WITHOUT_GATEWAY
 from fusioninfer_pulumi.findings import (
     Finding,
-    Location,
     Rule,
     error,
-    info,
     shown,
     similar,
     warning,
 )
-from fusioninfer_pulumi.routing.attachment import crosses_namespaces, referenced_listeners, refusal
+from fusioninfer_pulumi.routing.attachment import referenced_listeners, refusal
 from fusioninfer_pulumi.routing.gateway import implementation_of
 from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
+ROUTE_WITHOUT_GATEWAY = Rule(
+    "route-without-gateway",
+    "warning",
+    "A route attaches to a Gateway, and to the service's own if it has one.",
+    remedy="Name the Gateway in `parentRefs` or `gateway.refs`.",
+)
+
 FAILURE_MODE_IGNORED = Rule(
     "failure-mode-ignored",
-    ("info", "warning"),
-    "The gateway reads the pool's failure mode.",
-    remedy="Nothing, or another gateway.",
+    "warning",
+    "The gateway ignores the pool's failure mode.",
+    remedy="Remove `failureMode`, or use another gateway.",
 )
 GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
     "gateway-implementation-unknown",
-    ("info", "warning"),
-    "The gateway software is stated, and known.",
-    remedy="Set `gateway.implementation`.",
+    "warning",
+    "The name of the gateway software is misspelt.",
+    remedy="Use the name in the message.",
 )
 LISTENERS_REFUSE_ROUTE = Rule(
     "listeners-refuse-route",
@@ -45,13 +48,6 @@ LISTENERS_REFUSE_ROUTE = Rule(
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
 )
 
-GATEWAY_LISTENERS_UNKNOWN = Rule(
-    "gateway-listeners-unknown",
-    "info",
-    "A Gateway of another namespace allows routes of this one.",
-    remedy="Check its `allowedRoutes.namespaces`, or give `gateway.refs[].listeners`.",
-    source="https://gateway-api.sigs.k8s.io/guides/multiple-ns/",
-)
 
 PICKER_TLS_REQUIRED = Rule(
     "picker-tls-required",
@@ -69,18 +65,12 @@ def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
     if not parts.picks_endpoints:
         return
     explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
-    field = (*at, "endpointPicker", "failureMode")
-    mode = explicit or FailureMode.FAIL_OPEN
     known = implementation_of(args)
-    if known.honours_failure_mode is None:
-        if explicit is not None:
-            yield info(FAILURE_MODE_IGNORED, field, f"whether {known.name} reads it is not known")
-    elif not known.honours_failure_mode and mode is not FailureMode.FAIL_CLOSE:
-        say = warning if explicit is not None else info
-        yield say(
+    if explicit is FailureMode.FAIL_OPEN and known.honours_failure_mode is False:
+        yield warning(
             FAILURE_MODE_IGNORED,
-            field,
-            f"{mode.value} is ignored by {known.name}, which always drops requests while "
+            (*at, "endpointPicker", "failureMode"),
+            f"{explicit.value} is ignored by {known.name}, which always drops requests while "
             "the picker does not answer (FailClose)",
         )
 
@@ -91,17 +81,12 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
     parents = {parent.name for parent in parts.parents}
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
-    if known is UNKNOWN and (args.gateway is not None or args.httproute is not None):
-        yield _unknown_implementation((*at, "gateway", "implementation"), named)
-    if (
-        gateway is not None
-        and known is UNKNOWN
-        and not (args.gateway or GatewayArgs()).gateway_class_name
-    ):
-        yield info(
+    if known is UNKNOWN and named is not None and _is_misspelt(named):
+        yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
-            (*at, "gateway", "gatewayClassName"),
-            f"is not given: {known.gateway_class}, a usual name for Envoy Gateway's, is taken",
+            (*at, "gateway", "implementation"),
+            f"nothing is known of {shown(named)}, so that nothing is generated beside the route; "
+            f"did you mean {similar(named, IMPLEMENTATIONS)}?",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
@@ -120,25 +105,6 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
             f"{known.name} speaks TLS to the picker"
             + ("; remove it" if always else ", unless it is configured otherwise"),
         )
-
-
-def _unknown_implementation(at: Location, named: str | None) -> Finding:
-    listed = ", ".join(IMPLEMENTATIONS)
-    if named is None:
-        return info(
-            GATEWAY_IMPLEMENTATION_UNKNOWN,
-            at,
-            "is not given: nothing is generated beside the route; name the gateway software "
-            f"where it is one of {listed}",
-        )
-    close = similar(named, IMPLEMENTATIONS)
-    hint = f"did you mean {close}?" if close else f"known: {listed}"
-    say = warning if _is_misspelt(named) else info
-    return say(
-        GATEWAY_IMPLEMENTATION_UNKNOWN,
-        at,
-        f"nothing is known of {shown(named)}, and nothing is generated beside the route; {hint}",
-    )
 
 
 def _is_misspelt(named: str) -> bool:
@@ -167,19 +133,10 @@ def attachment_findings(
 ) -> Iterator[Finding]:
     """Checks each Gateway that a route of the given namespace and host names attaches to.
 
-    An error where no listener allows the route. An `info` where the listeners are not known and
-    the Gateway is in another namespace, whose routes listeners do not allow by default.
+    An error where no listener allows the route; nothing where the listeners are not known.
     """
     for parent in parents:
         if parent.listeners is None:
-            if crosses_namespaces(parent, namespace):
-                yield info(
-                    GATEWAY_LISTENERS_UNKNOWN,
-                    parent.at,
-                    f"Gateway {parent.name} is in namespace {parent.namespace}: its listeners must "
-                    f"allow routes from namespace {namespace} (allowedRoutes.namespaces), which by "
-                    "default they do not; with gateway.refs[].listeners this is checked",
-                )
             continue
         listeners = referenced_listeners(parent)
         if not listeners:

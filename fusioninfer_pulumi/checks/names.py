@@ -1,29 +1,20 @@
-"""Checks that derived names are short enough, not reserved, and not those of others.
-
-Admission accepts names that are too long or that two objects share. Then pods are never created, or
-two controllers fight over one object, or a Service takes over that of the cluster.
-"""
+"""Checks of derived names: too long, reserved, shared by two objects, or read by an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.role import SubdomainPolicy
 from fusioninfer_pulumi.api.rollout import RolloutArgs
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAME_TOO_LONG, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
 
-SERVICE_NAME_TAKEN = Rule(
-    "service-name-taken",
-    "error",
-    "A service does not take over a Service of the cluster.",
-    remedy="Rename the service.",
-    source="Services of Kubernetes 1.35, LeaderWorkerSet 0.9 and Volcano 1.14",
-)
 SERVICE_NAME_BREAKS_ENGINE = Rule(
     "service-name-breaks-engine",
     "error",
@@ -44,18 +35,6 @@ RESERVED_ROLES = frozenset(
     )
 )
 
-#: Services that a cluster needs, by namespace, with their owners: those of Kubernetes 1.35, and of
-#: the manifests of LeaderWorkerSet 0.9 and Volcano 1.14.
-_OWNED = {
-    ("default", "kubernetes"): "the API server",
-    ("kube-system", "kube-dns"): "the cluster's DNS",
-    ("kube-system", "metrics-server"): "the metrics server",
-    ("lws-system", "lws-webhook-service"): "LeaderWorkerSet",
-    ("lws-system", "lws-controller-manager-metrics-service"): "LeaderWorkerSet",
-    ("volcano-system", "volcano-admission-service"): "Volcano",
-    ("volcano-system", "volcano-controllers-service"): "Volcano",
-    ("volcano-system", "volcano-scheduler-service"): "Volcano",
-}
 _AT = ("metadata", "name")
 
 
@@ -94,24 +73,13 @@ def groups_of(rollout: RolloutArgs, role: RolePlan, planned: LwsPlan) -> int:
 
 
 def service_name_findings(
-    service: str, namespace: Any, roles: Sequence[RolePlan], *, picked: bool
+    service: str, roles: Sequence[RolePlan], *, picked: bool
 ) -> Iterator[Finding]:
-    """Checks the names of a service's Kubernetes Services.
+    """Checks the name of a service's Kubernetes Service.
 
-    A `picked` one has an endpoint picker, and no Service of its own name. The namespace may be an
-    Output.
+    A `picked` one has an endpoint picker, and no Service of its own name.
     """
     entry = names.endpoint_picker(service) if picked else names.serving_service(service)
-    made = [entry, *(lws.name for role in roles for lws in role.lws)]
-    for name in made:
-        owner = None if is_output(namespace) else _OWNED.get((namespace, name))
-        if owner is not None:
-            yield error(
-                SERVICE_NAME_TAKEN,
-                _AT,
-                f"Service {name} in namespace {namespace} belongs to {owner}, and would be taken "
-                "over; rename the service",
-            )
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:
@@ -128,3 +96,104 @@ def service_name_findings(
                 f"{engine.title} ends; rename the service, or set enableServiceLinks: false",
             )
             return
+
+
+NAME_COLLISION = Rule(
+    "name-collision",
+    "error",
+    "Two objects do not have one kind, namespace and name.",
+    remedy="Rename a service or role.",
+)
+
+#: Kind that stands for all objects that have the service's own name.
+_SERVICE = "InferenceService"
+_NAME = ("metadata", "name")
+
+
+class Owners:
+    """The owner of each object name; grows by one service at a time."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[object, str, str], tuple[int, str]] = {}
+        self._services = 0
+
+    def add(self, plan: ServicePlan) -> list[Finding]:
+        """Adds a service, and returns one error for each earlier owner that it collides with."""
+        self._services += 1
+        findings: list[Finding] = []
+        reported: set[tuple[object, ...]] = set()
+        for kind, name, at, owner in _derived(plan):
+            key, claimant = (_namespace(plan.namespace), kind, name), (self._services, owner)
+            first = self._names.setdefault(key, claimant)
+            if first != claimant and (first, owner) not in reported:
+                reported.add((first, owner))
+                findings.append(error(NAME_COLLISION, at, _text(kind, name, first[1])))
+                if kind == _SERVICE:
+                    # All collisions of roles follow from two services of one name.
+                    return findings
+        return findings
+
+
+def _text(kind: str, name: str, owner: str) -> str:
+    if kind == _SERVICE:
+        return f'"{name}" is also the name of another service in this namespace'
+    return f'{kind} "{name}" would also belong to {owner}; rename one of them'
+
+
+def _namespace(namespace: Any) -> object:
+    # The values of Outputs are unknown, so they are compared by identity.
+    return id(namespace) if is_output(namespace) else namespace
+
+
+def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
+    """Yields kind, name, field and owner of every object that exists because of a service."""
+    here = f"service {plan.service}"
+    yield _SERVICE, plan.service, _NAME, here
+    if plan.gang_scheduled and plan.groups is None:
+        yield "PodGroup", names.pod_group(plan.service), _NAME, here
+    for gang in plan.gangs:
+        if gang.group is not None:
+            yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
+    yield "Service", names.serving_service(plan.service), _NAME, here
+    if plan.routers and plan.service_route is None:
+        yield "Service", names.endpoint_picker(plan.service), _NAME, here
+    guarded = plan.routing is not None and plan.routing.network_policy is not None
+    if guarded and plan.service_route is None:
+        yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
+    yield from _operations(plan)
+    for role in plan.roles:
+        at, owner = ("roles", role.position, "name"), f"role {role.name} of {here}"
+        if guarded:
+            policy = names.role_network_policy(plan.service, role.name)
+            yield "NetworkPolicy", policy, at, owner
+        for lws in role.lws:
+            yield "LeaderWorkerSet", lws.name, at, owner
+            yield "StatefulSet", lws.name, at, owner
+            groups = range(groups_of(plan.rollout, role, lws))
+            for name in _headless_services(role, lws.name, groups):
+                yield "Service", name, at, owner
+            if role.nodes > 1:
+                for group in groups:
+                    yield "StatefulSet", names.leader_pod(lws.name, group), at, owner
+
+
+def _operations(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
+    monitoring = plan.operations.monitoring
+    objects = [
+        ("PodDisruptionBudget", budget.name, budget.role) for budget in plan.operations.budgets
+    ]
+    if monitoring is not None:
+        objects += [("PodMonitor", monitor.name, monitor.role) for monitor in monitoring.engines]
+    objects += [(scaler.kind, scaler.name, scaler.role) for scaler in plan.operations.autoscalers]
+    positions = {role.name: role.position for role in plan.roles}
+    for kind, name, role in objects:
+        at = ("roles", positions[role], "name")
+        yield kind, name, at, f"role {role} of service {plan.service}"
+
+
+def _headless_services(role: RolePlan, lws_name: str, groups: range) -> Iterator[str]:
+    network = role.args.network_config
+    if network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA:
+        yield from (names.leader_pod(lws_name, group) for group in groups)
+    else:
+        yield lws_name

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
-from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics, load_scorers
@@ -28,44 +27,20 @@ from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     ENGINE_WITHOUT_METRICS,
+    FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
     OUTPUT_NOT_ALLOWED,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
 )
 
-PICKER_METRICS_OFF = Rule(
-    "picker-metrics-off",
-    "info",
-    "Somebody can read the picker's metrics.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
 PICKER_METRICS_UNAUTHENTICATED = Rule(
     "picker-metrics-unauthenticated",
     "warning",
     "The picker's metrics are not open to everybody.",
     remedy="Set `endpointPicker.metrics: Authenticated`.",
 )
-STRATEGY_DEFAULTED = Rule(
-    "strategy-defaulted",
-    "info",
-    "The strategy is stated.",
-    remedy="Set `strategy` to choose another one.",
-)
 
-PICKER_STANDBY_NOT_READY = Rule(
-    "picker-standby-not-ready",
-    "info",
-    "All pods of the picker become ready.",
-    remedy="Nothing: one pod leads, the others stand by.",
-)
-
-GROUP_PAIRING_STRICT = Rule(
-    "group-pairing-strict",
-    "info",
-    "Strict pairing looks for a shared prefix in one group only.",
-    remedy="Use `Preferred` to look in all groups.",
-)
 
 #: A check of a router role and its planned endpoint picker.
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
@@ -171,7 +146,7 @@ def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     strategy = epp.request.strategy
     if epp.args.threshold is not None and strategy is not Strategy.PD_DISAGGREGATION:
         yield error(
-            THRESHOLD_WITHOUT_DISAGGREGATION,
+            FIELD_OUT_OF_PLACE,
             (*parts.at, "endpointPicker", "threshold"),
             f"is the threshold of {Strategy.PD_DISAGGREGATION.value}, and the strategy is "
             f"{strategy.value}; remove it",
@@ -208,13 +183,6 @@ def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             else f"the strategy is {intent.strategy.value}, which pairs nothing"
         )
         yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
-    if generated and pairing is not GroupPairing.PREFERRED:
-        yield info(
-            GROUP_PAIRING_STRICT,
-            field,
-            "each request is drawn a group, and its pods are of that group: a shared prefix is "
-            "looked for there only; Preferred looks in all groups",
-        )
 
 
 def _arguments(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -242,22 +210,15 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     """What users should know of the picker's metrics, replicas and strategy."""
-    at, args, epp_args, family = parts.at, parts.args, epp.args, epp.family
+    at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
-    if epp_args.metrics is MetricsMode.OFF:
-        yield info(
-            PICKER_METRICS_OFF,
-            metrics,
-            "Off: nobody reads the picker's metrics; Authenticated lets in who may get /metrics, "
-            "and binds the picker to the ClusterRole system:auth-delegator",
-        )
-    elif epp_args.metrics is MetricsMode.UNAUTHENTICATED:
+    if epp_args.metrics is MetricsMode.UNAUTHENTICATED:
         yield warning(
             PICKER_METRICS_UNAUTHENTICATED,
             metrics,
             "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
-    elif is_output(parts.namespace):
+    elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,
@@ -270,19 +231,6 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             (*at, "endpointPicker", "image"),
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
-        )
-    if epp_args.replicas > 1:
-        yield info(
-            PICKER_STANDBY_NOT_READY,
-            (*at, "endpointPicker", "replicas"),
-            "one pod leads, the others stand by and are never ready: pulumi up does not wait for "
-            "the Deployment",
-        )
-    if args.strategy is None and args.endpoint_picker_config is None:
-        yield info(
-            STRATEGY_DEFAULTED,
-            (*at, "strategy"),
-            "is not given: chosen for the roles of the service, see the plan",
         )
 
 

@@ -27,14 +27,14 @@ from fusioninfer_pulumi.topology.topology import Topology
 
 PARTITION_HOLDS_ALL = Rule(
     "partition-holds-all",
-    ("warning", "info"),
-    "The partition lets something be updated.",
+    "warning",
+    "The partition is above all replicas, so that none of them is ever updated.",
     remedy="Lower the partition.",
 )
 UPDATE_NEEDS_ROOM = Rule(
     "update-needs-room",
-    ("warning", "info"),
-    "The cluster has the room that an update needs.",
+    "warning",
+    "An update needs available accelerators for additional replicas.",
     remedy="Keep room, or use `layout: PerReplica`.",
 )
 UPDATE_TAKES_SERVICE_DOWN = Rule(
@@ -44,23 +44,11 @@ UPDATE_TAKES_SERVICE_DOWN = Rule(
     remedy="Lower `maxUnavailable`, or add a replica or group.",
 )
 
-ROLLOUT_LEVEL_MIXES_REVISIONS = Rule(
-    "rollout-level-mixes-revisions",
-    "info",
-    "A group does not run mixed revisions during an update.",
-    remedy="Set `rollout.level: Group`.",
-)
 STARTUP_ABOVE_TIMEOUT = Rule(
     "startup-above-timeout",
     "warning",
     "An update waits as long as a start may take.",
     remedy="Raise the timeout that the message names.",
-)
-OPTIONAL_REPLICAS_RESTART_TOGETHER = Rule(
-    "optional-replicas-restart-together",
-    "info",
-    "Replicas above the gang's minimum restart one after the other.",
-    remedy="Raise the minimum to keep more of them serving.",
 )
 REQUIRED_REPLICAS_ANY = Rule(
     "required-replicas-any",
@@ -99,12 +87,6 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
     if plan.rollout.level is RolloutLevel.GROUP:
         yield from _groups(plan)
         return
-    if len(plan.gangs) > 1 and "level" not in plan.rollout.model_fields_set:
-        yield info(
-            ROLLOUT_LEVEL_MIXES_REVISIONS,
-            ("rollout", "level"),
-            "is Role: during an update a group runs mixed revisions; Group updates whole groups",
-        )
     for role in plan.roles:
         if role.replicas:
             yield from _role(plan, role)
@@ -161,12 +143,6 @@ def _groups(plan: Topology) -> Iterator[Finding]:
             ("rollout", "partition"),
             f"{rollout.partition} is above the groups ({groups}): none of them is ever updated",
         )
-    elif rollout.partition == groups:
-        yield info(
-            PARTITION_HOLDS_ALL,
-            ("rollout", "partition"),
-            f"holds back all groups ({groups})",
-        )
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
@@ -193,12 +169,6 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             f"{rollout.partition} is above the replicas of {role.name} ({role.group_replicas}): "
             "none of them is ever updated",
         )
-    elif rollout.partition == role.group_replicas:
-        yield info(
-            PARTITION_HOLDS_ALL,
-            field_location(role, "partition"),
-            f"holds back all replicas of {role.name}",
-        )
     unavailable = explicit(plan.rollout, role, "max_unavailable")
     if rollout.strategy is not RolloutStrategy.ROLLING:
         if role.args.rollout is not None and role.args.rollout.max_unavailable is not None:
@@ -215,13 +185,6 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
         )
     optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
-    if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
-        yield info(
-            OPTIONAL_REPLICAS_RESTART_TOGETHER,
-            ("roles", role.position, "replicas"),
-            f"an update restarts the {optional} replicas of {role.name} above the gang's minimum "
-            "together, after the others: nothing waits for them, as they may stay pending",
-        )
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
     if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
         yield info(
@@ -310,12 +273,13 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
     # Additional replicas have the highest ordinals, which are updated first, regardless of
     # maxUnavailable.
-    severity = warning if plan.gang_scheduled else info
-    yield severity(
-        UPDATE_NEEDS_ROOM,
-        field_location(role, "max_surge"),
-        f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it runs",
-    )
+    if plan.gang_scheduled:
+        yield warning(
+            UPDATE_NEEDS_ROOM,
+            field_location(role, "max_surge"),
+            f"an update needs {room}: LeaderWorkerSet starts it first, and stands still until it "
+            "runs",
+        )
 
 
 def _optional(plan: Topology, role: RolePlan) -> Iterator[Finding]:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fusioninfer_pulumi.api.gateway_rules import backend_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
 from fusioninfer_pulumi.api.topology import is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gateways import (
+    ROUTE_WITHOUT_GATEWAY,
     failure_mode_findings,
     gateway_findings,
     route_attachment_findings,
 )
-from fusioninfer_pulumi.checks.route_paths import route_path_findings
-from fusioninfer_pulumi.checks.route_rules import listener_findings, rule_findings
-from fusioninfer_pulumi.checks.rules import (
-    POOL_PODS_SERVE_HTTPS,
-    ROUTE_WITHOUT_GATEWAY,
-    SERVING_PORTS_DIFFER,
-)
+from fusioninfer_pulumi.checks.pods.kv_transfer import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -32,6 +26,13 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
+
+SERVING_PORTS_DIFFER = Rule(
+    "serving-ports-differ",
+    ("warning", "error"),
+    "The roles behind one Service or pool serve on the same ports.",
+    remedy="Give them the same ports.",
+)
 
 SEVERAL_POOLS_UNSUPPORTED = Rule(
     "several-pools-unsupported",
@@ -86,23 +87,13 @@ ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
     "The gateway takes timeouts in routes.",
     remedy="Remove them.",
 )
-EXTERNAL_ROUTE = Rule(
-    "external-route",
-    "info",
-    "The route of a service is its own.",
-    remedy="Nothing: another service's route leads here.",
-)
+
+
 NETWORK_POLICY = Rule(
     "network-policy",
-    ("info", "error"),
-    "NetworkPolicies let in only the gateway, or keep out the gateway or Prometheus.",
+    "error",
+    "NetworkPolicies keep out the gateway or Prometheus.",
     remedy="Set `networkPolicy`.",
-)
-SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
-    "several-pools-gateway-unknown",
-    "warning",
-    "What the gateway makes of several pools is known.",
-    remedy="Set `gateway.implementation`.",
 )
 
 
@@ -132,15 +123,13 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
     for index, rule in enumerate(route.rules):
         for number, ref in enumerate(rule.backends):
             place = (*field, "rules", index, "backendRefs", number)
-            if number not in rule.corrected:
-                yield from backend_findings(place, ref)
-                continue
-            yield info(
-                BACKEND_KIND_CORRECTED,
-                place,
-                f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
-                f"the service's {names.POOL_KIND}, to which it is corrected",
-            )
+            if number in rule.corrected:
+                yield info(
+                    BACKEND_KIND_CORRECTED,
+                    place,
+                    f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
+                    f"the service's {names.POOL_KIND}, to which it is corrected",
+                )
         if rule.written.get("timeouts") and not implementation.route_timeouts:
             yield warning(
                 ROUTE_TIMEOUTS_UNSUPPORTED,
@@ -150,7 +139,7 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
 
 
 def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Says which external route has to lead to the pool, where `routedBy` or `refs` names one."""
+    """Rejects a service that names itself in `routedBy`."""
     at, service = parts.at, parts.service
     route = parts.args.httproute
     if route is None or route.external_field is None:
@@ -163,21 +152,6 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
             "is this service, and no route is made then; remove it, or name the one whose route "
             "leads here",
         )
-    elif route.routed_by is not None:
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            f"no route is made: requests come once {route.routed_by} names this service "
-            "in its httproute.split, or in backendRefs",
-        )
-    else:
-        kind, name, group = (parts.backend.get(key) for key in ("kind", "name", "group"))
-        yield info(
-            EXTERNAL_ROUTE,
-            field,
-            "no route is made, and what these say is not read: requests come once their "
-            f"backendRefs name {kind} {name}" + (f" of group {group}" if group else ""),
-        )
 
 
 def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
@@ -186,7 +160,7 @@ def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
     No other field removes policies: who reaches the pods would change unnoticed.
     """
     field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
-    name, plan = parts.implementation.name, parts.network_policy
+    plan = parts.network_policy
     if plan is None:
         is_default = args is None and parts.is_routed and parts.implementation.proxies is not None
         if is_default or (args is not None and args.enabled):
@@ -203,14 +177,6 @@ def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
             field,
             "keeps Prometheus out, which monitoring needs; set metrics to the NetworkPolicyPeers "
             "that read metrics; enabled: false lets everybody in",
-        )
-    elif args is None:
-        reached = "engines and picker" if parts.picks_endpoints else "engines"
-        yield info(
-            NETWORK_POLICY,
-            field,
-            f"not set: only the proxies of {name} reach {reached}; set metrics for those who read "
-            "metrics",
         )
 
 
@@ -255,11 +221,11 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
     name, treatment = implementation.name, implementation.several_pools
     if treatment is SeveralPools.UNKNOWN:
         yield warning(
-            SEVERAL_POOLS_GATEWAY_UNKNOWN,
+            SEVERAL_POOLS_UNSUPPORTED,
             at,
             "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
             "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-            "to 1.1 takes one pool in a rule; gateway.implementation says which gateway it is",
+            "to 1.1 takes one pool in a rule",
         )
     elif treatment is SeveralPools.NO:
         yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")
@@ -434,9 +400,6 @@ CHECKS: tuple[Check, ...] = (
     failure_mode_findings,
     gateway_findings,
     route_findings,
-    rule_findings,
-    route_path_findings,
-    listener_findings,
     external_route_findings,
     several_pools_findings,
     network_policy_findings,

@@ -13,19 +13,11 @@ from fusioninfer_pulumi.checks.gangs import (
 from fusioninfer_pulumi.checks.kueue_labels import kueue_label_findings
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
-from fusioninfer_pulumi.checks.rules import ROLE_PARKED, SERVING_PORTS_DIFFER
-from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
+from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
-from fusioninfer_pulumi.pods.pod import PAIRED
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT
-
-REPLICAS_ASSUMED = Rule(
-    "replicas-assumed",
-    "info",
-    "The replicas of prefill and decode are stated.",
-    remedy="Set `replicas`.",
-)
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule(
     "prefill-decode-without-router",
@@ -55,19 +47,12 @@ def _name(built: BuiltService) -> Iterator[Finding]:
         )
 
 
-def _parked(built: BuiltService) -> Iterator[Finding]:
-    """A service without groups."""
-    if built.args.groups == 0:
-        message = "is 0: the service is parked and has no pods"
-        yield info(ROLE_PARKED, ("groups",), message)
-
-
 def _names(built: BuiltService) -> Iterator[Finding]:
     """Names that are made of those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     picked = bool(plan.routers) and plan.service_route is None
-    yield from service_name_findings(plan.service, plan.namespace, plan.roles, picked=picked)
+    yield from service_name_findings(plan.service, plan.roles, picked=picked)
 
 
 def _scheduling(built: BuiltService) -> Iterator[Finding]:
@@ -151,30 +136,9 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
             yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
 
 
-def _assumed_replicas(built: BuiltService) -> Iterator[Finding]:
-    """Says which share of prefill or decode is assumed because its replicas are not written.
-
-    Modelplane refuses such a service: the best ratio depends on prompts and answers, and no
-    default is right.
-    """
-    roles = built.args.roles
-    if not is_prefill_decode(roles):
-        return
-    for index, role in enumerate(roles):
-        if role.component_type in PAIRED and "replicas" not in role.model_fields_set:
-            yield info(
-                REPLICAS_ASSUMED,
-                ("roles", index, "replicas"),
-                f"is not stated: {role.replicas} is assumed, and with it the ratio of prefill to "
-                "decode",
-            )
-
-
 CHECKS: tuple[Check, ...] = (
     model_findings,
     _name,
-    _parked,
-    _assumed_replicas,
     _names,
     _scheduling,
     kueue_label_findings,

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Shares
-from fusioninfer_pulumi.checks.cluster import Cluster
+from fusioninfer_pulumi.checks.between_services import Cluster, target_findings
 from fusioninfer_pulumi.checks.objects import objects_findings
-from fusioninfer_pulumi.checks.operations.checks import CHECKS as OPERATION_CHECKS
+from fusioninfer_pulumi.checks.operations import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
-from fusioninfer_pulumi.checks.pods.others import model_findings, picker_findings
+from fusioninfer_pulumi.checks.pods.job_and_picker_pods import model_findings, picker_findings
 from fusioninfer_pulumi.checks.presets import preset_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
@@ -118,9 +117,8 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
     to another service.
     """
     plans = with_collisions([plan_service(args) for args in services])
-    shares = Shares(plans)
     return [
-        replace(plan, findings=(*shares.findings(plan, complete=True), *plan.findings))
+        replace(plan, findings=(*target_findings(plan, plans, complete=True), *plan.findings))
         for plan in plans
     ]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checks.between_services import Shares
+from fusioninfer_pulumi.checks.between_services import target_findings
 from fusioninfer_pulumi.checks.stages import with_collisions
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.planned import (
@@ -247,14 +247,14 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
 
 def _add_shares(sources: Sequence[Source]) -> None:
     """Adds what is wrong with requests that services of these sources give to each other."""
-    shares = Shares(plan for source in sources for plan in source.plans)
+    plans = [plan for source in sources for plan in source.plans]
     # An unknown name may belong to a service that could not be read.
     complete = all(source.planned and not source.has(Severity.ERROR) for source in sources)
     for source in sources:
         source.documents = [
             document
             if document.plan is None or document.loaded is None
-            else document.noting(*shares.findings(document.plan, complete=complete))
+            else document.noting(*target_findings(document.plan, plans, complete=complete))
             for document in source.documents
         ]
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.checks.cluster import Cluster
+from fusioninfer_pulumi.checks.between_services import Cluster
 from fusioninfer_pulumi.component.sdk import runs_program
 
 # Keyed by the stack, so that nothing outlives it, and by cluster, because each may

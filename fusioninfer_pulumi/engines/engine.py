@@ -548,7 +548,3 @@ class Engine(Protocol):
     def tracing_arguments(self, endpoint: str) -> Sequence[Argument] | None:
         """The arguments that make it trace, None where none are known."""
         ...
-
-    def check_tracing(self, command: EngineCommand) -> list[Finding]:
-        """What speaks against its tracing arguments."""
-        return []

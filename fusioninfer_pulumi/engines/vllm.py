@@ -16,7 +16,6 @@ from typing import Any
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
-from fusioninfer_pulumi.engines._vllm_arguments import contradictions
 from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
@@ -79,20 +78,7 @@ MODEL_AS_ARGUMENT = Rule(
     remedy="Write it as the message says.",
     source="the engines' released sources",
 )
-TRACING_PACKAGES_MISSING = Rule(
-    "tracing-packages-missing",
-    ("error", "info"),
-    "The image has the packages for tracing.",
-    remedy="Use an image that has them.",
-)
 
-LORA_NOT_ENABLED = Rule(
-    "lora-not-enabled",
-    "error",
-    "LoRA modules stand beside `--enable-lora`.",
-    remedy="Add `--enable-lora`.",
-    source="https://docs.vllm.ai/en/stable/features/lora/",
-)
 IMAGE_WITHOUT_RAY = Rule(
     "image-without-ray",
     "warning",
@@ -218,10 +204,6 @@ NIXL_ROLES: Version = (0, 23, 0)
 FAILS_LOADS: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
-#: First release that comes with OpenTelemetry; older ones exit with the flag
-#: (`ObservabilityConfig`). The wheels of 0.11.0 to 0.15.0 do not require it, 0.16.0 has an extra
-#: `otel`, 0.17.0 and 0.18.0 require it.
-WITH_OTEL: Version = (0, 17, 0)
 
 #: First release whose `--lora-modules NAME=PATH` may have another `=` in its path
 #: (`LoRAParserAction`: in 0.30.0, not in 0.29.0).
@@ -373,11 +355,6 @@ class Vllm(Engine):
         return kept
 
     def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        version = command.image.version or ()
-        return [*contradictions(words, version), *self._check_model(command, words)]
-
-    def _check_model(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        """Whether the program takes the model in the way in which it is given."""
         version = command.image.version
         if version is None:
             return []
@@ -429,10 +406,6 @@ class Vllm(Engine):
     def check_lora(self, command: EngineCommand) -> list[Finding]:
         # `LoRAConfig` and `init_static_loras`, up to 0.33.0.
         if not command.has(_ENABLE_LORA):
-            modules_flag = self.lora_flags["modules"]
-            if command.readable and command.has(modules_flag) and not command.has(CONFIG_FLAG):
-                message = f"{modules_flag} needs {_ENABLE_LORA}, without which vLLM stops; add it"
-                return [error(LORA_NOT_ENABLED, (modules_flag,), message)]
             return []
         modules = last_values(command.arguments, self.lora_flags["modules"])
         problems = list(_check_modules(modules, command.image.version))
@@ -683,22 +656,6 @@ class Vllm(Engine):
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]
-
-    def check_tracing(self, command: EngineCommand) -> list[Finding]:
-        version = command.image.version
-        if version is None:
-            message = (
-                "traces need the OpenTelemetry packages in the image, as vLLM has them from "
-                "v0.17.0 on; without them vLLM exits"
-            )
-            return [info(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
-        if version >= WITH_OTEL:
-            return []
-        message = (
-            f"vLLM {'.'.join(map(str, version))} exits when it shall trace: its image has no "
-            "OpenTelemetry packages; use v0.17.0 or later, or set tracing.engines to false"
-        )
-        return [error(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
 
 
 def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:

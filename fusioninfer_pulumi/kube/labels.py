@@ -44,8 +44,6 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
 # Read by Volcano's PodGroup controller when it creates a PodGroup itself (pods without a gang).
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
-# A user's own order of a gang's pods; the capacity model ignores it.
-TASK_PRIORITY = "volcano.sh/task-priority"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
 # On a LeaderWorkerSet: the LocalQueue in which Kueue holds its replicas. Kueue's webhook refuses a

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.loading.importer import Conversion, ConvertedService, Importer, ObjectKey
 from fusioninfer_pulumi.loading.origins import FieldOrigin, Origins
 from fusioninfer_pulumi.loading.source import SourceDocument, SourceField
-from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
 __all__ = [
     "API_VERSION",

@@ -14,8 +14,8 @@ from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
 from fusioninfer_pulumi.pods.scheduling import role_labels
+from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 _REQUEST = "devices"
 _DIGEST_LENGTH = 8

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.kube.containers import (
     with_mounts,
 )
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 #: Resource that volumes on the node's disk take.
 DISK = "ephemeral-storage"

@@ -25,26 +25,21 @@ from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
 from fusioninfer_pulumi.pods.parts import KvTransferPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import (
+from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
+from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     ENGINE_UNKNOWN,
     PODS_DERIVED,
+    STATED_TWICE,
+    TAKEN_BY_TEMPLATE,
 )
-from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
-from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 KV_EVENTS_TOPIC = Rule(
     "kv-events-topic",
     ("warning", "error", "info"),
     "The topic of KV cache events is the one that the endpoint picker reads.",
     remedy="Write the topic as the message shows.",
-)
-ENGINE_PORT_OF_POOL = Rule(
-    "engine-port-of-pool",
-    "error",
-    "The engine's port beside a sidecar is not the pool's.",
-    remedy="Choose another `enginePort`.",
 )
 ENGINE_NOT_MOVABLE = Rule(
     "engine-not-movable",
@@ -227,7 +222,7 @@ def _decode_side(
     )
     if engine == pool:
         message = f"must not be the pool's port, where the sidecar listens, got {engine}"
-        return plan, [], [*findings, error(ENGINE_PORT_OF_POOL, (*field, "enginePort"), message)]
+        return plan, [], [*findings, error(TAKEN_BY_TEMPLATE, (*field, "enginePort"), message)]
     moves = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
     if command.engine is None:
         moves = []

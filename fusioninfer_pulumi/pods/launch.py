@@ -12,7 +12,7 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule(
     "worker-command-lost",

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.served_model import (
     model_arguments,
     model_contradictions,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.containers import (
     free_name,
@@ -34,14 +34,7 @@ from fusioninfer_pulumi.kube.containers import (
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.parts import Manifest, ModelFiles
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
-
-MODEL_PATH_TAKEN = Rule(
-    "model-path-taken",
-    "error",
-    "No volume is mounted where the model is.",
-    remedy="Remove the mount, or set `model.mountPath`.",
-)
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 #: Launchers with which workers run the engine themselves.
 _OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
@@ -295,7 +288,7 @@ def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
     for mount in files.mounts:
         if mounted(pod.container, mount["mountPath"]) is not None:
             yield error(
-                MODEL_PATH_TAKEN,
+                TAKEN_BY_TEMPLATE,
                 (*pod.container_path, "volumeMounts"),
                 f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
                 "model.mountPath (cache.mountPath for a cache)",

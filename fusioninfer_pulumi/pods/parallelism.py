@@ -11,7 +11,7 @@ from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 
 _POD_IP = {"name": LEADER_ADDRESS_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 

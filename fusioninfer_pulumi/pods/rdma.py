@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.pods.rules import TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 _IPC_LOCK = "IPC_LOCK"
 

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
-from fusioninfer_pulumi.pods.rules import COMMAND_NOT_EDITABLE
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 
 Variable = Mapping[str, str]
 

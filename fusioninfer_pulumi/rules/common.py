@@ -121,3 +121,47 @@ WRONG_TYPE = Rule(
     "A value has the type of its field.",
     remedy="Write a value of the type that the message names.",
 )
+FIELDS_EXCLUDE_EACH_OTHER = Rule(
+    "fields-exclude-each-other",
+    "error",
+    "Of fields that exclude each other one is set.",
+    remedy="Keep one of them.",
+)
+NAME_NOT_FOUND = Rule(
+    "name-not-found",
+    "error",
+    "What is named by its name stands in the same manifest.",
+    remedy="Correct the name, or add what it names.",
+)
+ARGUMENTS_UNREADABLE = Rule(
+    "arguments-unreadable",
+    ("warning", "error", "info"),
+    "Arguments that are compared with fields and pods can be read.",
+    remedy="Write them in plain text; a configuration of KV transfer, in valid JSON.",
+)
+
+PODS_DERIVED = Rule(
+    "pods-derived",
+    "info",
+    "What the library makes of a role follows from its fields.",
+    remedy="Nothing.",
+)
+
+COMMAND_NOT_EDITABLE = Rule(
+    "command-not-editable",
+    "error",
+    "The library can change the engine's command line, for arguments and for several nodes.",
+    remedy="Write `command` as a list, or all of it yourself with `launcher: none`.",
+)
+ENGINE_UNKNOWN = Rule(
+    "engine-unknown",
+    ("error", "warning", "info"),
+    "The program of a container is known.",
+    remedy="Write its command, as the message shows.",
+)
+TAKEN_BY_TEMPLATE = Rule(
+    "taken-by-template",
+    ("error", "warning"),
+    "What a field adds is not in the template already.",
+    remedy="Remove it from the template, or leave out the field.",
+)

@@ -31,8 +31,21 @@ from fusioninfer_pulumi.rules.common import (
     UNKNOWN_VALUE,
     WRONG_TYPE,
 )
-from fusioninfer_pulumi.schemas.kind import KindSchema, Part, Schema, kind_schema, part_schema
+from fusioninfer_pulumi.schemas.kind import (
+    KindSchema,
+    Part,
+    Schema,
+    kind_schema,
+    part_schema,
+    pod_template_rules,
+)
 
+SOURCES_NOT_ONE = Rule(
+    "sources-not-one",
+    "error",
+    "A variable, a probe or a volume has no or several sources or handlers.",
+    remedy="Keep one.",
+)
 FIELD_OF_OTHER_RELEASE = Rule(
     "field-of-other-release",
     "warning",
@@ -121,6 +134,18 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
     return [] if schema is None else _findings(schema, (), manifest)
 
 
+def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
+    """What API validation rejects in single fields of a pod template that fits its schema."""
+    return _findings(pod_template_rules(), (), _set_fields(template))
+
+
+def _set_fields(value: Any) -> Any:
+    """A copy without fields that are null or empty, which are not set to API validation."""
+    if isinstance(value, Mapping):
+        return {key: _set_fields(item) for key, item in value.items() if item not in (None, "")}
+    return [_set_fields(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
     """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
     problems = _findings(part_schema(part), part.path, normal(value, part))
@@ -206,10 +231,15 @@ def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> I
     name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
         for key in expected:
-            yield _unknown_key((*at, key), schema.at(at))
+            if "patternProperties" in schema.at(at):
+                message = f"{shown(key)} is no valid Kubernetes label or annotation key"
+                yield error(INVALID_FORMAT, (*at, key), message)
+            else:
+                yield _unknown_key((*at, key), schema.at(at))
     elif name == "required":
         wanted = schema.below(schema.at(at), expected)
-        yield error(FIELD_REQUIRED, (*at, expected), f"is required: {_wanted(schema, wanted)}")
+        kind = f": {_wanted(schema, wanted)}" if wanted.get("type") else ""
+        yield error(FIELD_REQUIRED, (*at, expected), f"is required{kind}")
     elif name == "type":
         # YAML reads unquoted numbers and words such as `true` as other types than strings.
         scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
@@ -223,13 +253,31 @@ def _of_problem(schema: KindSchema, problem: Any, at: Location, value: Any) -> I
         kind = _wanted(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
         yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {shown(value)}")
+    elif name == "oneOf":
+        yield _not_one(at, schema.at(at), value)
+    elif name in ("anyOf", "not"):
+        rule = FIELD_REQUIRED if name == "anyOf" else SOURCES_NOT_ONE
+        yield error(rule, at, schema.at(at)[f"x-{name}"])
     else:
         yield _outside(at, name, expected, value)
+
+
+def _not_one(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
+    """The finding of a mapping that has none or several of the fields of which it takes one."""
+    keys = [key for choice in part["oneOf"] for key in choice.get("required", ())]
+    present, what = [key for key in keys if key in value], part["x-oneOf"]
+    if present:
+        message = f"takes one {what}, got {' and '.join(present)}; remove one of them"
+    else:
+        message = f"needs one {what}: {', '.join(keys)}"
+    return error(SOURCES_NOT_ONE, at, message)
 
 
 def _wanted(schema: KindSchema, part: Schema) -> str:
     """What a value has to be, in words."""
     kinds, pattern = part.get("type"), part.get("pattern", "")
+    if "x-format" in part:
+        return str(part["x-format"])
     if pattern.startswith(_QUANTITY_PATTERN):
         return _QUANTITY
     if pattern in _FORMATS:

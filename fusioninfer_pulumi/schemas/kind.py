@@ -6,6 +6,7 @@ import functools
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Location
@@ -76,7 +77,9 @@ class KindSchema:
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
-            subschema = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            patterns = next(iter(schema.get("patternProperties", {}).values()), None)
+            others = patterns or schema.get("additionalProperties")
+            subschema = schema.get("properties", {}).get(key, others)
         return self.resolved(subschema) if isinstance(subschema, dict) else {}
 
     def resolved(self, schema: Schema) -> Schema:
@@ -102,6 +105,13 @@ class KindSchema:
             for index, item in enumerate(value):
                 if isinstance(item, (Mapping, list, tuple)):
                     yield from self.nodes(items, item, (*at, index))
+
+
+@functools.cache
+def pod_template_rules() -> KindSchema:
+    """Returns the constraints of API validation on single fields of pod templates."""
+    file = Path(__file__).with_name("pod_template.json")
+    return KindSchema(file.read_text(encoding="utf-8"))
 
 
 @functools.cache

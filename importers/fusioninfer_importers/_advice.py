@@ -10,20 +10,8 @@ _ALL = {
         "the container's program is neither vLLM nor SGLang, and arguments have to be added to "
         "it; start it as vllm serve or python3 -m sglang.launch_server"
     ),
-    "external-route": (
-        "no route of its own is made: its requests come by the HTTPRoute of the service that "
-        "gets the most of them"
-    ),
     "gang-all-or-nothing": (
         "all of its pods are placed together: nothing starts before all of them fit"
-    ),
-    "gateway-listeners-unknown": (
-        "the Gateway is in another namespace: its listeners must allow routes from that of the "
-        "service (allowedRoutes.namespaces), which by default they do not"
-    ),
-    "group-pairing-strict": (
-        "each request is drawn a serving group, and its pods are of that group: a shared prefix "
-        "is looked for there only"
     ),
     "kv-transfer-disabled": (
         "nothing here says that the engines hand the KV cache from prefill to decode; where "
@@ -40,18 +28,8 @@ _ALL = {
     "memory-not-checked": (
         "memory not checked: the model, the release of the engine or the accelerator is not known"
     ),
-    "model-path-taken": "the model's files are mounted there; remove it",
     "reference-grant-missing": (
         "needs a ReferenceGrant in the namespace that is referred to; create one"
-    ),
-    "several-pools-gateway-unknown": (
-        "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
-        "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-        "to 1.1 takes one pool in a rule"
-    ),
-    "split-models-differ": (
-        "the engines of its targets serve models by different names: requests keep the name "
-        "that they ask for, and some fail; give all the same --served-model-name"
     ),
     "update-needs-room-for-optional-replicas": (
         "an update needs room for all of its replicas: LeaderWorkerSet starts with the highest "
@@ -79,10 +57,6 @@ KTHENA = {
     "prefill-decode-without-router": (
         "nothing pairs prefill with decode, clients reach the decoders only; read the "
         "ModelServer of these pods and the ModelRoute to it too"
-    ),
-    "queue-differs-from-service": (
-        "differs from the annotation scheduling.volcano.sh/queue-name of the ModelServing; "
-        "remove it"
     ),
     "route-missing": (
         "no request finds these pods; read the ModelRoute that leads to this ModelServer too"
@@ -118,12 +92,8 @@ MODELPLANE = {
         "hands over a KV cache that no engine of phase Decode takes; add one, or leave out "
         "serving.mode and phase"
     ),
-    "rollout-level-mixes-revisions": "during an update an instance runs mixed revisions",
     "route-missing": (
         "no request finds these pods; read the ModelService that selects this ModelDeployment too"
-    ),
-    "threshold-without-disaggregation": (
-        "PrefillDecode needs an engine of phase Prefill and one of phase Decode"
     ),
 }
 

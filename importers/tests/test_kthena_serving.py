@@ -322,13 +322,6 @@ def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) 
     assert spec(serving(metadata=metadata, **given)) == spec(serving())
 
 
-def test_findings_about_groups_name_their_field() -> None:
-    told = said(serving(role(replicas=4), replicas=0))
-    assert [each for each in told if "parked" in each] == [
-        "f: info: replicas: is 0: the service is parked and has no pods"
-    ]
-
-
 @pytest.mark.parametrize(
     ("document", "expected"),
     [

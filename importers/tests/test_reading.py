@@ -91,8 +91,8 @@ def test_what_our_own_rules_find_has_the_users_path() -> None:
             "needs 4 accelerators, but the pod has 1"
         ),
         (
-            "f: template.roles[1].entryTemplate.spec.containers[0].image: must be an image "
-            "reference, "
+            "f: template.roles[1].entryTemplate.spec.containers[0].image: must be "
+            "REPOSITORY:TAG in lower case, without https:// and blanks, "
             'got "vllm/vllm-openai:v0.11.0 "'
         ),
     ]

@@ -38,7 +38,15 @@ def gpus(amount: Any) -> dict[str, Any]:
                 f"{SERVING}.name: is required: a string",
             ],
         ),
-        (pod(container(image="a b")), [f'{SERVING}.image: must be an image reference, got "a b"']),
+        (
+            pod(container(image="a b")),
+            [
+                (
+                    f"{SERVING}.image: must be REPOSITORY:TAG in lower case, without https:// and "
+                    'blanks, got "a b"'
+                )
+            ],
+        ),
         (
             pod(container(), container()),
             [f'{POD}.containers[1].name: "vllm" is in containers[0], too; remove one of them'],
@@ -71,12 +79,7 @@ def gpus(amount: Any) -> dict[str, Any]:
         ),
         (
             pod(restartPolicy="OnFailure"),
-            [
-                (
-                    f"{POD}.restartPolicy: must be Always for pods that are kept running, got "
-                    '"OnFailure"'
-                )
-            ],
+            [f'{POD}.restartPolicy: must be one of Always, got "OnFailure"'],
         ),
         (
             pod(metadata={"name": "x"}),

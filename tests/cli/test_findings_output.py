@@ -91,10 +91,10 @@ def test_what_is_only_worth_knowing_is_printed_on_demand(
     path = written(tmp_path, manifest)
     main([command, path])
     quiet = capsys.readouterr()
-    assert "picker-metrics-off" not in quiet.out + quiet.err
+    assert "gang-all-or-nothing" not in quiet.out + quiet.err
     main([command, path, "--verbose"])
     told = capsys.readouterr()
-    assert "picker-metrics-off" in told.out + told.err
+    assert "gang-all-or-nothing" in told.out + told.err
 
 
 BAD = """\

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from routed import pair, routed
-from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
+from samples import nodes, prefill_decode, problems, rendered, role, service, warnings
 
 Manifest = dict[str, Any]
 
@@ -164,15 +164,3 @@ def test_a_budget_that_stops_every_drain_is_a_warning(given: Manifest, field: st
     assert found.startswith(
         f"warning: roles[0].disruptionBudget.{field}: allows no eviction of inference (replicas: 2)"
     )
-
-
-def test_replicas_that_wait_for_room_are_told_of() -> None:
-    policy = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
-    manifest = prefill_decode(disruptionBudget={}, schedulingStrategy=policy)
-    found = [each for each in said(manifest) if "disruptionBudget" in each]
-    assert found == [
-        (
-            "info: disruptionBudget: while a replica of decode waits for room, none of the others "
-            "may be evicted: the budget counts every replica"
-        )
-    ]

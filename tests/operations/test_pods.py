@@ -192,8 +192,7 @@ def test_a_constraint_given_twice_is_refused() -> None:
 
 def test_what_spread_does_not_do_is_said() -> None:
     hard = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
-    found = about("topologySpread", said(service(role(multinode=nodes(2), topologySpread=hard))))
-    assert [each.split(":")[0] for each in found] == ["info", "info"]
+    assert not about("topologySpread", said(service(role(multinode=nodes(2), topologySpread=hard))))
     partial = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     made = role(multinode=nodes(2), replicas=2, topologySpread=hard)
     (found_partial,) = about("DoNotSchedule", warnings(service(made, schedulingStrategy=partial)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from routed import objects, only, pair, routed
-from samples import container, problems, role, said, service, template, warnings
+from samples import container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.checks.prerequisites import product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -251,13 +251,6 @@ def test_labels_of_ours_are_refused() -> None:
         "monitoring.alerts.labels[fusioninfer.io/service]: is set by fusioninfer-pulumi; remove it"
         in problems(manifest)
     )
-
-
-def test_an_engine_with_other_metrics_is_said() -> None:
-    command = ["python3", "-m", "sglang.launch_server", "--enable-metrics"]
-    own = container(image="lmsysorg/sglang:v0.5.5", command=command, args=[], ports=[PORT])
-    manifest = service(role(template=template(own), port=8000), monitoring={"alerts": {}})
-    assert any("which replicas serve" in text for text in said(manifest))
 
 
 def tool(name: str) -> Any:

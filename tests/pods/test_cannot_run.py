@@ -37,43 +37,6 @@ def engine(**more: Any) -> Manifest:
 # The user of the image
 
 
-ROOT = "root-with-non-root"
-NON_ROOT = {"runAsNonRoot": True}
-
-
-def test_the_stock_image_runs_as_root() -> None:
-    own = pod(engine(securityContext=NON_ROOT))
-    assert said(own, ROOT) == [("warning", f"{C}.securityContext")]
-    assert said(pod(engine(), securityContext=NON_ROOT), ROOT) == [("warning", C)]
-
-
-@pytest.mark.parametrize(
-    "manifest",
-    [
-        pod(engine(securityContext={**NON_ROOT, "runAsUser": 1000})),
-        pod(engine(), securityContext={**NON_ROOT, "runAsUser": 1000}),
-        pod(engine(securityContext={"runAsNonRoot": False}), securityContext=NON_ROOT),
-        pod(engine(image="example.com/vllm:1", securityContext=NON_ROOT)),
-    ],
-)
-def test_other_users_and_images_are_taken(manifest: Manifest) -> None:
-    assert said(manifest, ROOT) == []
-
-
-READ_ONLY = "root-file-system-read-only"
-
-
-def test_an_engine_needs_something_to_write_to() -> None:
-    shared = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
-    mounts = [{"name": "dshm", "mountPath": "/dev/shm"}]
-    held = engine(securityContext={"readOnlyRootFilesystem": True}, volumeMounts=mounts)
-    at = f"{C}.securityContext.readOnlyRootFilesystem"
-    assert said(pod(held, volumes=shared), READ_ONLY) == [("warning", at)]
-    tmp = [*mounts, {"name": "tmp", "mountPath": "/tmp"}]
-    volumes = [*shared, {"name": "tmp", "emptyDir": {}}]
-    assert said(pod({**held, "volumeMounts": tmp}, volumes=volumes), READ_ONLY) == []
-
-
 # Commands
 
 
@@ -84,48 +47,6 @@ def test_an_engine_needs_something_to_write_to() -> None:
 def test_a_command_in_one_word_is_no_program(command: list[str]) -> None:
     manifest = pod(engine(command=command, args=None))
     assert said(manifest, "command-in-one-word") == [("error", f"{C}.command[0]")]
-
-
-ENDLESS = "init-container-never-ends"
-
-
-def first(**more: Any) -> Manifest:
-    """A pod with an init container."""
-    return pod(engine(), initContainers=[{"name": "first", "image": "busybox", **more}])
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"command": ["vllm", "serve", "m"]},
-        {"command": ["python3", "-m", "http.server"]},
-        {"command": ["sleep", "infinity"]},
-        {"command": ["sh", "-c", "set -e; cp /a /b\nexec python -m http.server 8080"]},
-        {"command": ["nginx", "-g", "daemon off;"]},
-        {"image": "docker.io/library/nginx:1.29"},
-        {"image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]},
-    ],
-)
-def test_an_init_container_that_serves_holds_up_the_pod(more: Manifest) -> None:
-    at = "roles[0].template.spec.initContainers[0]"
-    assert said(first(**more), ENDLESS) == [("error", at)]
-    assert said(first(**more, restartPolicy="Always"), ENDLESS) == []
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"command": ["sleep", "5"]},
-        {"command": ["vllm", "serve", "--help"]},
-        {"command": ["nginx"]},
-        {"command": ["sh", "-c", "vllm serve m & wait-for-it; kill $!"]},
-        {"command": ["sh", "-c", "get-model || sleep infinity"]},
-        {"image": "nginx", "command": ["cp", "-r", "/etc/nginx", "/shared"]},
-        {"image": "vllm/vllm-openai:v0.11.0", "command": ["python3", "-c", "import vllm"]},
-    ],
-)
-def test_an_init_container_that_ends_is_taken(more: Manifest) -> None:
-    assert said(first(**more), ENDLESS) == []
 
 
 def test_a_priority_is_that_of_a_class() -> None:
@@ -154,7 +75,7 @@ def test_a_shell_runs_its_first_word_alone() -> None:
     ["https://ghcr.io/a/b:1", "a/b:1:2", "Example/Model:1", "a//b", "a/b:", "a/b@sha256:1", "/a"],
 )
 def test_what_is_no_reference_is_refused(image: str) -> None:
-    assert said(pod(engine(image=image)), "invalid-image") == [("error", f"{C}.image")]
+    assert said(pod(engine(image=image)), "invalid-format") == [("error", f"{C}.image")]
 
 
 @pytest.mark.parametrize(
@@ -163,24 +84,7 @@ def test_what_is_no_reference_is_refused(image: str) -> None:
      f"a/b@sha256:{'0' * 64}", f"ghcr.io/a/b:1@sha256:{'a' * 64}"],
 )  # fmt: skip
 def test_references_are_taken(image: str) -> None:
-    assert said(pod(engine(image=image)), "invalid-image") == []
-
-
-@pytest.mark.parametrize(
-    ("image", "severity"),
-    [
-        ("vllm/vllm-openai:0.22.0", "warning"),
-        ("vllm/vllm-openai:v0.22.9", "warning"),
-        ("lmsysorg/sglang:v0.5.6.post9-cu129", "warning"),
-        ("vllm/vllm-openai:v0.99.0", "info"),
-        ("vllm/vllm-openai:v0.22.1", None),
-        ("vllm/vllm-openai:latest", None),
-        ("example.com/vllm:0.22.0", None),
-    ],
-)
-def test_tags_are_those_of_releases(image: str, severity: str | None) -> None:
-    wanted = [] if severity is None else [(severity, f"{C}.image")]
-    assert said(pod(engine(image=image)), "image-tag-unknown") == wanted
+    assert said(pod(engine(image=image)), "invalid-format") == []
 
 
 @pytest.mark.parametrize(
@@ -219,28 +123,6 @@ def test_a_slip_is_one_in_newer_releases_too() -> None:
 
 
 # Models
-
-
-UNQUANTIZED = "model-not-quantized"
-
-
-@pytest.mark.parametrize(
-    ("model", "more", "refused"),
-    [
-        ("Qwen/Qwen3-8B", ["--quantization", "awq"], True),
-        ("meta-llama/Llama-3.1-8B-Instruct", ["--quantization=gptq_marlin"], True),
-        ("Qwen/Qwen3-8B-AWQ", ["--quantization", "awq"], False),
-        ("Qwen/Qwen3-8B", ["--quantization", "fp8"], False),
-        ("Qwen/Qwen3-8B", ["--quantization", "awq", "--revision", "awq"], False),
-        ("somebody/model", ["--quantization", "awq"], False),
-        ("/models/qwen", ["--quantization", "awq"], False),
-    ],
-)
-def test_unquantized_models_are_not_loaded_as_awq(
-    model: str, more: list[str], refused: bool
-) -> None:
-    manifest = pod(engine(args=["--model", model, *more]))
-    assert said(manifest, UNQUANTIZED) == ([("error", f"{C}.args")] if refused else [])
 
 
 GATED = "token-for-gated-model"
@@ -320,27 +202,3 @@ def test_one_rank_in_a_process_of_its_own_needs_shared_memory(
     volumes = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
     mounted = {**held, "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}]}
     assert said(pod(mounted, volumes=volumes), SHARED) == []
-
-
-PREFIX = "route-prefix-not-served"
-REWRITE = {
-    "type": "URLRewrite",
-    "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
-}
-
-
-def prefixed(path: str, *args: str, **rule: Any) -> Manifest:
-    """A service behind a router whose route matches a path."""
-    matches = [{"path": {"type": "PathPrefix", "value": path}}]
-    route = {"rules": [{"matches": matches, **rule}]}
-    return routed(serving("a", "--model", "m", *args), httproute=route)
-
-
-def test_a_prefix_is_rewritten_or_served() -> None:
-    at = "roles[0].httproute.rules[0].matches[0].path.value"
-    assert said(prefixed("/chat"), PREFIX) == [("warning", at)]
-    assert said(prefixed("/chat/v1"), PREFIX) == [("warning", at)]
-    assert said(prefixed("/"), PREFIX) == []
-    assert said(prefixed("/v1/chat/completions"), PREFIX) == []
-    assert said(prefixed("/chat", "--root-path", "/chat"), PREFIX) == []
-    assert said(prefixed("/chat", filters=[REWRITE]), PREFIX) == []

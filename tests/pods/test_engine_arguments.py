@@ -48,9 +48,6 @@ def test_variables_of_the_container_are_read() -> None:
     assert of("--max-num-seqs=$(SEQS)", env=env) == [f"error argument-value-invalid {AT}.args[1]"]
 
 
-WHOLE = "--max-model-len=9 --max-num-batched-tokens=8 --no-enable-chunked-prefill"
-
-
 def test_each_template_that_is_written_is_read() -> None:
     by_hand = {"nodeCount": 2, "launcher": "none"}
     both = role(
@@ -71,8 +68,6 @@ def test_each_template_that_is_written_is_read() -> None:
 @pytest.mark.parametrize(
     ("image", "args", "expected"),
     [
-        (VLLM, "--lora-modules=a=/a", ["error lora-not-enabled args"]),
-        (VLLM, "--lora-modules=a=/a --config=/c.yaml", []),
         (VLLM, "--enable-lora --lora-modules a=/a b=/b", []),
         (VLLM, "--enable-lora --max-loras=4 --max-cpu-loras=2", ["error out-of-range args"]),
         (VLLM, "--enable-lora --max-cpu-loras=1 --max-loras=2", ["error out-of-range args"]),
@@ -84,8 +79,6 @@ def test_each_template_that_is_written_is_read() -> None:
         (VLLM, "--enable-lora --max-loras=$(N) --max-cpu-loras=2", []),
         (VLLM, "--enable-lora --lora-modules a=/a=b", ["error argument-value-invalid args"]),
         ("vllm/vllm-openai:v0.30.0", "--enable-lora --lora-modules a=/a=b", []),
-        (VLLM, WHOLE, []),
-        ("vllm/vllm-openai:v0.11.1", WHOLE, ["error batch-too-small args[2]"]),
         # vLLM writes the pairs out itself.
         (VLLM, "--collect-detailed-traces=model,worker", []),
         (

@@ -116,10 +116,6 @@ def test_the_plan_says_where_the_cache_goes() -> None:
             f"info: {FIELD}.secondary[1]: every pod mounts the claim shared: it has to be "
             "ReadWriteMany unless they share a node"
         ),
-        (
-            f"info: {FIELD}: KV cache goes on to 64Gi of host memory in each pod, then 200Gi of "
-            "its node's disk, then the claim shared, then a claim of its own"
-        ),
     ]
 
 

@@ -307,22 +307,6 @@ def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
 # The node's network.
 
 
-def test_pods_on_the_nodes_network_declare_their_port() -> None:
-    rule, host = "host-port-differs", {"spec": {"hostNetwork": True}}
-    assert of(rule, one(replicas=2, **host)) == ["roles[0].template.spec.hostNetwork"]
-    declared = engine(ports=[{"containerPort": 8000}])
-    assert of(rule, one(declared, replicas=2, **host)) == []
-    assert of(rule, one(replicas=1, **host)) == []
-    assert of(rule, one(replicas=2)) == []
-    pods = template(engine(), hostNetwork=True)
-    both = service(role("a", template=pods), role("b", template=pods))
-    assert len(of(rule, both)) == 2
-    apart = template(engine("--port=9000"), hostNetwork=True)
-    assert of(rule, service(role("a", template=pods), role("b", template=apart))) == []
-    scaled = {"maxReplicas": 3, "metrics": [{"name": "queue", "target": 5}]}
-    assert len(of(rule, one(autoscaling=scaled, **host))) == 1
-
-
 def test_workers_on_the_nodes_network_need_the_clusters_dns() -> None:
     rule = "host-network-without-cluster-dns"
     wide = {"multinode": nodes(2, launcher="ray")}

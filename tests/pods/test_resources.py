@@ -241,13 +241,3 @@ def test_the_engine_in_the_second_container_is_the_one_that_is_judged() -> None:
             "accelerators, but the pod has 2"
         )
     ]
-
-
-@pytest.mark.parametrize(("amount", "shown"), [("4Gi", 4 * 2**30), ("4M", 4_000_000)])
-def test_accelerators_have_no_unit_of_memory(amount: str, shown: int) -> None:
-    wrong = template(container(gpus=amount))
-    at = "spec.containers[0].resources.limits[nvidia.com/gpu]"
-    said = f'accelerators are counted in whole numbers without a unit, got "{amount}" ({shown})'
-    assert f"roles[0].template.{at}: {said}" in problems(service(role(template=wrong)))
-    two = role(template=None, leaderTemplate=template(), workerTemplate=wrong, multinode=nodes(2))
-    assert f"roles[0].workerTemplate.{at}: {said}" in problems(service(two))

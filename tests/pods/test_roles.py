@@ -15,7 +15,6 @@ from samples import (
     problems,
     rendered,
     role,
-    said,
     service,
     template,
     warnings,
@@ -106,21 +105,6 @@ def test_a_program_that_is_not_known_needs_launcher_none() -> None:
     assert "launcher: none" in problem
     by_hand = role(template=unknown, multinode=nodes(2, launcher="none"))
     assert problems(service(by_hand)) == []
-
-
-def test_what_worker_pods_do_not_get_is_said() -> None:
-    full = container(
-        ports=[{"containerPort": 8000}],
-        livenessProbe={"tcpSocket": {"port": 8000}},
-        lifecycle={"preStop": {"sleep": {"seconds": 1}}},
-    )
-    wide = service(role(template=template(full), multinode=nodes(2)))
-    assert said(wide, Severity.INFO) == [
-        (
-            f"info: {SERVING}: worker pods do not get livenessProbe, lifecycle, ports: only the "
-            "leader of a replica serves"
-        )
-    ]
 
 
 def test_different_ports_behind_one_service_are_a_warning() -> None:

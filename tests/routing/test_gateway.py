@@ -9,8 +9,6 @@ from gateways import HOSTS, HTTP, HTTPS, managed, open_to, referenced
 from routed import ROUTE, objects, only, routed
 from samples import Manifest, problems, said, warnings
 
-from fusioninfer_pulumi.findings import Severity
-
 CLASSES = {
     None: "eg",
     "envoy-ai-gateway": "envoy-ai-gateway",
@@ -85,20 +83,10 @@ def test_a_gateway_that_nothing_attaches_to_is_told() -> None:
     assert not warnings(routed(httproute=named, gateway={"listeners": [HTTP]}))
 
 
-@pytest.mark.parametrize(
-    ("gateway", "words"),
-    [
-        (None, "is not given: nothing is generated beside the route; name the gateway software"),
-        ({"implementation": "kgateway"}, 'nothing is known of "kgateway", and nothing is generat'),
-        ({"implementation": "envoy-gateway"}, 'nothing is known of "envoy-gateway"'),
-        ({"implementation": "eks"}, 'nothing is known of "eks"'),
-    ],
-)
-def test_an_unknown_gateway_is_told_and_no_error(gateway: Any, words: str) -> None:
-    manifest = routed(gateway=gateway)
-    (told,) = [line for line in said(manifest) if ".gateway.implementation" in line]
-    assert told.startswith(f"info: roles[0].gateway.implementation: {words}")
-    assert not problems(manifest)
+@pytest.mark.parametrize("named", ["kgateway", "envoy-gateway", "eks"])
+def test_unknown_gateway_has_no_finding(named: str) -> None:
+    manifest = routed(gateway={"implementation": named})
+    assert not [line for line in said(manifest) if ".gateway.implementation" in line]
 
 
 @pytest.mark.parametrize(
@@ -196,15 +184,3 @@ def test_a_listener_that_is_not_there_is_refused() -> None:
             "port 443; it has http 80"
         )
     ]
-
-
-def test_what_is_not_known_of_another_namespaces_gateway_is_told(output: Any) -> None:
-    def told(manifest: Manifest) -> list[str]:
-        return [line for line in said(manifest, Severity.INFO) if "must allow routes" in line]
-
-    refs = [{"name": "shared", "namespace": "infra"}]
-    assert len(told(routed(httproute=HOSTS, gateway={"refs": refs}))) == 1
-    assert len(told(routed())) == 1
-    assert not told(routed(httproute=HOSTS, gateway={"refs": [{"name": "shared"}]}))
-    assert not told(routed(metadata={"namespace": "gateway-system"}))
-    assert not told(routed(metadata={"namespace": output("a")}))

@@ -179,11 +179,11 @@ def test_a_role_that_could_not_be_read_is_not_missed() -> None:
     [
         (None, None, None),
         ("istio", "FailOpen", None),
-        ("envoy-ai-gateway", None, "info"),
+        ("envoy-ai-gateway", None, None),
         ("envoy-ai-gateway", "FailOpen", "warning"),
         ("envoy-ai-gateway", "FailClose", None),
         ("gke", None, None),
-        ("gke", "FailClose", "info"),
+        ("gke", "FailClose", None),
     ],
 )
 def test_a_failure_mode_that_the_gateway_ignores_is_told(

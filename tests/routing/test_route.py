@@ -273,8 +273,6 @@ def test_the_other_service_makes_no_route() -> None:
     other = routed(httproute={"routedBy": "stable"})
     assert "HTTPRoute/svc-httproute" not in kinds(other)
     assert not warnings(other)
-    assert any("httproute.routedBy: no route is made: requests come once stable" in each
-               for each in said(other))  # fmt: skip
 
 
 def test_the_other_service_makes_no_gateway() -> None:
@@ -361,8 +359,6 @@ def test_no_route_is_made_beside_those_that_exist() -> None:
     assert "InferencePool/svc-pool" in made
     assert "HTTPRoute/svc-httproute" not in made
     assert not warnings(routed(httproute=NEAR))
-    (told,) = (each for each in said(routed(httproute=NEAR)) if f"{AT}.refs: " in each)
-    assert "name InferencePool svc-pool of group inference.networking.k8s.io" in told
 
 
 @pytest.mark.parametrize("implementation", ["istio", "gke"])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from samples import (
     container,
-    minima,
     nodes,
     prefill_decode,
     problems,
@@ -136,30 +135,3 @@ def test_a_gang_pod_that_asks_for_nothing_is_not_held_by_the_gang(resources: Any
         NO_ROUTER,
     ]
     assert warnings(service(role(template=bare))) == []
-
-
-def test_a_pod_order_of_ones_own_is_unknown_to_the_capacity_table() -> None:
-    ordered = template(metadata={"annotations": {"volcano.sh/task-priority": "5"}})
-    assert warnings(prefill_decode({"template": ordered})) == [
-        (
-            "warning: roles[0].template.metadata.annotations[volcano.sh/task-priority]: reorders "
-            "the "
-            "gang: the capacity table ignores it"
-        ),
-        NO_ROUTER,
-    ]
-
-
-def test_different_priorities_change_the_order_of_a_partial_gang() -> None:
-    manifest = prefill_decode(
-        {"template": template(priorityClassName="low")}, {}, **minima(prefill=1, decode=1)
-    )
-    assert warnings(manifest) == [
-        (
-            "warning: schedulingStrategy.priorityClassName: the roles' pods have different "
-            "priority "
-            "classes: Volcano starts further replicas by priority first, which the capacity table "
-            "does not know"
-        ),
-        NO_ROUTER,
-    ]

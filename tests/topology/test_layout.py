@@ -201,7 +201,6 @@ def test_what_an_update_starts_beside_the_others_is_told() -> None:
     gpus = {"template": template(container(gpus="8")), "multinode": nodes(2)}
     gang = warnings(of({"maxSurge": 1}, **gpus))
     assert any(each.startswith(f"warning: {needs} (16 accelerators): Leader") for each in gang)
-    assert any(each.startswith(f"info: {needs}: ") for each in said(of({"maxSurge": 1})))
     told = warnings(of({"maxSurge": 1, "partition": 2}))
     assert "keeps the additional replicas until partition is 0 again, got 2" in told[0]
     (told_once,) = warnings(of({"maxSurge": 1, "strategy": "AllAtOnce"}))

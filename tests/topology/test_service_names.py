@@ -1,4 +1,4 @@
-"""Names of services that would take over Services of the cluster, or break their own pods."""
+"""Names of services that break their own pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from routed import router
 from samples import Manifest, container, role, rules, service, template
 
-from fusioninfer_pulumi.checks.names import _OWNED
 from fusioninfer_pulumi.findings import Severity
 
 AT = "metadata.name"
@@ -21,25 +20,6 @@ def named(name: str, namespace: str | None = "default", *roles: Any, **pods: Any
 
 def of(rule: str, manifest: Manifest) -> list[str]:
     return [at for found, at in rules(manifest, Severity.ERROR) if found == rule]
-
-
-@pytest.mark.parametrize(("namespace", "name"), _OWNED)
-def test_a_service_that_belongs_to_the_cluster_is_refused(namespace: str, name: str) -> None:
-    assert of("service-name-taken", named(name, namespace)) == [AT]
-    assert of("service-name-taken", named(name, "models")) == []
-    assert of("service-name-taken", named(f"{name}-x", namespace)) == []
-
-
-def test_so_is_one_without_a_namespace() -> None:
-    assert of("service-name-taken", named("kubernetes", None)) == [AT]
-
-
-def test_with_a_router_there_is_no_service_of_that_name() -> None:
-    assert of("service-name-taken", named("kubernetes", "default", router(), role())) == []
-
-
-def test_a_namespace_that_is_not_known_is_none_of_them(output: Any) -> None:
-    assert of("service-name-taken", named("kubernetes", output("default"))) == []
 
 
 LINKS = "service-name-breaks-engine"

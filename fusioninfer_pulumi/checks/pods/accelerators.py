@@ -1,14 +1,15 @@
-"""Accelerators of the engines: asked for, spelt, counted, hidden."""
+"""Checks of accelerators that pods request or claim."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.api.topology import VOLCANO
 from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_accelerator, is_extended, meant_accelerator
 from fusioninfer_pulumi.pods.build import RolePods
@@ -36,13 +37,6 @@ ACCELERATORS_HIDDEN = Rule(
     "Variables such as CUDA_VISIBLE_DEVICES leave the engine the accelerators that it needs.",
     remedy="Remove the variable.",
     source="https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
-)
-ACCELERATORS_WITH_UNIT = Rule(
-    "accelerators-with-unit",
-    "error",
-    "Accelerators are counted without a unit.",
-    remedy="Write a whole number.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
 )
 
 ACCELERATORS_BESIDE_CLAIMS = Rule(
@@ -94,12 +88,6 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
         )
-
-
-def unit_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Refuses counts of accelerators with a unit."""
-    for pod in pods.written:
-        yield from _units(pod.path, pod.written)
 
 
 def _vendor(pod: Pod, command: EngineCommand) -> Iterator[Finding]:
@@ -201,28 +189,6 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     )
 
 
-#: Suffixes of memory quantities; no pod has a million accelerators.
-_MEMORY_SUFFIXES = ("i", "M", "G", "T", "P", "E")
-
-
-def _units(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yields an error for each accelerator count with a unit: `4Gi` was meant as memory."""
-    spec = template.get("spec") or {}
-    for key in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            for kind, amounts in (container.get("resources") or {}).items():
-                if kind not in ("limits", "requests") or not isinstance(amounts, Mapping):
-                    continue
-                for name, amount in amounts.items():
-                    if is_accelerator(str(name)) and str(amount).endswith(_MEMORY_SUFFIXES):
-                        yield error(
-                            ACCELERATORS_WITH_UNIT,
-                            (*at, "spec", key, index, "resources", kind, str(name)),
-                            "accelerators are counted in whole numbers without a unit, got "
-                            f"{shown(amount)} ({int(quantity.parse(amount))})",
-                        )
-
-
 def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Refuses accelerators that a template asks for beside the role's claims."""
     if not any(claim.made for claim in ctx.role.resource_claims or ()):
@@ -237,3 +203,40 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                     "asks for accelerators beside resourceClaims, so the pod would get both; "
                     "remove one",
                 )
+
+
+VOLCANO_IGNORES_CLAIMS = Rule(
+    "volcano-ignores-claims",
+    "warning",
+    "Volcano allocates the devices that pods claim.",
+    remedy="Set `predicate.DynamicResourceAllocationEnable: true` for its plugin predicates.",
+    source="Volcano 1.14.1",
+)
+
+
+def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+
+    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
+    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
+    """
+    for ctx, pods in roles:
+        if ctx.scheduler != VOLCANO:
+            return
+        out = "gangPolicy.mode to Off" if ctx.gang else "schedulerName to another scheduler"
+        by_hand = (
+            (*pod.path, "spec", "resourceClaims")
+            for pod in pods.written
+            if pod.written["spec"].get("resourceClaims")
+        )
+        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
+        if at is not None:
+            yield warning(
+                VOLCANO_IGNORES_CLAIMS,
+                at,
+                "Volcano binds such pods without the devices that they claim, and they never "
+                "start, unless the arguments of its plugin predicates say "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
+                f"so there, or set schedulingStrategy.{out}",
+            )
+            return

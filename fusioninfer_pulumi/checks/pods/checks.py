@@ -7,31 +7,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fusioninfer_pulumi.checks.pods.accelerators import (
     accelerator_findings,
     claim_and_limit_findings,
-    unit_findings,
+    claim_findings,
 )
-from fusioninfer_pulumi.checks.pods.arguments import argument_findings
-from fusioninfer_pulumi.checks.pods.claims import claim_findings
 from fusioninfer_pulumi.checks.pods.commands import command_findings
-from fusioninfer_pulumi.checks.pods.credentials import role_credentials
-from fusioninfer_pulumi.checks.pods.engine import engine_findings, role_advice, worker_findings
-from fusioninfer_pulumi.checks.pods.images import image_findings
-from fusioninfer_pulumi.checks.pods.kubelet import kubelet_findings
+from fusioninfer_pulumi.checks.pods.engine import (
+    argument_findings,
+    engine_findings,
+    launcher_findings,
+    release_findings,
+)
+from fusioninfer_pulumi.checks.pods.environment import reference_findings, role_credentials
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
     event_findings,
     sidecar_findings,
     transfer_findings,
 )
 from fusioninfer_pulumi.checks.pods.memory import disk_findings, memory_findings
-from fusioninfer_pulumi.checks.pods.models import model_findings, served_findings
-from fusioninfer_pulumi.checks.pods.named_files import named_file_findings
+from fusioninfer_pulumi.checks.pods.models import (
+    model_findings,
+    named_file_findings,
+    served_findings,
+)
 from fusioninfer_pulumi.checks.pods.offloading import offloading_findings
 from fusioninfer_pulumi.checks.pods.parallelism import parallelism_findings
-from fusioninfer_pulumi.checks.pods.ports import host_network_findings, port_findings
+from fusioninfer_pulumi.checks.pods.ports import port_findings
 from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
 from fusioninfer_pulumi.checks.pods.probes import probe_findings
 from fusioninfer_pulumi.checks.pods.startup import startup_findings
-from fusioninfer_pulumi.checks.pods.variables import reference_findings
-from fusioninfer_pulumi.checks.pods.written import pod_findings
+from fusioninfer_pulumi.checks.pods.user_locations import pod_findings
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
@@ -42,7 +45,6 @@ Check = Callable[[RolePods, Context], Iterable[Finding]]
 ServiceCheck = Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    unit_findings,
     port_findings,
     accelerator_findings,
     claim_and_limit_findings,
@@ -55,15 +57,13 @@ CHECKS: tuple[Check, ...] = (
     memory_findings,
     disk_findings,
     command_findings,
-    image_findings,
     model_findings,
     probe_findings,
     named_file_findings,
     reference_findings,
-    kubelet_findings,
+    release_findings,
     engine_findings,
-    worker_findings,
-    role_advice,
+    launcher_findings,
     role_credentials,
     pod_findings,
 )
@@ -73,7 +73,6 @@ CHECKS_OF_ROLES: tuple[ServiceCheck, ...] = (
     pair_findings,
     served_findings,
     claim_findings,
-    host_network_findings,
 )
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
-from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE
 
 ENGINE_NOT_STARTED = Rule(
     "engine-not-started",
@@ -21,20 +19,6 @@ ENGINE_NOT_STARTED = Rule(
     "The container has a command, or its image starts the engine.",
     remedy="Give the command, such as python3 -m sglang.launch_server.",
     source="docker/Dockerfile of SGLang 0.5.5 has neither ENTRYPOINT nor CMD",
-)
-MODEL_ARGUMENT_MISSING = Rule(
-    "model-argument-missing",
-    "error",
-    "An engine without a default model gets one.",
-    remedy="Add `--model-path`.",
-    source="SGLang, `ServerArgs.add_cli_args` (required)",
-)
-SCRIPT_ENDS_AT_ONCE = Rule(
-    "script-ends-at-once",
-    "warning",
-    "A script waits for its last program.",
-    remedy="Remove the & at its end.",
-    source="a container ends with its first process",
 )
 ARGUMENTS_NOT_READ = Rule(
     "arguments-not-read",
@@ -71,26 +55,6 @@ COMMAND_IN_ONE_WORD = Rule(
     source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
 )
 
-INIT_CONTAINER_NEVER_ENDS = Rule(
-    "init-container-never-ends",
-    "error",
-    "Init containers end, unless their `restartPolicy` is `Always`.",
-    remedy="Set `restartPolicy: Always` to run it beside the engine, or let it end.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/init-containers/",
-)
-
-#: Commands that run until they are stopped.
-_ENDLESS = re.compile(
-    r"(exec\s+)?(\S*/)?(vllm\s+serve\s.*|sleep\s+inf(inity)?|tail\s+-[fF]\s+/dev/null"
-    r"|nginx\s.*daemon off.*|python[0-9.]*\s+-m\s+"
-    r"(http\.server|sglang\.launch_server|vllm\.entrypoints\.(openai\.)?api_server)(\s.*)?)"
-)
-#: Ends of commands of a script that run one after the other.
-_NEXT = re.compile(r"&&|;|\n")
-#: Arguments with which servers print something and exit.
-_TOLD = re.compile(r"(^|\s)(-h|--help(=\S*)?|-V|--version)(\s|$)")
-#: An image that serves without a command.
-_SERVING_IMAGE = re.compile(r"(\S*/)?nginx([:@]\S*)?")
 
 #: Programs that people write together with their arguments.
 _PROGRAM = re.compile(r"(\S*/)?(vllm|sglang|python[0-9.]*|(ba|da)?sh)\s+\S")
@@ -104,7 +68,6 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     for pod in pods.written:
         yield from _unread(pod)
         yield from _in_one_word(pod)
-        yield from _endless(pod)
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
@@ -120,8 +83,6 @@ def command_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.readable and command.has(CONFIG_FLAG):
         message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
         yield info(ARGUMENTS_UNREADABLE, at, message)
-    elif engine.needs_model and command.readable and command.model is None and command.program:
-        yield error(MODEL_ARGUMENT_MISSING, at, f"{engine.title} needs {engine.model_flags[0]}")
     yield from _model(pods)
     yield from _same_everywhere(pods, ctx)
 
@@ -138,51 +99,11 @@ def _in_one_word(pod: Pod) -> Iterator[Finding]:
                 yield error(COMMAND_IN_ONE_WORD, at, message)
 
 
-def _endless(pod: Pod) -> Iterator[Finding]:
-    """Init containers that start a server: the containers behind them never start."""
-    for index, container in enumerate(pod.written["spec"].get("initContainers") or ()):
-        policy = container.get("restartPolicy")
-        if policy == "Always" or is_output(policy):
-            continue
-        server = _server(container, pod)
-        if server:
-            yield error(
-                INIT_CONTAINER_NEVER_ENDS,
-                (*pod.path, "spec", "initContainers", index),
-                f"{shown(server)} does not end, and the containers behind it wait for that; set "
-                "restartPolicy: Always to run it beside them",
-            )
-
-
-def _server(container: Mapping[str, Any], pod: Pod) -> str | None:
-    """The command, or the image, that runs until it is stopped; None where that is not known."""
-    command = pod.commands.of(container)
-    argv, image = command.argv, container.get("image")
-    if argv.outputs or is_output(image):
-        return None
-    words = " ".join(argv.texts())
-    if not argv.command:
-        serves = (command.serve and command.image.stock) or (
-            not argv.args and _SERVING_IMAGE.fullmatch(str(image))
-        )
-        return str(image) if serves and not _TOLD.search(words) else None
-    last = words
-    if isinstance(argv.script, str):
-        last = _NEXT.split(argv.script.strip().replace("\\\n", " "))[-1].strip()
-        if "exit" in argv.script or last.endswith("&") or "|" in last:
-            return None
-    return last if _ENDLESS.fullmatch(last) and not _TOLD.search(last) else None
-
-
 def _unread(pod: Pod) -> Iterator[Finding]:
     """Words behind a script that does not read them."""
     argv = pod.own_command.argv
     if argv.script_at is None or not isinstance(argv.script, str):
         return
-    script = argv.script.rstrip()
-    if script.endswith("&") and not script.endswith("&&"):
-        message = "the script ends while its last program runs, and so does the container; remove &"
-        yield warning(SCRIPT_ENDS_AT_ONCE, pod.command_path, message)
     behind = len(argv.words) - argv.script_at - 1
     if behind and _ENGINE.fullmatch(argv.script.strip()):
         message = f"the shell runs {argv.script.strip()} alone; write one text with its arguments"

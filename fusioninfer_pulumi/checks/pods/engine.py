@@ -1,18 +1,18 @@
-"""What an engine needs of its pods, launcher and image."""
+"""Checks of the engine's arguments against its release, pods, launcher and image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.checks.rules import ROLE_PARKED
+from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
+from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.findings import Finding, Rule, info, warning
+from fusioninfer_pulumi.engines.variables import plain_variables
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.launch import LEADER_ONLY
-from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import PODS_DERIVED
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
@@ -21,6 +21,30 @@ PROGRAM_IN_ARGS = Rule(
     "The words in `args` are arguments, not the program itself.",
     remedy="Move the program to `command`.",
 )
+
+
+ENGINE_RELEASE_UNSUPPORTED = Rule(
+    "engine-release-unsupported",
+    "error",
+    "The image has an engine release that is older than the oldest supported one.",
+    remedy="Use a newer image.",
+)
+
+
+def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Rejects images of engine releases that are older than the supported ones."""
+    for pod in pods.written:
+        engine, image = pod.own_command.engine, pod.own_command.image
+        if engine is None or not image.stock or image.engine != engine.name:
+            continue
+        oldest = argument_table(engine.name).releases[0]
+        if image.version is not None and image.version < release_numbers(oldest):
+            yield error(
+                ENGINE_RELEASE_UNSUPPORTED,
+                (*pod.container_path, "image"),
+                f"{engine.title} {image.tag} is older than v{oldest}, the oldest supported "
+                "release; use a newer image",
+            )
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -41,7 +65,6 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at(*at)
     if engine is not None:
         findings += engine.check_connector(command)
-        findings += engine.check_tracing(command) if pods.traced else []
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,
@@ -52,24 +75,70 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from (finding.at(*at) for finding in findings)
 
 
-def worker_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Says what workers do not get of the template that they share with their leader."""
-    worker = pods.worker
-    if worker is None or worker.path != pods.leader.path:
-        return
-    trimmed = [key for key in LEADER_ONLY if worker.own.get(key)]
-    if trimmed:
-        keys = ", ".join(trimmed)
-        message = f"worker pods do not get {keys}: only the leader of a replica serves"
-        yield info(PODS_DERIVED, worker.container_path, message)
-
-
-def role_advice(_: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Says that a role is parked, or that its launcher has no effect."""
-    if not ctx.role.replicas:
-        message = "is 0: the role is parked, no pods of it are made"
-        yield info(ROLE_PARKED, ctx.at("replicas"), message)
+def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warns of a launcher that has no effect."""
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
         yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
+
+
+#: Fields of `model.lora` by what the engine calls them.
+_LORA_FIELDS = {
+    "modules": "adapters",
+    "max_rank": "maxRank",
+    "max_adapters": "maxAdapters",
+    "max_cpu_adapters": "maxCpuAdapters",
+}
+
+
+def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+    """What the engines of a service do not take; each once, where roles share a field."""
+    findings = [
+        finding
+        for ctx, pods in roles
+        for finding in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+    ]
+    return list(dict.fromkeys(findings))
+
+
+def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the user's command line against the image's release."""
+    for pod in pods.written:
+        command, variables = pod.own_command, plain_variables(pod.own)
+        # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
+        paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
+        flag = command.engine.transfer_flag if paired and command.engine else None
+        for finding in check_arguments(command, variables, leave_out=flag):
+            yield finding.at(*_place(pod, finding.location))
+
+
+def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks what fields of the role ask for against the release."""
+    for finding in check_added(pods.command, pods.leader.own_command):
+        yield finding.at(*ctx.at())
+
+
+def _place(pod: Pod, location: Location) -> Location:
+    return (*pod.container_path, *location) if location else pod.command_path
+
+
+def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    command, engine = pods.command, pods.command.engine
+    if engine is None:
+        return
+    written = pods.leader.own_command
+    fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
+    explicit = ctx.model is not None and ctx.model.lora is not None
+    rank = engine.lora_flags["max_rank"]
+    # Arguments beside `model.lora` are refused as contradictions.
+    modules = engine.lora_flags["modules"]
+    findings = [] if explicit and written.has(modules) else engine.check_lora(command)
+    if explicit and not written.has(rank):  # what is an argument of the user's was checked as such
+        findings = [*findings, *check_value(command, rank)]
+    for finding in findings:
+        flag = str(finding.location[0])
+        if explicit and not written.has(flag) and flag in fields:
+            yield finding.at("model", "lora", fields[flag])
+        else:
+            yield finding.at(*pods.leader.command_path)

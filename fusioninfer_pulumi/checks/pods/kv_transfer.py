@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.checks.rules import POOL_PODS_SERVE_HTTPS
 from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     OWNED_FLAGS,
@@ -14,22 +13,20 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     is_unknown,
     sidecar_release,
 )
-from fusioninfer_pulumi.engines.command import ENGINES, serving_port
+from fusioninfer_pulumi.engines.command import ENGINES
 from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL
-from fusioninfer_pulumi.engines.flags import has_flag
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC
 from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, TAKEN_BY_TEMPLATE
-from fusioninfer_pulumi.rules.common import SET_BY_LIBRARY
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
-SIDECAR_PLACED = Rule(
-    "sidecar-placed",
-    "info",
-    "A sidecar listens on the port of the pool, before the engine.",
-    remedy="Nothing; without a sidecar, let the engine send prompts to the prefill pods.",
+POOL_PODS_SERVE_HTTPS = Rule(
+    "pool-pods-serve-https",
+    "warning",
+    "The pods behind a route serve plain HTTP.",
+    remedy="End TLS at the Gateway; remove `--secure-proxy`.",
 )
 
 KV_TRANSFER_MISSING = Rule(
@@ -51,12 +48,6 @@ KV_TRANSFER_DISABLED = Rule(
     "warning",
     "KV transfer that is configured is enabled.",
     remedy="Remove `enabled: false`, or the other fields.",
-)
-PREFILL_CERTIFICATES = Rule(
-    "prefill-certificates",
-    "info",
-    "The certificates of prefill pods hold for their addresses.",
-    remedy="Check them, or skip the verification.",
 )
 
 
@@ -118,22 +109,12 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
         return
     args = ctx.role.kv_transfer or KvTransferArgs()
-    pool, engine = plan.pool_port, plan.engine_port
-    if plan.brought is not None:
-        message = f"container {plan.brought} is the sidecar: none is added, the engine stays"
-        yield info(SIDECAR_PLACED, ctx.at(), message)
-        if engine == pool:
-            yield warning(
-                TAKEN_BY_TEMPLATE,
-                ctx.at(),
-                f"container {plan.brought} listens on port {pool}, and so does the engine, as far "
-                "as its arguments say; give it another --port",
-            )
-    elif not args.sidecar.enabled:
-        yield info(
-            SIDECAR_PLACED,
-            ctx.at("kvTransfer", "sidecar", "enabled"),
-            "without a sidecar no one sends prompts to the prefill pods, unless the engine does",
+    if plan.brought is not None and plan.engine_port == plan.pool_port:
+        yield warning(
+            TAKEN_BY_TEMPLATE,
+            ctx.at(),
+            f"container {plan.brought} listens on port {plan.pool_port}, and so does the engine, "
+            "as far as its arguments say; give it another --port",
         )
     if plan.sidecar is None:
         return
@@ -141,14 +122,6 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     assert release is not None, "only families with a sidecar are wired"
     yield from _argument_findings(plan.sidecar, release, args, ctx)
     yield from _protection_findings(plan.sidecar, release, args, ctx)
-    at = pods.leader.command_path
-    port = serving_port(pods.leader.own, pods.leader.own_command, None)
-    if port == pool and pods.command.engine is not None:
-        message = f"the engine moves from port {pool}, where the sidecar listens, to {engine}"
-        yield info(SIDECAR_PLACED, at, message)
-    elif port == engine:
-        message = f"the engine keeps its port {engine}; the sidecar listens on {pool}"
-        yield info(SIDECAR_PLACED, at, message)
 
 
 def _protection_findings(
@@ -192,12 +165,4 @@ def _argument_findings(
             at,
             "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
             "HTTP to the pods of a pool",
-        )
-    prefill_https = ctx.pairing is not None and ctx.pairing.prefill_https
-    if prefill_https and not has_flag(words, "--tls-insecure-skip-verify"):
-        yield info(
-            PREFILL_CERTIFICATES,
-            at,
-            "prefill pods serve HTTPS: their certificates must hold for their addresses, or add "
-            "--tls-insecure-skip-verify=prefiller",
         )

@@ -1,4 +1,4 @@
-"""Models that an engine cannot load, or that not all pods behind one address serve."""
+"""Checks of models and files that an engine loads, and of the names that pods serve."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.engines.flags import flag_value, last_values
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
+from fusioninfer_pulumi.findings import Finding, Rule, warning
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 
-MODEL_NOT_QUANTIZED = Rule(
-    "model-not-quantized",
-    "error",
-    "A model that is loaded as AWQ or GPTQ was quantized so.",
-    remedy="Use a quantized repository, or remove `--quantization`.",
-    source="vLLM: Cannot find the config file for awq",
-)
 TOKEN_FOR_GATED_MODEL = Rule(
     "token-for-gated-model",
     "warning",
@@ -34,11 +28,6 @@ SERVED_MODELS_DIFFER = Rule(
     source="vLLM answers 404 for a model that it does not serve",
 )
 
-#: Organizations that publish weights without quantization under these names.
-_UNQUANTIZED = re.compile(
-    r"(meta-llama|google|mistralai|Qwen|deepseek-ai|microsoft|ibm-granite)/[\w.-]+"
-)
-_QUANTIZED = re.compile(r"awq|gptq|int[48]|w[48]a\d+|quant|fp8|fp4|bnb|4bit|8bit", re.IGNORECASE)
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
 
 
@@ -48,11 +37,6 @@ def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     model = command.model
     if model is None or command.engine is None or not command.readable or ctx.model is not None:
         return
-    method = command.value("--quantization", "-q") or ""
-    plain = _UNQUANTIZED.fullmatch(model) and not _QUANTIZED.search(model)
-    if plain and method.startswith(("awq", "gptq")) and not command.has("--revision"):
-        message = f"{model} is not quantized, so {command.engine.title} finds no {method} weights"
-        yield error(MODEL_NOT_QUANTIZED, pod.command_path, f"{message}; use a quantized repository")
     if is_gated(model) and not _has_token_or_files(pods):
         message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
         yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
@@ -92,3 +76,47 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
             f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
             "requests go to pods of both, and some get 404; give both one --served-model-name",
         )
+
+
+FILE_NOT_MOUNTED = Rule(
+    "file-not-mounted",
+    "warning",
+    "A volume of the container holds the files that arguments name.",
+    remedy="Mount the volume that holds them.",
+    source="the path is outside of what docker/Dockerfile of the engines fills",
+)
+
+#: Flags that name a file or folder.
+_FLAGS = (
+    "--config", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--tokenizer",
+    "--tokenizer-path", "--hf-config-path", "--chat-template", "--tool-parser-plugin",
+)  # fmt: skip
+#: What the engines' own images hold.
+_IN_IMAGES = re.compile(r"/(vllm-workspace|sgl-workspace|usr|opt|root|home|tmp|dev|proc)/")
+
+
+def named_file_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Warns of paths that an engine's own image does not have."""
+    command, engine = pods.command, pods.command.engine
+    # A script may fetch the files that it names.
+    if engine is None or not command.image.stock or command.script is not None:
+        return
+    named = [command.model, *(flag_value(command.arguments, flag) for flag in _FLAGS)]
+    adapters = last_values(command.arguments, engine.lora_flags["modules"]) or ()
+    named += [adapter.partition("=")[2] for adapter in adapters if "," not in adapter]
+    for path in dict.fromkeys(named):
+        if path is None or re.fullmatch(r"/[^\s$]*", path) is None or _IN_IMAGES.match(path):
+            continue
+        if not _held(pods, path):
+            message = f"no volume of the container holds {path}, nor does its image; mount one"
+            yield warning(FILE_NOT_MOUNTED, pods.leader.command_path, message)
+
+
+def _held(pods: RolePods, path: str) -> bool:
+    parts = path.rstrip("/").split("/")
+    folders = ["/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1)]
+    if any(mounted(pods.leader.container, folder) is not None for folder in folders):
+        return True
+    mounts = [mount.get("mountPath") for mount in pods.leader.container.get("volumeMounts") or ()]
+    below = f"{path.rstrip('/')}/"
+    return any(isinstance(path, str) and path.startswith(below) for path in mounts)

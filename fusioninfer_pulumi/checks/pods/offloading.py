@@ -19,7 +19,6 @@ from fusioninfer_pulumi.findings import (
     Location,
     Rule,
     error,
-    errors,
     info,
     path_text,
     warning,
@@ -29,7 +28,6 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.pod import Context, Pod
-from fusioninfer_pulumi.pods.rules import PODS_DERIVED
 
 MEMORY_REQUEST_TOO_SMALL = Rule(
     "memory-request-too-small",
@@ -44,16 +42,12 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
     if args is None or offload is None:
         return
-    findings: list[Finding] = []
     for pod in pods.written:
-        findings += _disk(pod, args)
-        findings += _memory((*at, "cpu"), pod, offload.memory)
+        yield from _disk(pod, args)
+        yield from _memory((*at, "cpu"), pod, offload.memory)
         if offload.in_shared_memory:
-            findings += _room((*at, "cpu"), ctx.role, pod, offload.memory)
-    findings += _shared(at, ctx, args)
-    if not errors(findings):
-        findings.append(info(PODS_DERIVED, at, _summary(args, offload.memory)))
-    yield from findings
+            yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
+    yield from _shared(at, ctx, args)
 
 
 def _disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
@@ -135,16 +129,3 @@ def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator
                 f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
                 "they share a node",
             )
-
-
-def _summary(args: KvCacheOffloadingArgs, need: Decimal) -> str:
-    words = [f"{quantity.write(need)} of host memory in each pod"]
-    for tier in args.secondary:
-        disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
-        if disk is not None:
-            words.append(f"{disk.size} of its node's disk")
-        elif claim is not None and claim.ref is not None:
-            words.append(f"the claim {claim.ref.name}")
-        else:
-            words.append("a claim of its own")
-    return f"KV cache goes on to {', then '.join(words)}"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs, size_findings
+from fusioninfer_pulumi.api.parallelism import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
-from fusioninfer_pulumi.findings import Finding, error, info, warning
+from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ARGUMENTS_UNREADABLE, PODS_DERIVED
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -50,9 +49,6 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "arguments that cannot be read here may contradict it: the engine takes the last of "
             "two",
         )
-    counted = ctx.role.multinode is not None and ctx.role.multinode.node_count is not None
-    if not counted and ctx.nodes > 1:
-        yield info(PODS_DERIVED, at, _pods(args))
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
@@ -84,11 +80,3 @@ def sizes_refused(role: RoleArgs) -> bool:
     args = role.parallelism
     count = role.multinode.node_count if role.multinode is not None else None
     return args is not None and any(size_findings((), args, count))
-
-
-def _pods(args: ParallelismArgs) -> str:
-    if args.data is not None and args.data_local is not None:
-        share = f"data {args.data} / dataLocal {args.data_local}"
-    else:
-        share = f"one for each of {args.pipeline} pipeline stages"
-    return f"a replica has {args.pods} pods: {share}"

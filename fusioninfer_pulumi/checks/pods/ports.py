@@ -51,12 +51,6 @@ ENGINE_ON_LOOPBACK = Rule(
     remedy="Write `--host 0.0.0.0`, and no `--uds`.",
     source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
 )
-HOST_PORT_DIFFERS = Rule(
-    "host-port-differs",
-    "warning",
-    "Pods on their node's network declare their port.",
-    remedy="Declare it in `ports`, without `hostPort`.",
-)
 HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
     "host-network-without-cluster-dns",
     "warning",
@@ -371,36 +365,6 @@ def _without_cluster_dns(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             "pods on their node's network do not find their leader by its name, which only the "
             "cluster's DNS knows; add dnsPolicy: ClusterFirstWithHostNet",
         )
-
-
-def host_network_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warns of pods on their node's network that the scheduler may put onto one node.
-
-    It keeps pods apart that declare one port: the API server makes that a `hostPort`.
-    """
-    on_node = [
-        (ctx, pods, port)
-        for ctx, pods in roles
-        if pods.leader.spec.get("hostNetwork") is True
-        and ctx.role.replicas
-        and (port := served_port(pods.command)) is not None
-    ]
-    for _, pods, port in on_node:
-        same = sum(_most(other.role) for other, _, theirs in on_node if theirs == port)
-        declared = {
-            entry.get("containerPort") for entry in pods.leader.container.get("ports") or ()
-        }
-        if same > 1 and port not in declared:
-            yield warning(
-                HOST_PORT_DIFFERS,
-                (*pods.leader.path, "spec", "hostNetwork"),
-                f"{same} pods listen on port {port} of their nodes, and two on one node fail; "
-                f"declare containerPort: {port}, and the scheduler keeps them apart",
-            )
-
-
-def _most(role: RoleArgs) -> int:
-    return role.replicas if role.autoscaling is None else role.autoscaling.max_replicas
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"

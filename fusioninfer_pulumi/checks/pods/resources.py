@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.rules import NAME_NOT_FOUND
-from fusioninfer_pulumi.checks.pods._values import QUALIFIED_NAME, given, known, mappings, text
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, WRONG_TYPE
+from fusioninfer_pulumi.rules.common import NAME_NOT_FOUND, OUT_OF_RANGE, WRONG_TYPE
 
 REQUESTS_AND_LIMITS = Rule(
     "requests-and-limits",
@@ -31,7 +30,39 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"
 
 
-def container_resources(
+_QUALIFIED_NAME = re.compile(
+    r"((?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+
+
+#: Lists of a pod by what their items are.
+_LISTS = {"volume": "volumes", "claim": "resourceClaims"}
+
+
+def known_text(value: Any) -> str:
+    """A string that is known, else the empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def known_mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping that is known, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def known_list(value: Any) -> Sequence[Any]:
+    """A list that is known, else an empty one."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The known mappings of a list with their indexes."""
+    for index, item in enumerate(known_list(value)):
+        if isinstance(item, Mapping):
+            yield index, item
+
+
+def resource_findings(
     at: Location, resources: Any, claims: Collection[str] | None
 ) -> Iterator[Finding]:
     """Checks the resources of a container.
@@ -41,14 +72,26 @@ def container_resources(
         resources: The resources.
         claims: Names of the pod's `resourceClaims`, None where they are not known.
     """
-    yield from _requirements(at, known(resources))
-    yield from _claims((*at, "claims"), known(resources).get("claims"), claims)
+    yield from _requirements(at, known_mapping(resources))
+    for index, claim in known_mappings(known_mapping(resources).get("claims")):
+        yield from missing_name((*at, "claims", index), claim, claims, "claim")
+
+
+def missing_name(
+    at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
+) -> Iterator[Finding]:
+    """Checks that a list of the pod has the name of an item that refers to it."""
+    name = known_text(item.get("name"))
+    if name and names is not None and name not in names:
+        have = f"; it has {', '.join(sorted(names))}" if names else ""
+        message = f"the pod has no {kind} {shown(name)}{have}: add it to its {_LISTS[kind]}"
+        yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
 def amounts(resources: Any) -> dict[str, Decimal]:
     """The quantities of a mapping, as far as they are known."""
     quantities = {}
-    for name, amount in known(resources).items():
+    for name, amount in known_mapping(resources).items():
         parsed = parsed_amount(amount)
         if parsed is not None:
             quantities[str(name)] = parsed
@@ -64,7 +107,7 @@ def parsed_amount(amount: Any) -> Decimal | None:
 
 
 def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
-    parts = {key: known(resources.get(key)) for key in ("limits", "requests")}
+    parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
     for key, its in parts.items():
         for name, amount in its.items():
             here = (*at, key, str(name))
@@ -110,11 +153,11 @@ def is_known_form(name: str) -> bool:
 
 
 def _is_qualified(name: str) -> bool:
-    if not QUALIFIED_NAME.fits(name):
+    if not _QUALIFIED_NAME.fullmatch(name):
         return False
     # A quota names it with this prefix.
-    native = not is_extended(name)
-    return native or (not name.startswith("requests.") and QUALIFIED_NAME.fits(f"requests.{name}"))
+    quota = _QUALIFIED_NAME.fullmatch(f"requests.{name}")
+    return not is_extended(name) or (not name.startswith("requests.") and quota is not None)
 
 
 def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
@@ -126,14 +169,3 @@ def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
     elif is_extended(name) and value != value.to_integral_value():
         message = f"must be a whole number of devices, got {shown(amount)}"
         yield error(WRONG_TYPE, at, message)
-
-
-def _claims(at: Location, claims: Any, of_pod: Collection[str] | None) -> Iterator[Finding]:
-    for index, claim in mappings(claims):
-        here, name = (*at, index), text(claim.get("name"))
-        if not given(claim.get("name")):
-            yield error(FIELD_REQUIRED, (*here, "name"), "is required")
-        if name and of_pod is not None and name not in of_pod:
-            have = f"; it has {', '.join(sorted(of_pod))}" if of_pod else ""
-            message = f"the pod has no claim {shown(name)}{have}: add it to its resourceClaims"
-            yield error(NAME_NOT_FOUND, (*here, "name"), message)

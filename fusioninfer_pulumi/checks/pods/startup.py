@@ -8,8 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.pods.rules import ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 LIVENESS_PROBE_TOO_EARLY = Rule(
     "liveness-probe-too-early",

@@ -1,6 +1,7 @@
-"""What API validation refuses of a finished pod template, as far as people get it wrong.
+"""What API validation rejects in a finished pod template, as far as people get it wrong.
 
-No schema says these rules. Those that are left out are the API server's: `checks.server` asks it.
+Constraints of single fields are JSON Schema (`schemas/pod_template.json`), those between fields are
+here. The rest is left to the API server: `checks.server` asks it.
 """
 
 from __future__ import annotations
@@ -9,36 +10,18 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.checks.pods._values import (
-    DNS_LABEL,
-    OBJECT_NAME,
-    Check,
-    exactly_one,
-    fields,
-    formatted,
-    given,
-    items,
-    known,
-    listed,
-    mappings,
-    number,
-    one_of,
-    text,
+from fusioninfer_pulumi.checks.pods.resources import (
+    known_list,
+    known_mapping,
+    known_mappings,
+    known_text,
+    missing_name,
+    resource_findings,
 )
-from fusioninfer_pulumi.checks.pods.containers import PodFacts, container_findings, container_names
-from fusioninfer_pulumi.checks.pods.scheduling import affinity, label_map, spread, tolerations
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pods.rules import SOURCES_NOT_ONE
-from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE
-
-POD_RESTART_POLICY = Rule(
-    "pod-restart-policy",
-    "error",
-    "Pods of a LeaderWorkerSet have `restartPolicy: Always`.",
-    remedy="Remove `restartPolicy` from the template; the role's `restartPolicy` says what a "
-    "failure restarts.",
-)
+from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE
+from fusioninfer_pulumi.schemas.check import pod_template_findings
 
 
 class Owner(enum.Enum):
@@ -49,67 +32,51 @@ class Owner(enum.Enum):
     JOB = enum.auto()
 
 
-#: Fields that volumes of the commonest sources need.
-_SOURCES: Mapping[str, Check] = {
-    "configMap": fields({}, required=("name",)),
-    "secret": fields({}, required=("secretName",)),
-    "persistentVolumeClaim": fields({}, required=("claimName",)),
-    "hostPath": fields({}, required=("path",)),
-    "nfs": fields({}, required=("server", "path")),
-    "csi": fields({}, required=("driver",)),
-    "image": fields({}, required=("reference",)),
-}
-_OTHER_SOURCES = ("emptyDir", "projected", "downwardAPI", "ephemeral")
-_VOLUME = fields(
-    {"name": formatted(DNS_LABEL), **_SOURCES},
-    exactly_one(SOURCES_NOT_ONE, "source", tuple(sorted((*_SOURCES, *_OTHER_SOURCES))), least=0),
-    required=("name",),
-)
-_SPEC = fields(
-    {
-        "volumes": items(_VOLUME),
-        "dnsPolicy": one_of("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
-        "nodeSelector": label_map,
-        "serviceAccountName": formatted(OBJECT_NAME),
-        "priorityClassName": formatted(OBJECT_NAME),
-        "runtimeClassName": formatted(OBJECT_NAME),
-        "affinity": affinity,
-        "tolerations": tolerations,
-        "topologySpreadConstraints": spread,
-    }
-)
+_RESTART_POLICY: Location = ("spec", "restartPolicy")
 
 
 def template_findings(
     template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
 ) -> Iterator[Finding]:
     """Checks a finished pod template; locations are relative to it."""
-    spec = known(template.get("spec"))
-    yield from label_map(("metadata", "labels"), known(template.get("metadata")).get("labels"))
-    pod = PodFacts(volumes=_names(spec, "volumes"), claims=_names(spec, "resourceClaims"))
-    at: Location = ("spec",)
+    for finding in pod_template_findings(template):
+        if owner is not Owner.JOB or finding.location != _RESTART_POLICY:
+            yield finding
+    spec = known_mapping(template.get("spec"))
+    volumes, claims = _names(spec, "volumes"), _names(spec, "resourceClaims")
+    names = _names(spec, "containers") or ()
     for key in ("initContainers", "containers"):
-        for index, container in mappings(spec.get(key)):
-            here = (*at, key, index)
-            yield from container_findings(here, container, pod, starting=key != "containers")
-    yield from container_names(at, spec)
-    yield from _SPEC(at, spec)
-    priority = number(spec.get("priority"))
-    if priority and not given(spec.get("priorityClassName")):
+        for index, container in known_mappings(spec.get(key)):
+            at: Location = ("spec", key, index)
+            yield from resource_findings((*at, "resources"), container.get("resources"), claims)
+            yield from _port_names(at, container)
+            for position, mount in known_mappings(container.get("volumeMounts")):
+                yield from missing_name((*at, "volumeMounts", position), mount, volumes, "volume")
+            name = known_text(container.get("name"))
+            if key == "initContainers" and name and name in names:
+                message = f"{shown(name)} names two containers of the pod"
+                yield error(DUPLICATE_NAME, (*at, "name"), message)
+    priority = spec.get("priority")
+    if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
         message = "is set by the API server, by priorityClassName alone; name a class instead"
-        yield error(FIELD_OUT_OF_PLACE, (*at, "priority"), message)
-    policy = spec.get("restartPolicy")
-    kept = owner is not Owner.JOB and policy not in (None, "", "Always")
-    if kept and not is_output(policy):
-        message = f"must be Always for pods that are kept running, got {shown(policy)}"
-        yield error(POD_RESTART_POLICY, (*at, "restartPolicy"), message)
+        yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
+
+
+def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    names: set[str] = set()
+    for index, port in known_mappings(container.get("ports")):
+        name = known_text(port.get("name"))
+        if name and name in names:
+            message = f"{shown(name)} names two ports of the container"
+            yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
+        names.add(name)
 
 
 def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
     """The names of a list's items, None where they are not all known."""
     value = spec.get(key)
     if is_output(value) or any(
-        is_output(item) or is_output(known(item).get("name")) for item in listed(value)
+        is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
     ):
         return None
-    return {text(item["name"]) for _, item in mappings(value) if given(item.get("name"))}
+    return {known_text(item.get("name")) for _, item in known_mappings(value)} - {""}

@@ -1,42 +1,83 @@
-"""Checks of monitors, alerts and dashboards: what they read exists."""
+"""Checks of disruption budgets, monitors and tracing, and the list of all of operations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.checks.autoscaling import autoscaling_findings, ratio_findings
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.operations.disruption_budget import BudgetPlan, kept_replicas
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
+    FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
+
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
+    "disruption-budget-blocks-eviction",
+    "warning",
+    "A disruption budget allows an eviction.",
+    remedy="Add a replica, or delete the pods by hand in a drain.",
+    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
+)
+
+
+def budget_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks the budget of each role that has one."""
+    plan, spec = built.plan, built.args
+    roles = {role.name: role for role in plan.roles}
+    for budget in plan.operations.budgets:
+        role = roles[budget.role]
+        args = role.args.disruption_budget or spec.disruption_budget
+        at: Location = ("disruptionBudget",)
+        if role.args.disruption_budget is not None:
+            at = ("roles", role.position, *at)
+        if args is not None:
+            yield from _eviction_findings(budget, args, role, at)
+
+
+def _eviction_findings(
+    budget: BudgetPlan, args: DisruptionBudgetArgs, role: RolePlan, at: Location
+) -> Iterator[Finding]:
+    if budget.replicas:
+        return
+    field = (*at, "maxUnavailable" if args.min_available is None else "minAvailable")
+    count = len(role.replicas)
+    kept = 0 if args.min_available is None else kept_replicas(args.min_available, count)
+    if role.scaled_externally:
+        message = (
+            f"the replicas of {role.name} are scaled: give maxUnavailable, a count of at least 1"
+        )
+        yield error(FIELD_OUT_OF_PLACE, field, message)
+    elif kept > count:
+        message = f"must be at most the replicas of {role.name} ({count}), got {kept}"
+        yield error(OUT_OF_RANGE, field, message)
+    else:
+        yield warning(
+            DISRUPTION_BUDGET_BLOCKS_EVICTION,
+            field,
+            f"allows no eviction of {role.name} (replicas: {count}): node drains and upgrades "
+            "never finish; add a replica, or delete the pods by hand",
+        )
+
 
 MONITORED_TARGET_MISSING = Rule(
     "monitored-target-missing",
     ("error", "warning"),
     "What is monitored exists, and serves metrics on a declared port.",
     remedy="Correct it as the message says.",
-)
-MONITORING_CERTIFICATE_UNCHECKED = Rule(
-    "monitoring-certificate-unchecked",
-    "info",
-    "The certificate of an engine is checked when it is scraped.",
-    remedy="Nothing, if you accept it.",
-)
-MONITORING_PICKER_TOKEN_DEFAULT = Rule(
-    "monitoring-picker-token-default",
-    "info",
-    "Prometheus may read the picker's metrics.",
-    remedy="Set `pickerToken`, or give its ServiceAccount the right.",
 )
 
 
@@ -46,10 +87,13 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
-    of_labels, of_picker = list(_labels(args)), list(_picker(args, built.plan.router))
+    of_labels, of_picker = (
+        list(_label_findings(args)),
+        list(_picker_monitor(args, built.plan.router)),
+    )
     yield from of_labels
     for monitor in monitoring.engines:
-        yield from _engine(monitor, roles[monitor.role])
+        yield from _engine_monitor(monitor, roles[monitor.role])
     yield from of_picker
     yield from _readers(built, args)
     if not (args.engines or monitoring.picker or of_labels or of_picker):
@@ -62,15 +106,6 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
     """Checks what alerts and dashboards are made of."""
-    monitoring = built.plan.operations.monitoring
-    scraped = {monitor.role for monitor in monitoring.engines} if monitoring is not None else set()
-    strange = [
-        role.name
-        for role in built.plan.roles
-        if role.name in scraped
-        and (engine := role.serving.command.engine) is not None
-        and not engine.has_panels()
-    ]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
@@ -82,27 +117,20 @@ def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
                 "its queries name the service's namespace, which must be a plain value for that, "
                 "got a pulumi Output",
             )
-        if strange:
-            yield info(
-                ENGINE_WITHOUT_METRICS,
-                at,
-                f"shows of {', '.join(strange)} which replicas serve: its queries of requests read "
-                "vLLM's metrics",
-            )
         for key in wanted.labels:
             if key.startswith(labels.PREFIX):
                 message = "is set by fusioninfer-pulumi; remove it"
                 yield error(SET_BY_LIBRARY, (*at, "labels", key), message)
 
 
-def _labels(args: MonitoringArgs) -> Iterator[Finding]:
+def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
     for key in args.labels:
         if key.startswith(labels.PREFIX):
             message = "is set by fusioninfer-pulumi; remove it"
             yield error(SET_BY_LIBRARY, ("monitoring", "labels", key), message)
 
 
-def _engine(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
+def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
     at, port = ("roles", role.position), monitor.port
     yield from _without_metrics(role, at)
     if declared_port(role, port) is None:
@@ -121,12 +149,6 @@ def _engine(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
             "monitoring finds pods by the ports that containers declare: the ranks on "
             f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
         )
-    if monitor.https:
-        yield info(
-            MONITORING_CERTIFICATE_UNCHECKED,
-            ("monitoring", "engines"),
-            f"the certificate of {role.name} is not checked: pods are scraped by address",
-        )
 
 
 def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
@@ -139,15 +161,9 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
             at,
             f"monitoring gets no metrics from {role.name}: {reason}",
         )
-    elif engine is None:
-        yield info(
-            ENGINE_WITHOUT_METRICS,
-            at,
-            f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
-        )
 
 
-def _picker(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding]:
+def _picker_monitor(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding]:
     metrics = router.epp.metrics if router is not None else MetricsMode.OFF
     if args.picker and router is None:
         yield error(
@@ -162,17 +178,45 @@ def _picker(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding
             "the picker serves no metrics; set endpointPicker.metrics of the router to "
             f"{MetricsMode.AUTHENTICATED.value}",
         )
-    if args.picker_token is None:
-        if metrics is MetricsMode.AUTHENTICATED and args.picker is not False:
-            yield info(
-                MONITORING_PICKER_TOKEN_DEFAULT,
-                ("monitoring", "pickerToken"),
-                "not set: Prometheus sends the token of its own ServiceAccount, which may need "
-                "`get` on the URL /metrics",
-            )
-    elif metrics is not MetricsMode.AUTHENTICATED or args.picker is False:
+    asks_token = metrics is MetricsMode.AUTHENTICATED and args.picker is not False
+    if args.picker_token is not None and not asks_token:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("monitoring", "pickerToken"),
             "has no effect: only a picker whose metrics are Authenticated asks for a token",
         )
+
+
+PICKER_TRACES_WITHOUT_TLS = Rule(
+    "picker-traces-without-tls",
+    "error",
+    "The picker sends traces as its endpoint says.",
+    remedy="Use `http`, or set `tracing.picker: false`.",
+)
+
+
+def tracing_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks that something traces, and that the endpoint picker can reach the endpoint."""
+    args, router = built.args.tracing, built.plan.router
+    if args is None:
+        return
+    family = router.epp.family if router is not None and args.picker else None
+    if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
+        yield error(
+            PICKER_TRACES_WITHOUT_TLS,
+            ("tracing", "endpoint"),
+            f"{family.name} sends traces without TLS, whatever the endpoint says; use http, or "
+            "set tracing.picker to false",
+        )
+    if family is None and not any(role.pods.traced for role in built.plan.roles):
+        message = "has no effect: neither a picker nor an engine traces"
+        yield warning(FIELD_WITHOUT_EFFECT, ("tracing",), message)
+
+
+CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
+    budget_findings,
+    monitoring_findings,
+    tracing_findings,
+    autoscaling_findings,
+    ratio_findings,
+)

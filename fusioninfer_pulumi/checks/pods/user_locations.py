@@ -1,11 +1,11 @@
-"""Finished pod templates held against the rules; findings stand at what the user wrote."""
+"""Checks of finished pod templates; findings are located at what the user wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.checks.pods._values import known, listed, text
+from fusioninfer_pulumi.checks.pods.resources import known_list, known_mapping, known_text
 from fusioninfer_pulumi.checks.pods.template import template_findings
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.pods.build import RolePods
@@ -32,8 +32,9 @@ def generated_label(written: Any, location: Location) -> bool:
 
     Names that become labels are checked where they are planned.
     """
-    written_labels = known(known(written).get("metadata")).get("labels")
-    return location[:2] == ("metadata", "labels") and location[-1] not in known(written_labels)
+    metadata = known_mapping(known_mapping(written).get("metadata"))
+    user_labels = known_mapping(metadata.get("labels"))
+    return location[:2] == ("metadata", "labels") and location[-1] not in user_labels
 
 
 def written_location(finished: Any, written: Any, location: Location) -> Location:
@@ -56,19 +57,21 @@ def written_location(finished: Any, written: Any, location: Location) -> Locatio
             if part not in written and position < len(location) - 1:
                 break
             at.append(part)
-            finished, written = known(finished).get(part), written.get(part)
+            finished, written = known_mapping(finished).get(part), written.get(part)
     return tuple(at)
 
 
 def _index(finished: Any, written: Any, index: int) -> int | None:
     """Index of an item of a finished list among the user's, None where it is generated."""
-    items = listed(written)
-    name = known(finished[index]).get("name")
-    if index < len(items) and known(items[index]).get("name") == name:
+    items = known_list(written)
+    name = known_mapping(finished[index]).get("name")
+    if index < len(items) and known_mapping(items[index]).get("name") == name:
         return index
     if name is None:
         return None
-    return next((at for at, item in enumerate(items) if known(item).get("name") == name), None)
+    return next(
+        (at for at, item in enumerate(items) if known_mapping(item).get("name") == name), None
+    )
 
 
 def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
@@ -79,8 +82,8 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     field, ordinal, rest = generated
     if field == "topologySpreadConstraints":
         return ctx.at("topologySpread", ordinal)
-    count = len(listed(pod.written["spec"].get(field)))
-    name = text(known(listed(pod.spec.get(field))[count + ordinal]).get("name"))
+    count = len(known_list(pod.written["spec"].get(field)))
+    name = known_text(known_mapping((pod.spec.get(field) or ())[count + ordinal]).get("name"))
     if name == SIDECAR:
         return ctx.at("kvTransfer", "sidecar", *rest)
     if name.startswith(FETCHER_PREFIX):
@@ -95,5 +98,5 @@ def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None
     field, index = location[1], location[2]
     if not isinstance(field, str) or not isinstance(index, int):
         return None
-    ordinal = index - len(listed(pod.written["spec"].get(field)))
+    ordinal = index - len(known_list(pod.written["spec"].get(field)))
     return (field, ordinal, location[3:]) if ordinal >= 0 else None

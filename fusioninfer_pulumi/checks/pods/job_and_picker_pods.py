@@ -1,13 +1,13 @@
-"""Checks of the pods beside those that serve: the model's Job and the endpoint picker."""
+"""Checks of the pods of the model's Job and of the endpoint picker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.checks.pods.credentials import credential_findings, variable_findings
+from fusioninfer_pulumi.checks.pods.environment import credential_findings, variable_findings
 from fusioninfer_pulumi.checks.pods.template import Owner, template_findings
-from fusioninfer_pulumi.checks.pods.written import generated_label, written_location
+from fusioninfer_pulumi.checks.pods.user_locations import generated_label, written_location
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec

@@ -49,12 +49,6 @@ PREFILL_DECODE_RATIO_EXCEEDED = Rule(
     remedy="Change the replicas, the autoscaling, or the bounds.",
 )
 
-AUTOSCALING_METRIC_ACROSS_GROUPS = Rule(
-    "autoscaling-metric-across-groups",
-    "error",
-    "A role of several serving groups is scaled by a metric of each group.",
-    remedy="Use engine HPA and a metric of source Pods.",
-)
 
 AUTOSCALING_NEVER_WAKES = Rule(
     "autoscaling-never-wakes",
@@ -149,7 +143,7 @@ def _groups(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     for index, metric in enumerate(args.metrics):
         if metric.query is not None or metric.source is MetricSource.EXTERNAL:
             yield error(
-                AUTOSCALING_METRIC_ACROSS_GROUPS,
+                FIELD_OUT_OF_PLACE,
                 (*at, "metrics", index),
                 "is one number for all serving groups, and the role is scaled in each of them: use "
                 "engine HPA and a metric of source Pods",
@@ -178,7 +172,7 @@ def _target(
         yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
     if (spec.groups or 1) > 1:
         message = "follows one number for all serving groups, and the role is scaled in each"
-        yield error(AUTOSCALING_METRIC_ACROSS_GROUPS, where, f"{message}; write metrics")
+        yield error(FIELD_OUT_OF_PLACE, where, f"{message}; write metrics")
     if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
         message = "queue follows the endpoint picker and needs engine KEDA; or use throughput"
         yield error(FIELD_OUT_OF_PLACE, where, message)

@@ -1,1 +1,0 @@
-"""Checks of disruption budgets, autoscalers and monitors: `checks` has the list."""

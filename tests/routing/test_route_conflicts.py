@@ -1,0 +1,72 @@
+"""Routes of two services for the same requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from routed import ROUTE, router
+from samples import Manifest, role, service, template
+
+from fusioninfer_pulumi.checks.stages import plan_services
+from fusioninfer_pulumi.loading import load
+
+V1 = {"path": {"type": "PathPrefix", "value": "/v1"}}
+HEADER = {"headers": [{"name": "model", "value": "chat"}]}
+
+
+def routed_by(name: str, namespace: str = "default", **route: Any) -> Manifest:
+    given = {**ROUTE, **route}
+    return service(
+        router(httproute={key: value for key, value in given.items() if value is not None}),
+        role(template=template()),
+        metadata={"name": name, "namespace": namespace},
+    )
+
+
+def conflicts(*manifests: Manifest) -> list[str]:
+    plans = plan_services([args for manifest in manifests for args in load(manifest)])
+    return [
+        plan.service
+        for plan in plans
+        for finding in plan.findings
+        if finding.rule == "routes-conflict"
+    ]
+
+
+def test_two_routes_for_the_same_requests_are_told_at_the_later_one() -> None:
+    one, other = routed_by("a"), routed_by("b")
+    assert conflicts(one, other) == ["b"]
+    assert conflicts(other, one) == ["a"]
+    assert conflicts(one, other, routed_by("c")) == ["b", "c", "c"]
+    assert conflicts(one, routed_by("b", "elsewhere")) == ["b"]
+    anywhere = {"hostnames": None}
+    assert conflicts(routed_by("a", **anywhere), routed_by("b", **anywhere)) == ["b"]
+    shared = {"hostnames": ["x.example.com", "svc.example.com"]}
+    assert conflicts(one, routed_by("b", **shared)) == ["b"]
+    v1 = {"rules": [{"matches": [V1]}, {"matches": [HEADER]}]}
+    assert conflicts(routed_by("a", **v1), routed_by("b", rules=[{"matches": [HEADER]}])) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"hostnames": ["b.example.com"]},
+        # Of two host names the more exact one gets the request.
+        {"hostnames": ["*.example.com"]},
+        {"hostnames": None},
+        {"parentRefs": [{"name": "another"}]},
+        {"parentRefs": [{"name": "my-gateway"}]},
+        {"rules": [{"matches": [HEADER]}]},
+    ],
+)
+def test_routes_for_other_requests_are_not(other: Any) -> None:
+    assert conflicts(routed_by("a"), routed_by("b", **other)) == []
+
+
+def test_listeners_that_are_named_are_those() -> None:
+    def at(section: str) -> dict[str, Any]:
+        return {"parentRefs": [{**ROUTE["parentRefs"][0], "sectionName": section}]}
+
+    assert conflicts(routed_by("a", **at("http")), routed_by("b", **at("https"))) == []
+    assert conflicts(routed_by("a", **at("http")), routed_by("b", **at("http"))) == ["b"]
