@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import SplitArgs
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.checks.gateways import attachment_findings
 from fusioninfer_pulumi.checks.route_rules import normalised_matches
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
@@ -71,8 +71,8 @@ class RoutedService(Protocol):
         """Roles that run pods."""
 
     @property
-    def routers(self) -> Sequence[RoleArgs]:
-        """Router roles."""
+    def shape(self) -> ServiceShape:
+        """What the service is, with its router roles."""
 
     @property
     def router(self) -> RouterPlan | None:
@@ -184,7 +184,7 @@ class Shares:
                 f"{names.inference_pool(other.service)}; remove its endpointPicker.enabled: false, "
                 f"or name Service {other.service} in backendRefs with a weight",
             )
-        elif not other.routers:
+        elif not other.shape.routers:
             say: Callable[[Rule, Location, str], Finding] = error if share.weight else warning
             yield say(
                 SERVICE_NOT_FOUND,
@@ -256,7 +256,7 @@ class Shares:
         if other is None:
             if complete:
                 yield from self._missing_findings(at, plan, by, "no request comes")
-        elif not other.routers:
+        elif not other.shape.routers:
             yield warning(
                 ROUTED_BY_DIFFERS,
                 at,

@@ -29,7 +29,7 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
             "all objects get it, and replicas wait in a queue that the plan does not know; set "
             "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
-    if not of_service and built.plan.local_queue is None:
+    if not of_service and built.plan.shape.local_queue is None:
         return  # Kueue takes each of such pods for a job of its own
     for at in (place for role in built.plan.roles for place in _places(built, role)):
         yield error(

@@ -84,7 +84,7 @@ UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule(
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
     """Yields the findings of `rollout` and `wait` of a service and its roles."""
-    if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
+    if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
@@ -215,7 +215,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
         )
     optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
-    if plan.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
+    if plan.shape.layout is Layout.PER_REPLICA and (optional > 1 or optional == count):
         yield info(
             OPTIONAL_REPLICAS_RESTART_TOGETHER,
             ("roles", role.position, "replicas"),
@@ -223,7 +223,11 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             "together, after the others: nothing waits for them, as they may stay pending",
         )
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
-    if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
+    if (
+        plan.shape.layout is Layout.PER_REPLICA
+        and 0 < optional < count
+        and not lowest.get(role.name)
+    ):
         yield info(
             REQUIRED_REPLICAS_ANY,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
@@ -234,7 +238,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
 def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     """Yields the findings of `rollout` with the layout, once for a field that roles share."""
-    gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
+    gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
             FIELD_OUT_OF_PLACE,
@@ -249,7 +253,7 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
 def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     surge = explicit(plan.rollout, role, "max_surge")
-    per_role = plan.layout is Layout.PER_ROLE
+    per_role = plan.shape.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
@@ -310,7 +314,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
     # Additional replicas have the highest ordinals, which are updated first, regardless of
     # maxUnavailable.
-    severity = warning if plan.gang_scheduled else info
+    severity = warning if plan.shape.needs_gang else info
     yield severity(
         UPDATE_NEEDS_ROOM,
         field_location(role, "max_surge"),
