@@ -117,8 +117,8 @@ guard-tools: $(STAMP)
 	$(BIN)/python -m e2e.build_tools --only envoy-gateway keda-operator kube-network-policies istio agentgateway
 
 .PHONY: e2e-serve
-e2e-serve: serve-tools guard-tools  ## Prove what needs real engines (as root; two older releases: 12 GB more)
-	-$(BIN)/python -m e2e.serve.engine --vllm 0.8.5 0.11.0  # else what needs them is skipped
+e2e-serve: serve-tools guard-tools  ## Prove what needs real engines (as root; an older release: 6 GB more)
+	-$(BIN)/python -m e2e.serve.engine --vllm 0.11.0  # else what needs them is skipped
 	$(BIN)/python -m e2e.serve.enclosure $(BIN)/python -m pytest e2e/serve
 
 .PHONY: e2e-serve-core

@@ -29,10 +29,10 @@ VLLM = "0.32.0"
 PREVIOUS = "0.31.0"
 """The release before it, for updates between releases."""
 
-RELEASES = ("0.8.5", "0.11.0", VLLM)
-"""The oldest release that can be installed, that of the examples, and the newest."""
+RELEASES = ("0.11.0", VLLM)
+"""The oldest supported release, and the newest that can be installed."""
 
-OLD_WHEELS = {"0.8.5": ("0.8.5.post2", "2025-05-15"), "0.11.0": ("0.11.0.post2", "2025-10-25")}
+OLD_WHEELS = {"0.11.0": ("0.11.0.post2", "2025-10-25")}
 """Of releases that set no upper bounds: the wheel, and the day after which its dependencies broke
 it."""
 

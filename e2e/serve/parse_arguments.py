@@ -106,8 +106,7 @@ class Engine:
         args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64", "--enable-lora"])
         config = self._configure(args)
         logger = first("vllm.v1.metrics.loggers:PrometheusStatLogger")(config)
-        # Before 0.11.0 its constructor does that.
-        getattr(logger, "log_engine_initialized", lambda: None)()
+        logger.log_engine_initialized()
         text: str = importlib.import_module("prometheus_client").generate_latest().decode()
         # Those with labels that nothing has yet are declared, and have no value.
         return sorted(set(re.findall(r"^(?:# TYPE )?(vllm:\w+)", text, re.MULTILINE)))

@@ -26,7 +26,7 @@ OF_PICKERS = (
 """What endpoint pickers read by themselves; the oldest gets the second by a flag."""
 
 OF_OTHERS = ("vllm:gpu_cache_usage_perc", "vllm:nixl_bytes_transferred_sum")
-"""A name that the library writes for older releases alone, and one of engines with NIXL."""
+"""The default name of the oldest endpoint picker, and a metric of engines with NIXL."""
 
 FOLDERS = (
     "fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers",
@@ -68,7 +68,7 @@ def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
 
 
 @pytest.mark.proves(
-    "the loggers of vLLM 0.8.5, 0.11.0 and 0.32.0 register the metrics that the rendered endpoint "
+    "the loggers of vLLM 0.11.0 and 0.32.0 register the metrics that the rendered endpoint "
     "picker reads of them",
     needs=f"{NEED} with that release installed",
 )

@@ -22,10 +22,6 @@ COMPUTED = ("--mm-processor-device", "--reasoning-parser")
 IN_CONFIG = ("--max-lora-rank",)
 """The parser of old releases has no choices; the configuration of LoRA has them."""
 
-BY_CHANCE = {"0.8.5": ("--guided-decoding-backend",)}
-"""The parser of these releases takes one of two lists of choices, by the order of a set (`get_type`
-in `arg_utils.py`), so that it differs from run to run. The tables have both lists."""
-
 ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
 """Neither parser nor configuration of a model of text holds these: a socket has no such port,
 adapters are loaded later, and models of images and classifiers have these limits."""
@@ -65,7 +61,7 @@ def asked(request: pytest.FixtureRequest) -> Asked:
 
 
 @pytest.mark.proves(
-    "what `check` accepts, the parsers and the configurations of vLLM 0.8.5, 0.11.0 and 0.32.0 "
+    "what `check` accepts, the parsers and the configurations of vLLM 0.11.0 and 0.32.0 "
     "accept: command lines of examples, pages and golden files, and of 300 drawn services",
     needs=INSTALLED,
 )
@@ -105,10 +101,7 @@ def test_what_the_rules_refuse_the_engine_refuses(asked: Asked) -> None:
 )
 def test_the_tables_are_those_of_the_parsers(asked: Asked) -> None:
     table = argument_table("vllm").options(asked.release)
-    expected, actual = described(table), parsed(asked.answers, table)
-    for word in BY_CHANCE.get(asked.release, ()):
-        assert {*actual.pop(word)[1]} <= {*expected.pop(word)[1]}
-    assert expected == actual
+    assert described(table) == parsed(asked.answers, table)
 
 
 def described(table: Options) -> dict[str, tuple[object, tuple[str, ...]]]:

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.checks.picker_strategy import check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import KV_METRIC, OWNED_FLAGS, takes_kv_metric
+from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.endpoint_pickers.rules import (
     FLAG_UNKNOWN,
@@ -67,16 +67,6 @@ GROUP_PAIRING_STRICT = Rule(
 
 #: A check of a router role and its planned endpoint picker.
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
-
-
-def _kv_metric(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
-    """Engines whose metric of the KV cache has a name that the picker does not read."""
-    if epp.old_kv_metric is not None and not takes_kv_metric(epp.family):
-        message = (
-            f"the engines report {epp.old_kv_metric}, and this endpoint picker reads {KV_METRIC}: "
-            "to it, no pod's KV cache fills; use vLLM v0.9.2 or later, or an older endpoint picker"
-        )
-        yield warning(RELEASE_WITHOUT_FEATURE, (*parts.at, "endpointPicker"), message)
 
 
 def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -257,7 +247,6 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    _kv_metric,
     _family,
     _strategy,
     _flow_control,

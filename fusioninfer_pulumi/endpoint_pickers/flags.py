@@ -33,8 +33,7 @@ REFUSED = _refused()
 
 # vLLM has renamed the metric. v1.2.1 asks for vllm:gpu_cache_usage_perc by default, and scores
 # every pod 1.0 without it (pkg/epp/server/runserver.go:81).
-KV_METRIC = "vllm:kv_cache_usage_perc"
-_KV_METRIC_FLAG = "kv-cache-usage-percentage-metric"
+_KV_METRIC = "vllm:kv_cache_usage_perc"
 
 # With another value the endpoint picker would miss its pool, probes or configuration.
 OWNED_FLAGS = frozenset(
@@ -60,8 +59,6 @@ class EppFlags:
         replicas: Pods of the endpoint picker; several of them elect a leader.
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
         secure_serving: Whether it serves TLS to the gateway.
-        old_kv_metric: What all engines call the metric of their KV cache, where they are older
-            than the name that endpoint pickers know.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
     """
 
@@ -75,12 +72,6 @@ class EppFlags:
     cert_path: str | None = None
     experimental: bool = False
     tracing: bool = False
-    old_kv_metric: str | None = None
-
-
-def takes_kv_metric(family: EppFamily) -> bool:
-    """Whether the name of the KV cache's metric can be given in a flag."""
-    return _KV_METRIC_FLAG in family.flags and _KV_METRIC_FLAG not in family.refused_flags
 
 
 def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
@@ -109,9 +100,8 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     if wanted.secure_serving and wanted.cert_path is not None:
         arguments.append(f"--cert-path={wanted.cert_path}")
     # For every strategy: the metric also decides which pods count as saturated.
-    metric = wanted.old_kv_metric if takes_kv_metric(family) else None
-    if metric is not None or family.kv_metric_flag is not None:
-        arguments.append(f"--{_KV_METRIC_FLAG}={metric or KV_METRIC}")
+    if family.kv_metric_flag is not None:
+        arguments.append(f"--{family.kv_metric_flag}={_KV_METRIC}")
     if wanted.experimental:
         arguments.append("--allow-experimental-plugins=true")
     if wanted.replicas > 1:

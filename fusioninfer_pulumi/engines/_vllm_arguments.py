@@ -38,7 +38,7 @@ _CONTEXT = ("--decode-context-parallel-size", "-dcp")
 
 
 #: First release of the V1 engine that obeys `--no-enable-chunked-prefill`: those before turn it on
-#: again for models that generate (`EngineArgs._set_default_args_v1`: in 0.8.5 to 0.11.0).
+#: again for models that generate (`EngineArgs._set_default_args_v1`: in 0.11.0).
 WHOLE_PROMPTS: Version = (0, 11, 1)
 
 

@@ -76,13 +76,10 @@ def _written(command: EngineCommand, options: Options) -> dict[str, None]:
     engine = command.engine
     assert engine is not None
     words = engine.argparse_words(command, read_words(command, {}))
-    written = [
-        argument for argument in parse(words, options).arguments if argument.option is not None
-    ]
     # An abbreviation stands for the whole name.
     return {
-        argument.written if argument.written in options else argument.option.name: None
-        for argument in written
+        argument.name if argument.name in options else argument.option.name: None
+        for argument in parse(words, options)[1]
         if argument.option is not None
     }
 

@@ -1,11 +1,14 @@
-"""Holds a command line against what the image's release takes, the way argparse reads it."""
+"""Checks a command line against the arguments of the image's release, with argparse."""
 
 from __future__ import annotations
 
+import argparse
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NoReturn
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import (
@@ -45,7 +48,8 @@ ARGUMENT_DEPRECATED = Rule(
     source="the engines' released sources",
 )
 
-_NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+#: A dash alone, and a negative number, are values.
+_NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
 # The command line may install another release before the engine starts.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
@@ -54,34 +58,21 @@ _SLIP = 0.9
 
 
 @dataclass(frozen=True)
-class WrittenArgument:
-    """An argument as a command line gives it.
+class UserArgument:
+    """An argument of a command line.
 
     Attributes:
-        written: The word that names it, without its value.
-        option: The option that it names in the release, None for one that it does not have.
-        joined: Whether its value stands behind `=`.
+        name: Its name as the command line spells it.
+        option: The option that it names in the release, None for an unknown or ambiguous name.
+        problem: Why argparse rejects it.
+        extras: The words up to the next argument that are not its values.
     """
 
-    written: str
-    option: Option | None
-    values: tuple[str, ...]
+    name: str
     word: Word
-    joined: bool
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """A command line as argparse reads it.
-
-    Attributes:
-        extras: The words that belong to none, each with the argument before it.
-        ambiguous: Abbreviations of several arguments, with those.
-    """
-
-    arguments: tuple[WrittenArgument, ...]
-    extras: tuple[tuple[Word, WrittenArgument | None], ...]
-    ambiguous: tuple[tuple[Word, tuple[str, ...]], ...]
+    option: Option | None = None
+    problem: str | None = None
+    extras: tuple[Word, ...] = ()
 
 
 def known_release(command: EngineCommand) -> str | None:
@@ -116,67 +107,73 @@ def _is_open(text: str) -> bool:
     return UNKNOWN in text or "$" in text or "`" in text
 
 
+def parse(
+    words: Sequence[Word],
+    options: Options,
+    versions: Callable[[str], Sequence[Option]] | None = None,
+) -> tuple[list[Word], list[UserArgument]]:
+    """Return the words before all arguments, and the arguments, as argparse reads them.
+
+    With `versions` a value is valid if any version of its option accepts it.
+    """
+    texts = [word.value for word in words]
+    if "--" in texts:
+        words = words[: texts.index("--")]
+    starts = [index for index, word in enumerate(words) if _is_flag(word.value, options)]
+    bounds = [*starts, len(words)]
+    arguments = [_read(words[i:j], options, versions) for i, j in pairwise(bounds)]
+    return list(words[: bounds[0]]), arguments
+
+
 def _is_flag(text: str, options: Options) -> bool:
-    if not text.startswith("-") or len(text) == 1:
-        return False
     if text.partition("=")[0] in options:
         return True
-    return _NEGATIVE_NUMBER.fullmatch(text) is None and " " not in text
+    return text.startswith("-") and " " not in text and not _NO_FLAG.fullmatch(text)
 
 
-def parse(words: Sequence[Word], options: Options) -> Parsed:
-    """Reads words as argparse does, abbreviations included."""
-    arguments: list[WrittenArgument] = []
-    extras: list[tuple[Word, WrittenArgument | None]] = []
-    ambiguous: list[tuple[Word, tuple[str, ...]]] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if word.value == "--":
-            extras += [(rest_word, None) for rest_word in words[index:]]
-            break
-        if not _is_flag(word.value, options):
-            extras.append((word, arguments[-1] if arguments else None))
-            continue
-        name, equals, value = word.value.partition("=")
-        matches = _named(name, options)
-        if len(matches) > 1:
-            ambiguous.append((word, tuple(matches)))
-        option = options[matches[0]] if matches else None
-        values = [value] if equals else []
-        if option is not None and matches[0] == name[:2] != name:
-            equals, values = "=", [word.value[2:]]
-        most = _most_values(option, len(words)) if len(matches) == 1 else len(words)
-        while not equals and len(values) < most and index < len(words):
-            if words[index].value == "--" or _is_flag(words[index].value, options):
-                break
-            values.append(words[index].value)
-            index += 1
-        if len(matches) < 2:
-            arguments.append(WrittenArgument(name, option, tuple(values), word, bool(equals)))
-    return Parsed(tuple(arguments), tuple(extras), tuple(ambiguous))
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises in place of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise argparse.ArgumentError(None, message)
 
 
-def _named(name: str, options: Options) -> list[str]:
-    """The arguments that a word names: one, or those that it abbreviates."""
-    if name in options:
-        return [name]
-    matches = [word for word in options if word.startswith(name)]
-    # One dash takes a value without a blank as well: `-n2`.
-    if not name.startswith("--") and name[:2] in options:
-        matches.append(name[:2])
-    return matches if len({options.name(word) for word in matches}) > 1 else matches[:1]
+def _read(
+    words: Sequence[Word], options: Options, versions: Callable[[str], Sequence[Option]] | None
+) -> UserArgument:
+    name = words[0].value.partition("=")[0]
+    parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
+    # Only the options that the word may mean, `-n2` among them: a release has hundreds.
+    for option in options.starting_with(name):
+        settings: dict[str, Any] = {"nargs": option.nargs}
+        settings["type"] = _reader([option] if versions is None else versions(option.name))
+        if option.kind == "switch":
+            settings = {"action": "store_true"}
+            if option.negated:
+                settings["action"] = argparse.BooleanOptionalAction
+        parser.add_argument(*option.names, dest=option.name, **settings)
+    try:
+        values, rest = parser.parse_known_args([word.value for word in words])
+    except argparse.ArgumentError as error:
+        names = (error.argument_name or "").split("/")
+        return UserArgument(name, words[0], options.get(names[0]), error.message)
+    option_names = list(vars(values))
+    if not option_names:
+        return UserArgument(name, words[0])
+    extras = tuple(words[len(words) - len(rest) :])
+    return UserArgument(name, words[0], options[option_names[0]], extras=extras)
 
 
-def _most_values(option: Option | None, most: int) -> int:
-    if option is None:
-        return most  # what stands behind an unknown argument may be its values
-    if option.kind == "switch":
-        return 0
-    if option.nargs in ("*", "+"):
-        return most
-    return option.nargs if isinstance(option.nargs, int) else 1
+def _reader(versions: Sequence[Option]) -> Callable[[str], str]:
+    """Return the check of a value for argparse."""
+
+    def read(value: str) -> str:
+        problems = [value_problem(version, value) for version in versions]
+        if problems and all(problems) and not _is_open(value):
+            raise argparse.ArgumentTypeError(f"{problems[-1]}, got {shown(value)}")
+        return value
+
+    return read
 
 
 class _Check:
@@ -197,43 +194,46 @@ class _Check:
         table = self.table
         self.options = table.options(release) if release else table.latest_options()
         self.words = engine.argparse_words(command, words)
-        self.say: Callable[[Rule, Any, str], Finding] = warning
+        self.finding: Callable[[Rule, Any, str], Finding] = warning
         if release is not None and not engine.takes_other_arguments(command):
-            self.say = error
+            self.finding = error
 
     def findings(self) -> Iterator[Finding]:
-        parsed = parse(self.words, self.options)
-        for argument in parsed.arguments:
-            if _is_open(argument.written):
-                continue
-            if argument.option is None:
-                yield self._unknown(argument)
-            elif self._needs_serve(argument.option):
-                message = (
-                    f"{argument.written} is an argument of vllm serve alone; start the engine so"
-                )
-                yield self.say(ARGUMENT_UNKNOWN, argument.word.place, message)
-            elif argument.option.name != self.leave_out:
-                yield from self._values(argument, argument.option)
-        for word, matches in parsed.ambiguous:
-            if self.release is None or _is_open(word.value):
-                continue
-            if self.table.first(word.value) is not None:  # it was an argument of its own
-                yield self._unknown(WrittenArgument(word.value, None, (), word, joined=False))
-            else:
-                message = f"{word.value} abbreviates {' and '.join(matches[:3])}; write one of them"
-                yield self.say(ARGUMENT_UNKNOWN, word.place, message)
-        yield from self._extras(parsed)
-        if self.say is error:
+        versions = None if self.release is not None else self.table.versions
+        head, arguments = parse(self.words, self.options, versions)
+        for argument in arguments:
+            if not _is_open(argument.name):
+                yield from self._argument(argument)
+        yield from self._extras(head, arguments)
+        if self.finding is error:
             yield from self.engine.check_words(self.command, self.words)
+
+    def _argument(self, argument: UserArgument) -> Iterator[Finding]:
+        name, place, option = argument.name, argument.word.place, argument.option
+        if option is None and argument.problem is not None and self.table.first(name) is None:
+            if self.release is not None:
+                message = f"{name} abbreviates several arguments; write one of them in full"
+                yield self.finding(ARGUMENT_UNKNOWN, place, message)
+        elif option is None:
+            yield self._unknown(argument)
+        elif self._needs_serve(option):
+            message = f"{name} is an argument of vllm serve alone; start the engine with it"
+            yield self.finding(ARGUMENT_UNKNOWN, place, message)
+        elif option.name != self.leave_out:
+            if argument.problem is not None:
+                yield self.finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
+            if self.release is not None and option.deprecated is not None:
+                way = self._instead(option.name)
+                message = f"{name} is deprecated in {self.engine.title} v{self.release}"
+                yield info(ARGUMENT_DEPRECATED, place, f"{message}; {way}" if way else message)
 
     def _needs_serve(self, option: Option) -> bool:
         # The parser itself reads files of arguments, whatever the program.
         other = bool(self.command.program) and not self.command.serve
         return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
 
-    def _unknown(self, argument: WrittenArgument) -> Finding:
-        name, table = argument.written, self.table
+    def _unknown(self, argument: UserArgument) -> Finding:
+        name, table = argument.name, self.table
         place, title = argument.word.place, self.engine.title
         if self.release is not None:
             here = f"{title} v{self.release}"
@@ -243,13 +243,13 @@ class _Check:
                 way = self._instead(name)
                 message = f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
                 rule = ARGUMENT_REMOVED
-                return self.say(rule, place, message + (way or "remove it"))
+                return self.finding(rule, place, message + (way or "remove it"))
             if first is not None:
                 message = (
                     f"{name} exists from {title} v{first} on, the image has v{self.release}; use a "
                     "newer image, or remove it"
                 )
-                return self.say(RELEASE_WITHOUT_FEATURE, place, message)
+                return self.finding(RELEASE_WITHOUT_FEATURE, place, message)
             text = f"{here} has no argument {name}"
         else:
             if self._is_newer() and not self._is_slip(name):
@@ -258,7 +258,7 @@ class _Check:
             text = f"no release of {title} up to v{table.newest} has an argument {name}"
         meant = similar(name, [word for word in self.options if word.startswith("--")])
         hint = f"; did you mean {meant}?" if meant else "; remove it"
-        return self.say(ARGUMENT_UNKNOWN, place, text + hint)
+        return self.finding(ARGUMENT_UNKNOWN, place, text + hint)
 
     def _is_slip(self, name: str) -> bool:
         """Whether a name is nearly that of a known argument."""
@@ -278,46 +278,14 @@ class _Check:
         new = successor(self.engine, name)
         return f"use {new} instead" if new else None
 
-    def _values(self, argument: WrittenArgument, option: Option) -> Iterator[Finding]:
-        place, name = argument.word.place, argument.written
-        if option.kind == "switch":
-            if argument.joined:
-                message = (
-                    f"{name} takes no value, got {shown(argument.values[0])}; remove the value"
-                )
-                yield self.say(ARGUMENT_VALUE_INVALID, place, message)
-        elif not argument.values:
-            if option.nargs not in ("?", "*"):
-                message = f"{name} has no value; write {name} VALUE, or remove it"
-                yield self.say(ARGUMENT_VALUE_INVALID, place, message)
-        elif not any(map(_is_open, argument.values)):
-            yield from self._wrong(argument, option)
-        if self.release is not None and option.deprecated is not None:
-            way = self._instead(option.name)
-            message = f"{name} is deprecated in {self.engine.title} v{self.release}"
-            yield info(ARGUMENT_DEPRECATED, place, f"{message}; {way}" if way else message)
-
-    def _wrong(self, argument: WrittenArgument, option: Option) -> Iterator[Finding]:
-        options = [option] if self.release is not None else self.table.versions(option.name)
-        for value in argument.values:
-            outcomes = [problem(choice, value) for choice in options]
-            # For an unknown release, only a value that no release takes is wrong.
-            if outcomes and all(outcomes) and outcomes[-1] is not None:
-                rule, wanted = outcomes[-1]
-                message = f"{argument.written} {wanted}, got {shown(value)}"
-                yield self.say(rule, argument.word.place, message)
-
-    def _extras(self, parsed: Parsed) -> Iterator[Finding]:
-        if not self.command.readable or any(_is_open(read_word.value) for read_word in self.words):
+    def _extras(self, head: Sequence[Word], arguments: Sequence[UserArgument]) -> Iterator[Finding]:
+        if not self.command.readable or any(_is_open(word.value) for word in self.words):
             return  # a word that is not known may be an argument that takes them
-        for index, (word, before) in enumerate(parsed.extras):
-            if before is not None and before.option is not None and before.option.kind == "switch":
-                rest = f"{before.written} takes no value, got {shown(word.value)}; remove the value"
-                yield self.say(ARGUMENT_VALUE_INVALID, word.place, rest)
-            elif index >= self.engine.positionals(self.command):
-                # The word is not shown: it may be a key that lost its argument.
-                message = "belongs to no argument; remove it, or write the argument in front of it"
-                yield self.say(ARGUMENT_UNKNOWN, word.place, message)
+        # The words are not shown: they may be keys that lost their argument.
+        extras = [*head, *(word for argument in arguments for word in argument.extras)]
+        for word in extras[self.engine.positionals(self.command) :]:
+            message = "belongs to no argument; remove it, or write the argument in front of it"
+            yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
 
 
 def successor(engine: Engine, name: str) -> str | None:
@@ -358,14 +326,14 @@ def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding
     table = argument_table(engine.name)
     options = table.options(release)
     every = [engine.argparse_words(side, read_words(side, {})) for side in (command, original)]
-    added, written = (parse(words, options).arguments for words in every)
-    names = {argument.written for argument in written}
+    added, users = (parse(words, options)[1] for words in every)
+    names = {argument.name for argument in users}
     problems = []
     for argument in added:
-        first = table.first(argument.written)
-        if argument.option is None and argument.written not in names and first is not None:
+        first = table.first(argument.name)
+        if argument.option is None and argument.name not in names and first is not None:
             message = (
-                f"the fields of the role need {argument.written}, which {engine.title} has from "
+                f"the fields of the role need {argument.name}, which {engine.title} has from "
                 f"v{first} on; the image has v{release}"
             )
             problems.append(error(RELEASE_WITHOUT_FEATURE, (), message))
@@ -382,25 +350,23 @@ def check_value(command: EngineCommand, flag: str) -> list[Finding]:
     return list(check.findings())
 
 
-def problem(option: Option, value: str) -> tuple[Rule, str] | None:
-    """The rule that a value breaks, and what it must be; None for a value that is taken."""
-    if value in ("", "None") and option.default is None:
+def value_problem(option: Option, value: str) -> str | None:
+    """Return what a value must be, None for one that the release accepts."""
+    if option.kind in ("any", "switch") or (value in ("", "None") and option.default is None):
         return None
+    number: Any = value
     if option.kind in _READERS:
         wanted, read = _READERS[option.kind]
         try:
             number = read(value)
         except ValueError:
-            return ARGUMENT_VALUE_INVALID, f"must be {wanted}"
-    elif option.kind in ("any", "switch"):
-        return None
-    else:
-        number = value
+            return f"must be {wanted}"
     if option.choices and number not in option.choices:
-        return ARGUMENT_VALUE_INVALID, f"must be one of {_listed(option.choices)}"
+        return f"must be one of {_listed(option.choices)}"
     limits = {**_NATURAL.get(option.name, {}), **option.limits}
-    if isinstance(number, (int, float)) and not _within(number, limits):
-        return ARGUMENT_VALUE_INVALID, f"must be {_range(limits)}"
+    bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
+    if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
+        return f"must be {' and '.join(f'{words} {to}' for words, _, to in bounds)}"
     return None
 
 
@@ -440,20 +406,12 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def _within(number: float, limits: Mapping[str, float]) -> bool:
-    return (
-        number > limits.get("gt", float("-inf"))
-        and number >= limits.get("ge", float("-inf"))
-        and number < limits.get("lt", float("inf"))
-        and number <= limits.get("le", float("inf"))
-    )
-
-
-_LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-
-
-def _range(limits: Mapping[str, float]) -> str:
-    return " and ".join(f"{words} {limits[key]}" for key, words in _LIMITS.items() if key in limits)
+_LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
+    "gt": ("above", operator.gt),
+    "ge": ("at least", operator.ge),
+    "lt": ("below", operator.lt),
+    "le": ("at most", operator.le),
+}
 
 
 def _listed(choices: Sequence[Any]) -> str:

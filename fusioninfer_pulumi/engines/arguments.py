@@ -106,6 +106,13 @@ class Options(Mapping[str, Option]):
         """The first spelling of the argument that a word stands for."""
         return self._meanings[word].name
 
+    def starting_with(self, name: str) -> list[Option]:
+        """Return the arguments that a word may name, abbreviate, or begin with (`-n2`)."""
+        short = name[:2] if not name.startswith("--") else name
+        words = [word for word in self._meanings if word.startswith(name) or word == short]
+        by_name = {self._meanings[word].name: self._meanings[word].option for word in words}
+        return list(by_name.values())
+
 
 class ArgumentTable:
     """The arguments of an engine by release."""

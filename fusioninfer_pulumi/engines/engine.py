@@ -510,10 +510,6 @@ class Engine(Protocol):
         """Whether alerts and dashboards read its metrics of requests."""
         return False
 
-    def old_kv_metric(self, command: EngineCommand) -> str | None:
-        """What its release calls vLLM's `vllm:kv_cache_usage_perc`, None where it has that name."""
-        return None
-
     def load_metrics(self, command: EngineCommand) -> LoadMetrics:
         """What its release calls the metrics of its load."""
         ...

@@ -1,6 +1,7 @@
-"""SGLang: read in `server_args.py` and `mem_cache` of 0.4.6, 0.5.3 and 0.5.23.
+"""SGLang: read in `server_args.py` and `mem_cache` of 0.5.3 and 0.5.23.
 
-Nothing was run on accelerators. What is not written here is not known and not checked.
+Older releases are rejected. Nothing was run on accelerators. Facts that are missing here are not
+checked.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines._image import Version
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     Argument,
@@ -40,7 +41,7 @@ from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
 from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
 OFFLOADING_RANKS_UNKNOWN = Rule(
     "offloading-ranks-unknown",
@@ -54,11 +55,6 @@ OFFLOADING_TOO_SMALL = Rule(
     "The memory for offloading holds at least a block of each rank.",
     remedy="Raise it.",
 )
-
-#: Oldest releases of which it was read that they have a hierarchical cache, and storage of the
-#: kind `file` behind it.
-CPU_OFFLOADING: Version = (0, 4, 6)
-SECONDARY_OFFLOADING: Version = (0, 5, 3)
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -135,9 +131,7 @@ class Sglang(Engine):
     refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).
     successors: Mapping[str, str] = {
-        "--impl": "--model-impl",
         "--max-micro-batch-size": "--pp-max-micro-batch-size",
-        "--enable-flashinfer-moe": "--enable-flashinfer-cutlass-moe",
         "--nsa-decode": "--nsa-decode-backend",
         "--nsa-prefill": "--nsa-prefill-backend",
         "--kt-amx-method": "--kt-method",
@@ -169,7 +163,7 @@ class Sglang(Engine):
         return command.program[-1:] == ("serve",)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
-        # `check_lora_server_args`, 0.4.10 to 0.5.23.
+        # `check_lora_server_args`, up to 0.5.23.
         loaded, batch = (
             integer(command.value(self.lora_flags[key]))
             for key in ("max_cpu_adapters", "max_adapters")
@@ -380,13 +374,6 @@ class Sglang(Engine):
         if decodes:
             message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
             yield error(UNSUPPORTED_BY_ENGINE, (), message)
-        version = command.image.version
-        needed, field = (
-            (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
-        )
-        if version is not None and version < needed:
-            message = f"needs SGLang {version_text(needed)} or later, got {version_text(version)}"
-            yield error(RELEASE_WITHOUT_FEATURE, field, message)
         if wanted.eviction == "arc":
             message = "arc is vLLM's; SGLang has lru"
             yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)

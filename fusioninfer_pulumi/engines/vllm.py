@@ -1,8 +1,8 @@
 """vLLM, with the evidence for what is known about its releases.
 
-Read in the source distributions of 0.8.0, 0.9.2, 0.10.2, 0.11.0 to 0.14.0, 0.16.0 to 0.18.0,
-0.21.0 to 0.25.0 and 0.33.0, and in the requirements that the wheels of 0.8.5 to 0.20.0 declare.
-Nothing was run on accelerators. What is not written here is not known and not checked.
+Read in the source distributions of 0.11.0 to 0.14.0, 0.16.0 to 0.18.0, 0.21.0 to 0.25.0 and
+0.33.0, and in the requirements that the wheels of 0.11.0 to 0.20.0 declare. Older releases are
+rejected. Nothing was run on accelerators. Facts that are missing here are not checked.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ CONNECTOR_WITH_OFFLOADING = Rule(
     remedy="Use NIXL, or write both into the arguments.",
 )
 
-#: First release without ray. The wheels of 0.8.5 to 0.17.1 require `ray[cgraph]`, those of
+#: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
 WITHOUT_RAY: Version = (0, 18, 0)
 LAST_WITH_RAY: Version = (0, 17, 1)
@@ -143,25 +143,20 @@ MULTI_NODE: Version = (0, 11, 1)
 #: line is in `vllm/v1/executor/multiproc_executor.py` of 0.16.0, the fix in that of 0.17.0.
 MULTI_NODE_RANKS: Version = (0, 17, 0)
 
-#: A connector that only the old (V0) engine has: `KVConnectorFactory` registers none of this name
-#: from 0.10.1 on.
+#: A connector of the old (V0) engine, which no supported release has.
 _REMOVED_CONNECTOR = "PyNcclConnector"
 #: The releases that register a connector: from the first on, and before the second; None where that
-#: is outside of the releases that were read (0.8.5, 0.9.0 to 0.11.1, and the first of each minor
-#: release from 0.12.0 to 0.33.0 but 0.15.0). With another connector vLLM stops: "Unsupported
-#: connector type".
-_CONNECTOR_RELEASES: Mapping[str, Sequence[tuple[Version | None, Version | None]]] = {
-    "DecodeBenchConnector": [((0, 11, 1), None)],
-    "LMCacheMPConnector": [((0, 11, 1), None)],
-    "MooncakeConnector": [(None, (0, 10, 1)), ((0, 13, 0), None)],
-    "MultiConnector": [((0, 9, 0), None)],
-    "NixlConnector": [((0, 9, 0), None)],
-    "OffloadingConnector": [((0, 11, 0), None)],
-    "P2pNcclConnector": [((0, 9, 2), (0, 24, 0))],
-    _REMOVED_CONNECTOR: [(None, (0, 10, 1))],
-    "SharedStorageConnector": [(None, (0, 13, 0))],
+#: is outside of the releases that were read (0.11.0, 0.11.1, and the first of each minor release
+#: from 0.12.0 to 0.33.0 but 0.15.0). With another connector vLLM stops: "Unsupported connector
+#: type".
+_CONNECTOR_RELEASES: Mapping[str, tuple[Version | None, Version | None]] = {
+    "DecodeBenchConnector": ((0, 11, 1), None),
+    "LMCacheMPConnector": ((0, 11, 1), None),
+    "MooncakeConnector": ((0, 13, 0), None),
+    "P2pNcclConnector": (None, (0, 24, 0)),
+    "SharedStorageConnector": (None, (0, 13, 0)),
 }
-#: Those that `KVConnectorFactory` registers in releases since 0.10.2.
+#: Those that `KVConnectorFactory` registers in any supported release.
 _CONNECTORS = (
     "DecodeBenchConnector",
     "LMCacheConnectorV1",
@@ -190,13 +185,9 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
-#: Releases from the first on, and before the second, stop at `vllm serve --model X`
-#: (`FlexibleArgumentParser` of 0.8.5 to 0.11.0; 0.11.1 and later warn).
-MODEL_REFUSED: Version = (0, 8, 5)
+#: Releases before this one stop at `vllm serve --model X` (`FlexibleArgumentParser`); later ones
+#: warn.
 MODEL_ALLOWED: Version = (0, 11, 1)
-#: First release in which `vllm.entrypoints.openai.api_server` takes a positional model, which it
-#: ignores in all of them (`make_arg_parser` adds `model_tag`, which only `vllm serve` reads).
-POSITIONAL_MODEL: Version = (0, 10, 0)
 #: First release whose images start `vllm serve` (`docker/Dockerfile`).
 SERVE_ENTRYPOINT: Version = (0, 11, 1)
 
@@ -206,17 +197,17 @@ SERVE_ENTRYPOINT: Version = (0, 11, 1)
 NIXL_HASH: Version = (0, 13, 0)
 _ENFORCE = "enforce_handshake_compat"
 #: First release in which a decoder's block may be several of a prefiller's (`block_size_ratio` of
-#: NIXL: in 0.11.1; 0.11.0 and older want the same size), and in which it may have other sizes too
+#: NIXL: in 0.11.1; 0.11.0 wants the same size), and in which it may have other sizes too
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_BLOCKS: Version = (0, 11, 1)
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
 #: First release in which NIXL's decoders may have a smaller tensor parallel size than prefillers
 #: ("Decode TP cannot be smaller than prefill TP" in 0.13.0, not in 0.14.0). One must divide the
-#: other in all releases (`tp_ratio`, 0.9.2 to 0.33.0).
+#: other in all releases (`tp_ratio`, up to 0.33.0).
 NIXL_SMALLER_DECODE: Version = (0, 14, 0)
 
 #: First release in which NIXL knows who sends and who fetches: it warns that `kv_both` will go
-#: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.9.2, 0.14.0 and 0.20.0 to 0.22.0).
+#: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
 #: First release that fails a request whose KV cache could not be loaded unless
@@ -225,20 +216,14 @@ NIXL_ROLES: Version = (0, 23, 0)
 FAILS_LOADS: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY = "kv_load_failure_policy"
 
-#: Releases from the second on, and before the first, come without OpenTelemetry: with the flag
-#: they exit (`ObservabilityConfig`). The wheels of 0.8.5 and 0.9.0 require it, those of 0.9.2,
-#: 0.10.0, 0.10.2 and 0.11.0 to 0.15.0 do not, 0.16.0 has an extra `otel`, 0.17.0 and 0.18.0 require
-#: it again.
+#: First release that comes with OpenTelemetry; older ones exit with the flag
+#: (`ObservabilityConfig`). The wheels of 0.11.0 to 0.15.0 do not require it, 0.16.0 has an extra
+#: `otel`, 0.17.0 and 0.18.0 require it.
 WITH_OTEL: Version = (0, 17, 0)
-WITHOUT_OTEL: Version = (0, 9, 2)
 
 #: First release whose `--lora-modules NAME=PATH` may have another `=` in its path
 #: (`LoRAParserAction`: in 0.30.0, not in 0.29.0).
 PATHS_WITH_EQUALS: Version = (0, 30, 0)
-
-#: First release with the metric `vllm:kv_cache_usage_perc` (`vllm/v1/metrics/loggers.py`: in 0.9.2,
-#: not in 0.9.1).
-KV_CACHE_METRIC: Version = (0, 9, 2)
 
 #: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
 #: up from the port (`vllm/envs.py`; the default address is localhost).
@@ -279,17 +264,6 @@ _SUPERVISOR, _SUPERVISOR_PORT = "--data-parallel-supervisor-port", 9256
 _HEADLESS = Argument(("--headless",))
 _ENABLE_LORA = "--enable-lora"
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-_SPECULATIVE = (
-    "--speculative-model",
-    "--num-speculative-tokens",
-    "--speculative-draft-tensor-parallel-size",
-    "--speculative-max-model-len",
-    "--speculative-disable-by-batch-size",
-    "--speculative-model-quantization",
-    "--ngram-prompt-lookup-max",
-    "--ngram-prompt-lookup-min",
-    "--spec-decoding-acceptance-method",
-)
 
 
 class Vllm(Engine):
@@ -346,10 +320,9 @@ class Vllm(Engine):
     }
     length_flag = "--max-model-len"
     refuses_unknown_models = True
-    # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.8.2, 0.11.0
-    # and 0.12.0, `config/model.py` of 0.11.0).
+    # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.11.0 and
+    # 0.12.0, `config/model.py` of 0.11.0).
     successors: Mapping[str, str] = {
-        **dict.fromkeys(_SPECULATIVE, "--speculative-config"),
         "--task": "--runner and --convert",
         "--disable-log-requests": "--no-enable-log-requests",
         "--rope-scaling": "--hf-overrides",
@@ -374,7 +347,7 @@ class Vllm(Engine):
     # The command line.
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        # `FlexibleArgumentParser.parse_args`, 0.8.0 to 0.33.0.
+        # `FlexibleArgumentParser.parse_args`, up to 0.33.0.
         kept, skip = [], False
         for word in words:
             name, equals, value = word.value.partition("=")
@@ -404,14 +377,14 @@ class Vllm(Engine):
             return []
         release = version_text(version)
         if _is_api_server(command):
-            if version < POSITIONAL_MODEL or not words or words[0].value.startswith("-"):
+            if not words or words[0].value.startswith("-"):
                 return []
             message = (
                 f"vLLM {release} ignores this model and serves its default, because it is started "
                 "as api_server; write --model, or start it with vllm serve"
             )
             return [warning(MODEL_AS_ARGUMENT, words[0].place, message)]
-        if not (MODEL_REFUSED <= version < MODEL_ALLOWED):
+        if version >= MODEL_ALLOWED:
             return []
         message = (
             f"vllm serve of {release} refuses --model; write the model before all arguments: "
@@ -421,9 +394,7 @@ class Vllm(Engine):
         return [error(MODEL_AS_ARGUMENT, word.place, message) for word in model_words]
 
     def positionals(self, command: EngineCommand) -> int:
-        version = command.image.version
-        old = version is not None and version < POSITIONAL_MODEL
-        return 0 if old and _is_api_server(command) else 1
+        return 1
 
     def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
@@ -442,7 +413,7 @@ class Vllm(Engine):
         return max(0, integer(command.value(_SHUTDOWN)) or 0)
 
     def check_lora(self, command: EngineCommand) -> list[Finding]:
-        # `LoRAConfig` and `init_static_loras`, 0.8.0 to 0.33.0.
+        # `LoRAConfig` and `init_static_loras`, up to 0.33.0.
         if not command.has(_ENABLE_LORA):
             modules_flag = self.lora_flags["modules"]
             if command.readable and command.has(modules_flag) and not command.has(CONFIG_FLAG):
@@ -590,8 +561,6 @@ class Vllm(Engine):
             return list(_check_transfer(settings, version))
         if settings.get("kv_connector_module_path"):
             return []
-        if version is not None and _registers(_REMOVED_CONNECTOR, version):
-            return []
         message = (
             f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
             f"'Unsupported connector type'; use {NIXL}"
@@ -684,14 +653,10 @@ class Vllm(Engine):
     def has_panels(self) -> bool:
         return True
 
-    def old_kv_metric(self, command: EngineCommand) -> str | None:
-        version = command.image.version
-        old = version is not None and version < KV_CACHE_METRIC
-        return "vllm:gpu_cache_usage_perc" if old else None
-
     def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        cache = self.old_kv_metric(command) or "vllm:kv_cache_usage_perc"
-        return LoadMetrics("vllm:num_requests_running", "vllm:num_requests_waiting", cache)
+        return LoadMetrics(
+            "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"
+        )
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]
@@ -704,7 +669,7 @@ class Vllm(Engine):
                 "v0.17.0 on; without them vLLM exits"
             )
             return [info(TRACING_PACKAGES_MISSING, (_TRACING,), message)]
-        if not WITHOUT_OTEL <= version < WITH_OTEL:
+        if version >= WITH_OTEL:
             return []
         message = (
             f"vLLM {'.'.join(map(str, version))} exits when it shall trace: its image has no "
@@ -963,22 +928,14 @@ def _check_modules(values: Sequence[str] | None, version: Version | None) -> Ite
             yield error(ARGUMENT_VALUE_INVALID, (flag,), message)
 
 
-def _registers(connector: str, version: Version) -> bool:
-    """Whether a release has a connector, as far as is known."""
-    return any(
-        (since is None or version >= since) and (until is None or version < until)
-        for since, until in _CONNECTOR_RELEASES.get(connector, [(None, None)])
-    )
-
-
-def _releases(connector: str) -> str:
-    """The releases that have a connector: `v0.9.2 or later and before v0.24.0`."""
-    ranges = []
-    for since, until in _CONNECTOR_RELEASES[connector]:
-        bounds = [] if since is None else [f"{version_text(since)} or later"]
-        bounds += [] if until is None else [f"before {version_text(until)}"]
-        ranges.append(" and ".join(bounds))
-    return ", or ".join(ranges)
+def _missing_connector(connector: str, version: Version) -> str | None:
+    """Return the releases that have a connector, None where this one does."""
+    since, until = _CONNECTOR_RELEASES.get(connector, (None, None))
+    if since is not None and version < since:
+        return f"{version_text(since)} or later"
+    if until is not None and version >= until:
+        return f"before {version_text(until)}"
+    return None
 
 
 def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Iterator[Finding]:
@@ -999,15 +956,13 @@ def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Ite
         if near and not name.startswith(_CONNECTORS):
             message = f"vLLM has no connector {shown(name)}; did you mean {near[0]}?"
             yield warning(KV_CONNECTOR_UNKNOWN, (_TRANSFER,), message)
-    if (
-        isinstance(name, str)
-        and version is not None
-        and not (module_path or _registers(name, version))
-    ):
-        message = (
-            f"vLLM {version_text(version)} has no {name} and stops; it needs vLLM {_releases(name)}"
-        )
-        yield warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)
+    if isinstance(name, str) and version is not None and not module_path:
+        needed = _missing_connector(name, version)
+        if needed is not None:
+            message = (
+                f"vLLM {version_text(version)} has no {name} and stops; it needs vLLM {needed}"
+            )
+            yield warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)
     extra = settings.get("kv_connector_extra_config")
     inner = extra.get("connectors") if name == _MULTI and isinstance(extra, Mapping) else None
     for connector in inner if isinstance(inner, list) else ():

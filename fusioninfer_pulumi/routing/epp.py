@@ -72,8 +72,6 @@ class EppPlan:
         image: Its image; may be an Output.
         request: What it shall do, None where the user wrote its configuration.
         summary: Its strategy, in one sentence.
-        old_kv_metric: What all engines call the metric of their KV cache, where they are older
-            than its present name.
         env: Variables that it gets beside its own.
     """
 
@@ -86,7 +84,6 @@ class EppPlan:
     arguments: tuple[str, ...]
     summary: str
     args: EndpointPickerArgs
-    old_kv_metric: str | None = None
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
@@ -124,15 +121,6 @@ class EppPlan:
         return {labels.APP: self.name, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
 
 
-def _old_kv_metric(served: Sequence[RolePlan]) -> str | None:
-    """What the engines call the metric of their KV cache, if all of them have the old name."""
-    commands = [role.serving.command for role in served]
-    metrics = {
-        command.engine.old_kv_metric(command) if command.engine else None for command in commands
-    }
-    return metrics.pop() if len(metrics) == 1 else None
-
-
 def epp_plan(
     service: str,
     namespace: Any,
@@ -157,7 +145,6 @@ def epp_plan(
     if request is not None:
         config = epp_config_text(epp_config(family, request))
         summary = strategy_summary(request)
-    old_kv_metric = _old_kv_metric(served)
     flags = EppFlags(
         pool=names.inference_pool(service),
         namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
@@ -168,7 +155,6 @@ def epp_plan(
         cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
         experimental=affinity is not None,
         tracing=tracing is not None and tracing.picker,
-        old_kv_metric=old_kv_metric,
     )
     plan = EppPlan(
         name=names.endpoint_picker(service),
@@ -180,7 +166,6 @@ def epp_plan(
         arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
-        old_kv_metric=old_kv_metric,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
         else (),

@@ -5,7 +5,7 @@ import pytest
 from fusioninfer_pulumi.checks.pickers import check_args
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags, takes_kv_metric
+from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags
 
 PORTABLE = [
     "--pool-name=s-pool",
@@ -99,13 +99,3 @@ def test_a_users_own_arguments(family: str, args: list[str], want: list[str]) ->
     found = [str(finding) for finding in check_args(args, FAMILIES[family])]
     assert len(found) == len(want)
     assert all(text.startswith(start) for text, start in zip(found, want, strict=True))
-
-
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_the_metric_of_older_engines_is_named_where_a_flag_can(family: EppFamily) -> None:
-    old = "vllm:gpu_cache_usage_perc"
-    flags = epp_flags(family, EppFlags("p", "n", old_kv_metric=old))
-    named = [flag for flag in flags if "kv-cache" in flag]
-    takes = family.name in ("gaie-1.2", "gaie-1.3")
-    assert named == ([f"--kv-cache-usage-percentage-metric={old}"] if takes else [])
-    assert takes_kv_metric(family) is takes

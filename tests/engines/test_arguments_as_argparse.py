@@ -16,6 +16,8 @@ from fusioninfer_pulumi.findings import Severity
 
 RELEASE = "0.5.10"
 LAUNCH = ["python3", "-m", "sglang.launch_server"]
+#: Our bounds are narrower than those of argparse.
+BOUNDED = ("--port", "--mem-fraction-static", "--context-length", "--max-running-requests")
 
 
 class RefusedError(Exception):
@@ -64,7 +66,7 @@ def drawn_values(draw: Random, option: Option) -> list[str]:
 def drawn_line(draw: Random, options: Options) -> list[str]:
     line: list[str] = []
     for _ in range(draw.randint(1, 4)):
-        word = draw.choice(list(options))
+        word = draw.choice([each for each in options if options[each].name not in BOUNDED])
         option = options[word]
         written = draw.choice([word] * 6 + [word[: draw.randint(4, len(word))], word + "s"])
         values = [] if option.kind == "switch" else drawn_values(draw, option)

@@ -75,7 +75,6 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        vllm([FLAG, PYNCCL], "v0.8.5"),
         vllm([FLAG, '{"kv_connector":"MyConnector","kv_role":"kv_both"}']),
         vllm([FLAG, OWN_CONNECTOR]),
         vllm([FLAG, "PyNcclConnector"]),
@@ -91,10 +90,10 @@ def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
 @pytest.mark.parametrize(
     ("connector", "tag", "releases"),
     [
-        ("NixlConnector", "v0.8.5", "v0.9.0 or later"),
+        ("LMCacheMPConnector", "v0.11.0", "v0.11.1 or later"),
         ("SharedStorageConnector", "v0.32.0", "before v0.13.0"),
-        ("MooncakeConnector", "v0.11.0", "before v0.10.1, or v0.13.0 or later"),
-        ("P2pNcclConnector", "v0.24.0", "v0.9.2 or later and before v0.24.0"),
+        ("MooncakeConnector", "v0.11.0", "v0.13.0 or later"),
+        ("P2pNcclConnector", "v0.24.0", "before v0.24.0"),
     ],
 )
 def test_a_connector_that_a_release_does_not_register(
@@ -109,7 +108,7 @@ def test_a_connector_that_a_release_does_not_register(
         assert command.engine is not None
         found = said(command.engine.check_connector(command))
         assert ("warning", (FLAG,), message) in found
-    other = vllm([FLAG, json.dumps(settings)], "v0.10.0")
+    other = vllm([FLAG, json.dumps(settings)], "v0.13.0" if "later" in releases else "v0.12.0")
     assert other.engine is not None
     assert other.engine.check_connector(other) == []
 

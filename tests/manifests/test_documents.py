@@ -113,6 +113,13 @@ def sets_and_pods_carry_all_labels(document: Objects, ours: Objects) -> None:
 
 
 @deviation
+def the_engine_has_a_supported_release(document: Objects, ours: Objects) -> None:
+    for each in lws(document):
+        if leader(each)["image"] == "vllm/vllm-openai:v0.8.5":
+            leader(each)["image"] = "vllm/vllm-openai:v0.11.0"
+
+
+@deviation
 def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
     for each in lws(document):
         leader(each)["readinessProbe"] = {
@@ -216,7 +223,7 @@ def example_2() -> dict[str, Any]:
 
 
 def prefill_decode_of_single_pods() -> dict[str, Any]:
-    vllm = template({"name": "vllm", "image": "vllm/vllm-openai:v0.8.5"})
+    vllm = template({"name": "vllm", "image": "vllm/vllm-openai:v0.11.0"})
     return prefill_decode(
         {"replicas": 2, "template": vllm}, {"replicas": 4, "template": vllm}, name="qwen3-inference"
     )

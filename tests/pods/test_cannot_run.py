@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from routed import routed
-from samples import container, plan_of, pod, role, service, template
+from samples import container, plan_of, pod, problems, role, service, template
 
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.loading import load
@@ -174,7 +174,6 @@ def test_references_are_taken(image: str) -> None:
         ("lmsysorg/sglang:v0.5.6.post9-cu129", "warning"),
         ("vllm/vllm-openai:v0.99.0", "info"),
         ("vllm/vllm-openai:v0.22.1", None),
-        ("vllm/vllm-openai:v0.7.3", None),
         ("vllm/vllm-openai:latest", None),
         ("example.com/vllm:0.22.0", None),
     ],
@@ -182,6 +181,20 @@ def test_references_are_taken(image: str) -> None:
 def test_tags_are_those_of_releases(image: str, severity: str | None) -> None:
     wanted = [] if severity is None else [(severity, f"{C}.image")]
     assert said(pod(engine(image=image)), "image-tag-unknown") == wanted
+
+
+@pytest.mark.parametrize(
+    ("image", "oldest"),
+    [
+        ("vllm/vllm-openai:v0.10.2", "v0.11.0"),
+        ("vllm/vllm-openai:v0.10.2-patched", "v0.11.0"),
+        ("lmsysorg/sglang:v0.5.2-cu129", "v0.5.3"),
+    ],
+)
+def test_unsupported_engine_release_names_oldest_supported_one(image: str, oldest: str) -> None:
+    (found,) = [each for each in problems(pod(engine(image=image))) if "older than" in each]
+    assert found.startswith(f"{C}.image: ")
+    assert f"is older than {oldest}, the oldest supported release" in found
 
 
 # Arguments of releases that are not known yet

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from samples import plan_of, role, service, template
 
-from fusioninfer_pulumi.engines.command import read_command
-
 VLLM = "vllm/vllm-openai:v0.11.0"
 SGLANG = "lmsysorg/sglang:v0.5.10"
 AT = "roles[0].template.spec.containers[0]"
@@ -43,16 +41,6 @@ def test_a_finding_names_the_word() -> None:
     assert of(command=whole, args=None) == [f"error argument-unknown {AT}.command[3]"]
     script = ["sh", "-c", "exec vllm serve m --max-nm-seqs=8"]
     assert of(command=script, args=None) == [f"error argument-unknown {AT}.command"]
-
-
-@pytest.mark.parametrize(
-    "start", [{}, {"command": ["sh", "-c", "exec vllm serve m --port 8000"], "args": None}]
-)
-def test_what_fields_ask_for_is_of_the_release(start: dict[str, Any]) -> None:
-    old = engine(**{"image": "vllm/vllm-openai:v0.8.5", **start})
-    assert told(role(template=template(old), kvEvents={})) == [
-        "error release-without-feature roles[0]"
-    ]
 
 
 def test_variables_of_the_container_are_read() -> None:
@@ -105,7 +93,6 @@ def test_each_template_that_is_written_is_read() -> None:
             "--collect-detailed-traces=model,all,worker",
             ["error argument-value-invalid args[1]"],
         ),
-        ("vllm/vllm-openai:v0.8.5", "--guided-decoding-backend=outlines", []),
         (VLLM, "--enable-lora --max-lora-rank=48", ["error argument-value-invalid args[2]"]),
         (VLLM, "--enable-lora --max-lora-rank=1", ["error argument-value-invalid args[2]"]),
         ("vllm/vllm-openai:v0.12.0", "--enable-lora --max-lora-rank=1", []),
@@ -150,27 +137,9 @@ def test_fields_of_the_model_are_named_once(limits: Any, expected: list[str]) ->
     assert told(*roles, model={"uri": "hf://org/m", "lora": lora}) == expected
 
 
-def test_fields_that_an_older_release_has_no_argument_for() -> None:
-    events = {"kvEvents": {"endpoint": "tcp://*:5557", "topic": "kv"}}
-    old = role(template=template(engine(image="vllm/vllm-openai:v0.8.0")), **events)
-    found = [
-        finding for finding in plan_of(service(old)).findings if "release-without" in finding.rule
-    ]
-    assert [(each.rule, each.path) for each in found] == [("release-without-feature", "roles[0]")]
-    new = role(template=template(engine(image="vllm/vllm-openai:v0.11.0")), **events)
-    assert not [
-        finding for finding in plan_of(service(new)).findings if "release-without" in finding.rule
-    ]
-
-
-def test_what_the_library_writes_is_in_the_tables() -> None:
-    """The arguments of a role with every field are those of the newest release."""
-    lora = {"adapters": [{"name": "a", "uri": "hf://org/a"}], "maxRank": 64, "maxCpuAdapters": 8}
-    for image in ("vllm/vllm-openai:v0.33.0", "lmsysorg/sglang:v0.5.23"):
-        start = engine(image=image)
-        start["args"] = start["args"][1:]
-        whole = role(template=template(start), parallelism={"tensor": 1, "expert": True})
-        plan = plan_of(service(whole, model={"uri": "hf://org/m", "lora": lora}))
-        words = read_command(plan.roles[0].pods.leader.container).arguments
-        again = engine(image=image, args=list(words))
-        assert told(role(template=template(again))) == []
+def test_field_without_argument_in_release_is_an_error() -> None:
+    sizes = {"parallelism": {"data": 2, "portPerRank": True}}
+    for release, found in (("0.21.0", ["error release-without-feature roles[0]"]), ("0.22.0", [])):
+        image = f"vllm/vllm-openai:v{release}"
+        start = engine(image=image, resources={"limits": {"nvidia.com/gpu": "2"}})
+        assert told(role(template=template(start), **sizes)) == found

@@ -40,9 +40,9 @@ def engine(version: str = "v0.22.0", memory: Any = "100Gi", **more: Any) -> Mani
             "resources": {"limits": limits}, **more}  # fmt: skip
 
 
-def sglang(*args: str, version: str = "v0.5.3") -> Manifest:
+def sglang(*args: str) -> Manifest:
     command = ["python3", "-m", "sglang.launch_server", "--model-path", "m", *args]
-    return {"name": "sglang", "image": f"lmsysorg/sglang:{version}", "command": command,
+    return {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3", "command": command,
             "resources": {"limits": {"nvidia.com/gpu": 4, "memory": "1Ti"}}}  # fmt: skip
 
 
@@ -182,7 +182,6 @@ def test_sglang_is_told_gigabytes_of_each_rank() -> None:
          "sets arguments of vLLM or SGLang, but the container's program is neither"),
         ({"evictionPolicy": "arc"}, sglang(), ".evictionPolicy", "arc is vLLM's; SGLang has lru"),
         ({"secondary": [DISK, OWN]}, sglang(), ".secondary", "SGLang has one tier"),
-        ({"secondary": [DISK]}, sglang(version="v0.4.6"), ".secondary", "needs SGLang v0.5.3"),
         ({"cpu": "3G"}, sglang("--tp-size", "4"), ".cpu", "is less than SGLang's smallest amount"),
         ({}, sglang("--tp-size", "$TP"), ".cpu", "SGLang is told the memory of each rank, but how"),
         ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio is what kvCacheOffloading"),

@@ -291,27 +291,8 @@ def test_other_scorers_restart_the_picker_and_no_engine(router: Any) -> None:
     assert changed == [("ConfigMap", "svc-epp-config"), ("Deployment", "svc-epp")]
 
 
-def old_engine(tag: str) -> Manifest:
-    """A role with vLLM of that release."""
-    return role(template=template(container(image=f"vllm/vllm-openai:{tag}")))
-
-
-@pytest.mark.parametrize(
-    ("image", "tags", "flag", "warned"),
-    [
-        (V1_2, ["v0.9.1"], ["vllm:gpu_cache_usage_perc"], False),
-        (V1_2, ["v0.9.2"], ["vllm:kv_cache_usage_perc"], False),
-        (V1_2, ["v0.9.1", "v0.11.0"], ["vllm:kv_cache_usage_perc"], False),
-        (V1_5, ["v0.9.1"], [], True),
-        (V1_5, ["v0.9.2"], [], False),
-    ],
-)
-def test_the_picker_reads_the_kv_cache_by_the_engines_name(
-    image: str, tags: list[str], flag: list[str], warned: bool
-) -> None:
-    roles = [{**old_engine(tag), "name": f"w{index}"} for index, tag in enumerate(tags)]
-    manifest = routed(*roles, strategy="queue-size", endpointPicker={"image": image})
+@pytest.mark.parametrize(("image", "flag"), [(V1_2, ["vllm:kv_cache_usage_perc"]), (V1_5, [])])
+def test_older_picker_gets_name_of_kv_cache_metric(image: str, flag: list[str]) -> None:
+    manifest = routed(role(), strategy="queue-size", endpointPicker={"image": image})
     args = picker_container(manifest)["args"]
-    values = [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg]
-    assert values == flag
-    assert any("this endpoint picker reads" in text for text in warnings(manifest)) is warned
+    assert [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg] == flag

@@ -20,6 +20,13 @@ IMAGE_TAG_UNKNOWN = Rule(
     source="the tags of vllm/vllm-openai and lmsysorg/sglang",
 )
 
+ENGINE_RELEASE_UNSUPPORTED = Rule(
+    "engine-release-unsupported",
+    "error",
+    "The image has an engine release that is older than the oldest supported one.",
+    remedy="Use a newer image.",
+)
+
 _PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 #: The grammar of references (distribution/reference).
 _REFERENCE = re.compile(
@@ -57,12 +64,17 @@ def _tag(at: Location, command: EngineCommand) -> Iterator[Finding]:
         message = f"releases of {engine.title} are tagged v{tag}, and no image has the tag {tag}"
         yield warning(IMAGE_TAG_UNKNOWN, at, message)
         return
-    release, newest = image.release, releases[-1]
+    release, oldest, newest = image.release, releases[0], releases[-1]
+    if image.version is not None and image.version < release_numbers(oldest):
+        message = (
+            f"{engine.title} {tag} is older than v{oldest}, the oldest supported release; use a "
+            "newer image"
+        )
+        yield error(ENGINE_RELEASE_UNSUPPORTED, at, message)
+        return
     if release is None or release in releases:
         return
     numbers = release_numbers(release)
-    if numbers < release_numbers(releases[0]):
-        return
     patches = [known for known in releases if release_numbers(known)[:2] == numbers[:2]]
     if numbers > release_numbers(newest):
         message = f"{release} is newer than {newest}, the last release whose arguments are known"
