@@ -204,6 +204,38 @@ def test_another_name_by_weights(cluster: Cluster, namespace: str, project: Make
 
 
 @pytest.mark.proves(
+    "a service and its share of the requests come in one `up`, in either order of the program, and "
+    f"go in one: no request fails ({STAND_IN})",
+    needs=ENGINE,
+)
+@pytest.mark.parametrize("last", [True, False])
+def test_share_comes_and_goes_with_its_service(
+    cluster: Cluster, namespace: str, project: Make, *, last: bool
+) -> None:
+    cluster.add_nodes(2)
+    port, stack = engine_port(), project()
+    alone = service(namespace, router(), serving(port=port), name="chat")
+    split = router(split=[{"service": "chat-next", "weight": 50}])
+    shared = service(namespace, split, serving(port=port), name="chat")
+    follows = {**router(), "httproute": {"routedBy": "chat"}}
+    target = service(namespace, follows, serving(port=port), name="chat-next")
+    stack.write(alone)
+    stack.up().assert_fine()
+    with Traffic(cluster, namespace, port=port, host=HOST) as traffic:
+        traffic.wait(ENOUGH)
+        stack.write(*([shared, target] if last else [target, shared]))
+        stack.up().assert_fine()
+        traffic.wait(10)
+        assert set(services(traffic.wait(ENOUGH))) == {"chat", "chat-next"}
+        stack.write(alone)
+        stack.up().assert_fine()
+        traffic.wait(10)
+        assert set(services(traffic.wait(ENOUGH))) == {"chat"}
+    assert traffic.failed() == {}
+    assert left(cluster, namespace) == noted(stack.resources()) == rendered(alone)
+
+
+@pytest.mark.proves(
     "a service hands its requests by weights to one of another namespace, by ReferenceGrant, then "
     f"its route, and is removed: no request fails ({STAND_IN})",
     needs=ENGINE,

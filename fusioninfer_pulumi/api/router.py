@@ -163,8 +163,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """Who reaches the service's pods; everybody else is shut out.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run,
-    and no monitor of the service would be shut out.
+    By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
     """
 
     if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
 
     metrics: list[dict[str, Any]] | None = None
-    """NetworkPolicyPeers that read metrics; by default none."""
+    """NetworkPolicyPeers that read metrics; by default none. `monitoring` requires them."""
 
 
 _FIELDS_OF_PICKER = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.route import SplitArgs
 from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.checks.gateways import attachment_findings
 from fusioninfer_pulumi.checks.route_rules import normalised_matches
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.attachment import hosts_overlap
@@ -47,11 +47,11 @@ ROUTES_CONFLICT = Rule(
     "`routedBy`.",
     source="https://gateway-api.sigs.k8s.io/reference/spec/",
 )
-SPLIT_TARGET_HAS_ROUTE = Rule(
-    "split-target-has-route",
-    "info",
-    "A service that gets a share has no route of its own for them.",
-    remedy="Nothing, if you want both.",
+SPLIT_TARGET_SCALED_TO_ZERO = Rule(
+    "split-target-scaled-to-zero",
+    "error",
+    "A service that gets a share of requests is scaled to zero.",
+    remedy="Set its share to 0, or give it replicas.",
 )
 
 
@@ -167,6 +167,25 @@ class Shares:
             findings += self._routed_by_findings((*at, "routedBy"), plan, by, complete=complete)
         return findings
 
+    def removed_targets(self, plan: RoutedService, existing: Collection[str]) -> list[Finding]:
+        """Returns warnings about shares of existing services that are none of these services."""
+        router = plan.routing
+        route = router.args.httproute if router is not None else None
+        if router is None or route is None or not _splits(plan):
+            return []
+        return [
+            warning(
+                SERVICE_NOT_FOUND,
+                ("roles", router.position, "httproute", "split", index, "service"),
+                f"this update deletes {share.service}, which gets {share.weight} % of the "
+                "requests; remove its share in the same update",
+            )
+            for index, share in enumerate(route.split or ())
+            if share.weight
+            and share.service in existing
+            and self._neighbour(plan, share.service) is None
+        ]
+
     def _split_findings(
         self, at: Location, plan: RoutedService, share: SplitArgs, *, complete: bool
     ) -> Iterator[Finding]:
@@ -194,6 +213,13 @@ class Shares:
                 f"give it a role of componentType router with httproute: {_routed_by(plan)}",
             )
         elif other.router is not None:
+            if share.weight and not any(role.replicas for role in other.router.served):
+                yield error(
+                    SPLIT_TARGET_SCALED_TO_ZERO,
+                    at,
+                    f"{other.service} gets {share.weight} % of the requests and is scaled to zero; "
+                    "set its weight to 0, or give it replicas",
+                )
             # A service that gets all requests may have the route, too: the other one ends.
             if share.weight < 100 or other.router.route is None:
                 yield from self._own_route_findings(at, plan, other, other.router)
@@ -237,12 +263,6 @@ class Shares:
                 f"{other.service} makes a route of its own for the same requests, {route.name}: "
                 f"of two such routes the older one gets all of them; write {_routed_by(plan)} "
                 "there",
-            )
-        else:
-            yield info(
-                SPLIT_TARGET_HAS_ROUTE,
-                at,
-                f"{other.service} gets requests by its own route, too: {route.name}",
             )
 
     def _routed_by_findings(

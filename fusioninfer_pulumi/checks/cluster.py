@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from fusioninfer_pulumi.checks.between_services import Gateways, Routes, Shares
 from fusioninfer_pulumi.checks.name_collisions import Owners
@@ -32,3 +32,7 @@ class Cluster:
         """The same of a service that others may follow, and of requests that they route to it."""
         self._gateways.add(plan)
         return [*self.shared(plan), *self._shares.add(plan)]
+
+    def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
+        """Returns warnings about shares of existing services that are none of these services."""
+        return self._shares.removed_targets(plan, existing)

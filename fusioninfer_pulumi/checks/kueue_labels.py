@@ -29,15 +29,16 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
             "all objects get it, and replicas wait in a queue that the plan does not know; set "
             "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
-    if not of_service and built.plan.shape.local_queue is None:
-        return  # Kueue takes each of such pods for a job of its own
+    is_queued = of_service or built.plan.shape.local_queue is not None
+    message = (
+        "keeps the pods from starting, while Kueue counts them as admitted: it labels pods of a "
+        "LeaderWorkerSet itself; remove it"
+        if is_queued
+        else "keeps the pods of a LeaderWorkerSet from starting; remove it, and set "
+        "schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"
+    )
     for at in (place for role in built.plan.roles for place in _places(built, role)):
-        yield error(
-            KUEUE_LABEL,
-            at,
-            "keeps the pods from starting, while Kueue counts them as admitted: it labels pods "
-            "of a LeaderWorkerSet itself; remove it",
-        )
+        yield error(KUEUE_LABEL, at, message)
 
 
 def _places(built: BuiltService, role: RolePlan) -> Iterator[Location]:

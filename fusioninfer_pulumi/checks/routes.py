@@ -95,7 +95,7 @@ EXTERNAL_ROUTE = Rule(
 NETWORK_POLICY = Rule(
     "network-policy",
     ("info", "error"),
-    "Who reaches the pods of a service is known.",
+    "NetworkPolicies let in only the gateway, or keep out the gateway or Prometheus.",
     remedy="Set `networkPolicy`.",
 )
 SEVERAL_POOLS_GATEWAY_UNKNOWN = Rule(
@@ -181,24 +181,36 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
 
 
 def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Says whom default NetworkPolicies let in, and where the gateway's proxies are not known."""
-    field, policy = (*parts.at, "networkPolicy"), parts.args.network_policy
-    if policy is None:
-        if not parts.proxies:
-            return
-        if parts.monitored:
-            message = "not set, and none by default: it would shut out the service's monitors; set "
-            yield info(NETWORK_POLICY, field, f"{message}networkPolicy.metrics")
-        else:
-            name = parts.implementation.name
-            reached = "engines and picker" if parts.picks_endpoints else "engines"
-            message = f"not set: only the proxies of {name} reach {reached}"
-            yield info(NETWORK_POLICY, field, f"{message}; set metrics for those who read metrics")
-    elif policy.enabled and not (policy.gateway or policy.gateway_namespace or parts.proxies):
+    """Checks that NetworkPolicies let in the gateway's proxies and the readers of metrics.
+
+    No other field removes policies: who reaches the pods would change unnoticed.
+    """
+    field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
+    name, plan = parts.implementation.name, parts.network_policy
+    if plan is None:
+        is_default = args is None and parts.is_routed and parts.implementation.proxies is not None
+        if is_default or (args is not None and args.enabled):
+            refs = ", or name the Gateway in gateway.refs" if is_default else ""
+            yield error(
+                NETWORK_POLICY,
+                field,
+                f"it is not known where the gateway's proxies run; set gatewayNamespace or gateway"
+                f"{refs}; enabled: false lets everybody in",
+            )
+    elif parts.monitored and not plan.metrics:
         yield error(
             NETWORK_POLICY,
             field,
-            "it is not known where the gateway's proxies run; set gatewayNamespace or gateway",
+            "keeps Prometheus out, which monitoring needs; set metrics to the NetworkPolicyPeers "
+            "that read metrics; enabled: false lets everybody in",
+        )
+    elif args is None:
+        reached = "engines and picker" if parts.picks_endpoints else "engines"
+        yield info(
+            NETWORK_POLICY,
+            field,
+            f"not set: only the proxies of {name} reach {reached}; set metrics for those who read "
+            "metrics",
         )
 
 

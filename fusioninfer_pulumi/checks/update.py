@@ -31,6 +31,24 @@ SUBGROUP_POLICY_IMMUTABLE = Rule(
     remedy="Rename the role in the same update, or use AllAtOnce.",
     source="LeaderWorkerSet's webhook",
 )
+KUEUE_IMMUTABLE = Rule(
+    "kueue-immutable",
+    "error",
+    "Kueue rejects the change of a running LeaderWorkerSet.",
+    remedy="Rename the role in the same update.",
+    source="Kueue 0.15.2, measured",
+)
+#: What Kueue's webhook compares of a pod, beside requests and ports of its containers.
+_KUEUE_POD_FIELDS = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "runtimeClassName",
+    "priority",
+    "topologySpreadConstraints",
+    "overhead",
+    "resourceClaims",
+)
 
 
 def update_findings(
@@ -153,6 +171,61 @@ def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]
     return [
         finding for role in plan.roles for finding in _refused(plan, role, changing & {*differing})
     ]
+
+
+def kueue_findings(
+    plan: Topology, changes: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> list[Finding]:
+    """Returns an error for each role with a change that Kueue's webhook rejects.
+
+    `changes` has LeaderWorkerSets before and after by name, without those that are replaced.
+    """
+    findings = []
+    for role in plan.roles:
+        recreates = role_rollout(plan.rollout, role).strategy is RolloutStrategy.RECREATE
+        rejected: dict[str, None] = {}
+        for old, new in (changes[lws.name] for lws in role.lws if lws.name in changes):
+            templates = [item["spec"]["leaderWorkerTemplate"] for item in (old, new)]
+            before, after = (_local_queue(item) for item in (old, new))
+            if before and not (recreates and templates[0] != templates[1]):
+                moved = {"queue" if after else "backend": None} if before != after else {}
+                rejected |= moved or dict.fromkeys(_changed_shape(*templates))
+        if rejected:
+            findings.append(
+                error(
+                    KUEUE_IMMUTABLE,
+                    ("roles", role.position),
+                    f"Kueue rejects another {', '.join(rejected)} for a LeaderWorkerSet that runs; "
+                    "rename the role in the same update, which starts its replicas beside the old "
+                    "ones",
+                )
+            )
+    return findings
+
+
+def _local_queue(lws: Mapping[str, Any]) -> Any:
+    return (lws["metadata"].get("labels") or {}).get(labels.KUEUE_QUEUE)
+
+
+def _changed_shape(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return what Kueue compares and finds changed in the pods of a LeaderWorkerSet."""
+    shapes = [
+        [_shape((template.get(key) or {}).get("spec") or {}) for template in (old, new)]
+        for key in ("leaderTemplate", "workerTemplate")
+    ]
+    return [name for before, after in shapes for name in before if before[name] != after[name]]
+
+
+def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
+    # A hidden value is a text.
+    containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
+    return {
+        "number of containers": [len(several) for several in kinds],
+        "requests": [(c.get("resources") or {}).get("requests") or {} for c in containers],
+        "ports": [c.get("ports") or [] for c in containers],
+        **{name: pod.get(name) or None for name in _KUEUE_POD_FIELDS},
+    }
 
 
 def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component import options
 from fusioninfer_pulumi.component.cluster_access import reads_cluster
 from fusioninfer_pulumi.component.outputs import LiveObjects, combined
@@ -22,7 +21,8 @@ from fusioninfer_pulumi.component.resources import (
     PodGroup,
 )
 from fusioninfer_pulumi.component.run_mode import renders_yaml
-from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of
+from fusioninfer_pulumi.component.split import growing_shares
+from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of, stack_shares
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -135,10 +135,17 @@ class Children:
         """The objects of a kind by Kubernetes name, in apply order."""
         return {child.manifest["metadata"]["name"]: child.resource for child in self._of(kind)}
 
-    def all_ready(self) -> pulumi.Output[bool]:
-        """Known when all that is awaited is there; false where files are written."""
+    def deadline(self) -> pulumi.Output[float | None]:
+        """Known when all that is awaited is there: the deadline of the update (`time.monotonic`).
+
+        None where nothing is awaited, as where files are written.
+        """
         services = [child.resource.id for child in self._of("Service")]
-        return combined([self.yaml_only(), self._seen, *services], lambda values: not values[0])
+
+        def deadline(values: list[Any]) -> float | None:
+            return None if values[0] or self._update is None else self._update.deadline
+
+        return combined([self.yaml_only(), self._seen, *services], deadline)
 
     def yaml_only(self) -> pulumi.Output[bool]:
         """Whether objects are only written to files."""
@@ -182,19 +189,16 @@ class Children:
             )
             if self._update is not None:
                 after = self._update.turn(name).apply(lambda _: needed)
-        elif kind == "Service" and self._update is not None and self._awaits_endpoints:
-            # The provider waits for them, and may hold the last worker of the engine.
-            after = combined([self._seen], lambda _: needed)
+        elif kind == "HTTPRoute" and self._update is not None:
+            growing = growing_shares(self._plan, stack_shares(self._logical(manifest)))
+            if growing:
+                after = self._update.when_available(growing).apply(lambda _: needed)
         elif kind == "InferencePool" and self._plan.router is not None:
             object_options.protect = self._plan.router.pool.protect
             object_options.retain_on_delete = self._plan.router.pool.retain
         object_options.depends_on = after or None
         object_options.custom_timeouts = options.timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
-
-    @property
-    def _awaits_endpoints(self) -> bool:
-        return self._plan.router is None and self._plan.wait.level is WaitLevel.SERVING
 
     def _annotated(self, manifest: Manifest) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""

@@ -10,24 +10,22 @@ import pulumi
 
 from fusioninfer_pulumi.checks.cluster import Cluster
 from fusioninfer_pulumi.component.run_mode import runs_program
-from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 # Keyed by the stack, so that nothing outlives it, and by cluster, because each may
 # have the same name once.
 _clusters: WeakKeyDictionary[pulumi.Resource, dict[int, Cluster]] = WeakKeyDictionary()
 
 
-def neighbour_findings(plan: ServicePlan, opts: pulumi.ResourceOptions | None) -> list[Finding]:
-    """Checks a service against those that the program has created so far in its cluster.
+def program_services(opts: pulumi.ResourceOptions | None) -> Cluster:
+    """Return the services that the program has created so far in a component's cluster.
 
     `opts` are the component's, for its provider and so its cluster.
     """
     stack = pulumi.runtime.get_root_resource()
     # Unit tests with mocks may share one stack and register the same service each.
     if stack is None or not runs_program():
-        return Cluster().add(plan)
-    return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), Cluster()).add(plan)
+        return Cluster()
+    return _clusters.setdefault(stack, {}).setdefault(_provider_id(opts), Cluster())
 
 
 def _provider_id(opts: pulumi.ResourceOptions | None) -> int:

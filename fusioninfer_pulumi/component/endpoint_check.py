@@ -16,7 +16,6 @@ import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.run_mode import has_engine
-from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"
@@ -123,35 +122,36 @@ def probe_endpoint(
     component: pulumi.Resource,
     plan: ServicePlan,
     endpoint: pulumi.Output[str],
-    all_ready: Callable[[], pulumi.Output[bool]],
+    deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
     """Probes the endpoint after all that is awaited, and fails the program if it does not serve.
 
     Not in a preview, where files are written, or without Pulumi (the command line, tests with
-    mocks). No resource and no output depends on it. `all_ready` gives what is known when everything
-    that is awaited is there; false where files are written.
+    mocks). No resource and no output depends on it. `deadline` gives the update's deadline, known
+    when everything that is awaited is there; None where files are written.
     """
     if plan.wait.level is not WaitLevel.SERVING or pulumi.runtime.is_dry_run() or not has_engine():
         return
 
     async def probed(state: list[Any]) -> bool:
-        url, awaited = state
-        if not awaited:
+        url, end = state
+        if end is None:
             return False
         if not url:
             _log_unchecked(component, "its address is unknown here")
             return False
         try:
-            why = await wait_until_ready(url, float(durations.seconds(plan.wait.timeout) or 0))
+            why = await wait_until_ready(url, max(0.0, end - time.monotonic()))
         except NotReadyInTimeError as problem:
             raise pulumi.RunError(
-                f"{plan.service}: {url}{PATH} did not answer within {plan.wait.timeout}: {problem}"
+                f"{plan.service}: {url}{PATH} is not ready after {plan.wait.timeout} "
+                f"(wait.timeout): {problem}"
             ) from None
         if why is not None:
             _log_unchecked(component, f"{url}: {why}")
         return why is None
 
-    both: Any = pulumi.Output.all(endpoint, all_ready())
+    both: Any = pulumi.Output.all(endpoint, deadline())
     both.apply(probed)
 
 

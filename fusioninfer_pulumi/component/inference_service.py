@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.clusters import neighbour_findings
+from fusioninfer_pulumi.component.clusters import program_services
 from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
 from fusioninfer_pulumi.component.diagnosis.room import check_room_in_preview
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
@@ -38,6 +38,7 @@ from fusioninfer_pulumi.component.resources import (
 )
 from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
+from fusioninfer_pulumi.component.split import warn_of_removed_targets
 from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
@@ -119,7 +120,8 @@ class InferenceService(pulumi.ComponentResource):
         """
         written, self.plan = _planned(name, args)
         manifests = render(self.plan)
-        collisions = neighbour_findings(self.plan, opts)
+        services = program_services(opts)
+        collisions = services.add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
         raise_errors(layout_switch_findings(name, self.plan, stack_lws()), name)
@@ -147,7 +149,8 @@ class InferenceService(pulumi.ComponentResource):
         waited = self._children.waited()
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
-        probe_endpoint(self, self.plan, self.endpoint, self._children.all_ready)
+        probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
+        warn_of_removed_targets(self, self.plan, services)
         check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
         check_existing_in_preview(self, name, self.plan, self._children.yaml_only())
         check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.api.rollout import RolloutStrategy, WaitLevel
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.component.resources import LeaderWorkerSet
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -15,8 +15,6 @@ from fusioninfer_pulumi.rollout.order import LwsStep
 
 Manifest = Mapping[str, Any]
 
-#: Kinds that the provider waits for by itself, for ten minutes unless a timeout is given.
-AWAITED_BY_PROVIDER = ("Deployment", "Service")
 #: Kinds that the provider would not wait for anyway, unless the live object has an annotation of an
 #: earlier version of this library, and claims, which are bound when the first pod mounts them.
 _NEVER_AWAITED = (
@@ -27,6 +25,8 @@ _NEVER_AWAITED = (
     "InferenceModelRewrite",
     "HTTPRoute",
     "PersistentVolumeClaim",
+    # Its endpoints are ready when the pods are, which the update waits for.
+    "Service",
 )
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # What makes a revision of a LeaderWorkerSet.
@@ -41,10 +41,7 @@ def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
     """Annotations of an object that keep the provider from waiting for it."""
     kind, level = manifest["kind"], plan.wait.level
     awaited = kind not in _NEVER_AWAITED
-    if kind == "Service":
-        # The provider would wait for its endpoints; an endpoint picker's are as good as the picker.
-        awaited = level is WaitLevel.SERVING and plan.router is None
-    elif kind == "Deployment":
+    if kind == "Deployment":
         awaited = level.awaits_replicas
     return {} if awaited else {labels.PULUMI_SKIP_AWAIT: "true"}
 
@@ -56,7 +53,7 @@ def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | N
         # Always awaited: the pods would find no model.
         text = f"{plan.model.warm_up.seconds}s"
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
-    if kind in AWAITED_BY_PROVIDER:
+    if kind == "Deployment":
         text = plan.wait.timeout
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
     return pulumi.CustomTimeouts(delete=delete) if delete else None

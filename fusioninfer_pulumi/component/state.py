@@ -19,10 +19,12 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
 from fusioninfer_pulumi.rollout.state_machine import Version
+from fusioninfer_pulumi.routing.route import pool_shares
 from fusioninfer_pulumi.topology.gang import reference_of
 
 _READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+_ROUTE_KIND = "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute"
 #: Key that marks special values from Pulumi, such as secrets.
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 #: Output of the component in which an update notes what it has seen.
@@ -49,10 +51,16 @@ class Observed:
 
 @dataclass(frozen=True)
 class StackState:
-    """The LeaderWorkerSets of all services, and what was seen of each component by logical name."""
+    """What the stack's state has of all services.
+
+    Attributes:
+        components: What was seen of each component, by logical name.
+        shares: Percentage of the requests that an HTTPRoute gives each pool, by its logical name.
+    """
 
     lws: tuple[StackLws, ...]
     components: Mapping[str, Observed]
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,12 @@ def read_stack_state() -> StackState | None:
         for urn, (kind, logical) in kinds.items()
         if kind == TOKEN
     }
-    return StackState(lws, components)
+    shares = {
+        logical: pool_shares(_read(resources[urn], "outputs", "spec", "rules") or ())
+        for urn, (kind, logical) in kinds.items()
+        if kind == _ROUTE_KIND
+    }
+    return StackState(lws, components, shares)
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
@@ -91,6 +104,15 @@ def stack_lws() -> tuple[StackLws, ...] | None:
     """
     stack = _stack()
     return None if stack is None else stack.state.lws
+
+
+def stack_shares(route: str) -> Mapping[str, float] | None:
+    """Return the percentage of each pool in an HTTPRoute of the stack's state.
+
+    `route` is its logical name. None if the state has no such route, or cannot be read.
+    """
+    stack = _stack()
+    return None if stack is None else stack.state.shares.get(route)
 
 
 def observed_of(name: str) -> Observed:
@@ -245,7 +267,9 @@ def _read(value: Any, *path: str) -> Any:
         return None
     kind = part.WhichOneof("kind")
     value = getattr(part, kind)
-    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value)) if "struct" in kind else value
+    if kind not in ("struct_value", "list_value"):
+        return value
+    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
 
 
 def _part(value: Any, *path: str) -> Any:

@@ -8,11 +8,14 @@ waits holds no worker of the Pulumi engine.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pulumi
+from pulumi.runtime import settings
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
@@ -22,6 +25,7 @@ from fusioninfer_pulumi.component.diagnosis.room import check_room
 from fusioninfer_pulumi.component.live import Live, LiveState, trimmed
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.component.split import read_unavailable
 from fusioninfer_pulumi.component.state import (
     Observed,
     observed_of,
@@ -32,6 +36,7 @@ from fusioninfer_pulumi.component.state import (
 from fusioninfer_pulumi.component.status import is_available
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
 from fusioninfer_pulumi.rollout.replacement import Replacement
@@ -54,9 +59,17 @@ from fusioninfer_pulumi.rollout.state_machine import (
 )
 from fusioninfer_pulumi.topology.gang import minimum_of
 
+# Keyed by the stack, so that nothing outlives it.
+_updates: WeakKeyDictionary[Any, list[Update]] = WeakKeyDictionary()
+
 
 class Update:
-    """The update of one service."""
+    """The update of one service.
+
+    Attributes:
+        deadline: When new replicas, gateways and the endpoint must be ready (`time.monotonic`);
+            known when the replicas are available.
+    """
 
     def __init__(
         self,
@@ -83,13 +96,23 @@ class Update:
         self._live = LiveState(self._cluster, plan.service, update_order(plan))
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
+        self.deadline = self._available_at = math.inf
         self._beside = beside
+        #: Done when the replicas are available that the update waits for.
+        self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
+        stack: Any = pulumi.runtime.get_root_resource() or settings.get_monitor()
+        self._program = _updates.setdefault(stack, [])
+        self._program.append(self)
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
+
+    def when_available(self, services: Sequence[str]) -> pulumi.Output[None]:
+        """Return an Output that is known when services of the namespace can get requests."""
+        return pulumi.Output.from_input(self._wait_for_services(services))
 
     def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
         """Keeps the resource of an object."""
@@ -99,15 +122,20 @@ class Update:
         try:
             if await self._yaml_only():
                 self._open(self._gates)
+                self._replicas.set_result(None)
                 return self._observed
             if self._beside is not None:
                 await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
+            self._available_at = time.monotonic()
+            self.deadline = self._state.wait_deadline(self._available_at)
+            self._replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
             return await self._seen(accepted, placed)
         except Exception as problem:
             # What waits fails with it: a registration that never begins would never end.
-            for gate in self._gates.values():
+            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self._replicas]
+            for gate in gates:
                 if not gate.done():
                     gate.set_exception(problem)
                     gate.exception()
@@ -166,6 +194,54 @@ class Update:
         versions = {name: version_of(metadata or {}) for name, metadata in answers.items()}
         return Answered(time.monotonic(), versions)
 
+    async def wait_for_replicas(self) -> str:
+        """Wait until the replicas are available that the update waits for; returns its timeout."""
+        await asyncio.shield(self._replicas)
+        return self._plan.wait.timeout
+
+    async def _wait_for_services(self, services: Sequence[str]) -> None:
+        if await self._yaml_only():
+            return
+        for service in services:
+            await self._wait_for_service(service)
+        # What the route waited for is no part of this service's time.
+        self.deadline += max(0.0, time.monotonic() - self._available_at)
+
+    async def _wait_for_service(self, service: str) -> None:
+        """Waits for the service's update in this program, then until the cluster has it."""
+        timeout = self._plan.wait.timeout
+        for update in self._program:
+            if update.is_of(service, self):
+                timeout = await update.wait_for_replicas()
+        begin = time.monotonic()
+        while True:
+            try:
+                missing = await read_unavailable(self._cluster, service)
+            except UnreadableError as problem:
+                self._progress.say_once(f"service {service} not checked: {problem}")
+                return
+            if missing is None:
+                return
+            if self._replicas.done():
+                self._replicas.result()  # raises if this update has failed
+            waited = time.monotonic() - begin
+            if waited > float(durations.seconds(timeout) or 0):
+                message = (
+                    f"the route does not give service {service} its share, because {missing} "
+                    f"after {timeout} (wait.timeout)"
+                )
+                await self._fail(message, None)
+            self._progress.say(f"the route waits for service {service}: {missing}")
+            await asyncio.sleep(pause(waited))
+
+    def is_of(self, service: str, other: Update) -> bool:
+        """Whether this is the update of a service in the namespace and cluster of another."""
+        return (
+            self._plan.service == service
+            and surely_equal(self._plan.namespace, other._plan.namespace)
+            and _provider(self._component) is _provider(other._component)
+        )
+
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
         """Waits until the gang is placed, or until gateways have accepted the route.
 
@@ -179,11 +255,10 @@ class Update:
             if level is WaitLevel.SERVING
             or (served is not None and {_minimum(manifest)} - served.items())
         ]
-        begin = time.monotonic()
-        end = begin + float(durations.seconds(self._plan.wait.timeout) or 0)
         for manifest in manifests:
             name = manifest["metadata"]["name"]
             await self._resources[manifest["kind"], name].metadata.future()
+        begin = time.monotonic()
         while manifests:
             try:
                 live = await self._live.read(manifests)
@@ -196,7 +271,7 @@ class Update:
             if missing is None:
                 break
             now = time.monotonic()
-            if now > end:
+            if now > self.deadline:
                 await self._fail(f"{missing} (wait.timeout {self._plan.wait.timeout})", ())
             self._progress.say(missing)
             await asyncio.sleep(pause(now - begin))
@@ -257,6 +332,10 @@ def initial_state(
         Stage.ASKING if asks else Stage.RUNNING,
         needs_list=asks,
     )
+
+
+def _provider(component: pulumi.Resource) -> pulumi.ProviderResource | None:
+    return component.get_provider("kubernetes:core/v1:Service")
 
 
 def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:

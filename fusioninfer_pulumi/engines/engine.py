@@ -7,6 +7,7 @@ asked about: `()` or the flag that is meant, `("--nnodes",)`; the caller places 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -319,6 +320,8 @@ class Engine(Protocol):
         workers_answer: Whether its processes on other nodes than the leader's answer probes.
         health_path: Path that answers 200 once it serves.
         probe_paths: Other paths that answer 200 to GET.
+        keyed_paths: Paths that answer 401 without the API key, if one is set (`--api-key`).
+        key_variable: Variable that sets the API key, too; None for none.
         grpc_flags: Flags with which it speaks gRPC in place of HTTP.
         image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
         block_size_flag: Flag with the tokens in a block of its KV cache.
@@ -349,6 +352,8 @@ class Engine(Protocol):
     workers_answer: bool
     health_path: str
     probe_paths: tuple[str, ...]
+    keyed_paths: re.Pattern[str]
+    key_variable: str | None
     grpc_flags: tuple[str, ...]
     image_serves: bool
     block_size_flag: str

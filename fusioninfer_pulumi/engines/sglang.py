@@ -6,6 +6,7 @@ checked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
@@ -99,6 +100,9 @@ class Sglang(Engine):
         "/model_info", "/get_server_info", "/server_info", "/get_load", "/v1/loads", "/docs",
         "/openapi.json",
     )  # fmt: skip
+    # srt/utils: add_api_key_middleware
+    keyed_paths = re.compile(r"/(?!health|metrics)")
+    key_variable: str | None = None
     grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"

@@ -283,6 +283,9 @@ class Vllm(Engine):
         "/ping", "/version", "/metrics", "/load", "/v1/models", "/is_sleeping", "/docs",
         "/openapi.json", "/server_info", "/is_paused",
     )  # fmt: skip
+    # entrypoints/serve/middleware/authenticate.py
+    keyed_paths = re.compile(r"/(v1|v2|inference|cohere)")
+    key_variable = "VLLM_API_KEY"
     grpc_flags = ("--grpc",)
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an

@@ -842,8 +842,7 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """Who reaches the service's pods; everybody else is shut out.
 
-    By default on where `gateway.implementation` says where the proxies of the route's Gateways run,
-    and no monitor of the service would be shut out."""
+    By default on where `gateway.implementation` says where the proxies of the route's Gateways run."""
 
     enabled: bool
     """Whether there are NetworkPolicies; false lets everybody in."""
@@ -856,7 +855,7 @@ class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicyPeers that match the gateway's proxies, in place of their namespace."""
 
     metrics: Sequence[Mapping[str, Any]] | None
-    """NetworkPolicyPeers that read metrics; by default none."""
+    """NetworkPolicyPeers that read metrics; by default none. `monitoring` requires them."""
 
 
 class NetworkTopologyArgsDict(TypedDict, total=False):

@@ -80,6 +80,7 @@ class LwsState:
         version: The version that Pulumi answered, None before the answer.
         snapshot: None if the last list did not hold it.
         deadline: When it must be available, in the phases CHANGING and STARTING.
+        rolls: Whether `rollout.timeout` sets the deadline, not `wait.timeout`.
         limit: The setting behind the deadline, such as `after 45m (rollout.timeout)`.
     """
 
@@ -94,6 +95,7 @@ class LwsState:
     version: Version | None = None
     snapshot: Snapshot | None = None
     deadline: float = math.inf
+    rolls: bool = False
     limit: str = ""
 
     @property
@@ -167,6 +169,17 @@ class UpdateState:
     def served(self) -> dict[str, str]:
         """The last revisions that were available, by name."""
         return {name: lws.served for name, lws in self.lws.items() if lws.served is not None}
+
+    def wait_deadline(self, at: float) -> float:
+        """Return when what follows the replicas must be ready; `at` is when these are available.
+
+        New replicas and what follows them share one `wait.timeout`. It begins after replicas that
+        rolled, of which each had its `rollout.timeout`.
+        """
+        awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
+        if not awaited or any(lws.rolls for lws in awaited):
+            return at + _seconds(self.wait_timeout)
+        return max(lws.deadline for lws in awaited)
 
     def in_phases(self, *phases: Phase) -> list[str]:
         """Names of the LeaderWorkerSets in one of these phases, in order."""
@@ -401,6 +414,7 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
         lws,
         phase=Phase.CHANGING if in_turn else Phase.STARTING,
         deadline=at + _seconds(timeout),
+        rolls=not is_new,
         limit=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
     )
 

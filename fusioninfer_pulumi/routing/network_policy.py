@@ -31,12 +31,10 @@ class NetworkPolicyPlan:
     Attributes:
         gateway: NetworkPolicyPeers that match the gateway's proxies.
         metrics: NetworkPolicyPeers that read metrics.
-        defaulted: Whether the user asked for none.
     """
 
     gateway: tuple[Mapping[str, Any], ...]
-    metrics: tuple[Mapping[str, Any], ...]
-    defaulted: bool
+    metrics: tuple[Mapping[str, Any], ...] = ()
 
 
 def proxy_peers(
@@ -58,25 +56,22 @@ def proxy_peers(
 
 
 def network_policy_plan(
-    args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...], *, monitored: bool
+    args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
     """Plans the policies; None without any.
 
     Args:
         args: What the user asks for.
         proxies: Peers that match the gateway's proxies, none where that is not known.
-        monitored: Whether the service has monitors, which a default policy would shut out.
     """
     if args is None:
-        if not proxies or monitored:
-            return None
-        return NetworkPolicyPlan(proxies, (), defaulted=True)
+        return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:
         proxies = (namespace_peer(args.gateway_namespace),)
     gateway = tuple(args.gateway or proxies)
     if not args.enabled or not gateway:
         return None
-    return NetworkPolicyPlan(gateway, tuple(args.metrics or ()), defaulted=False)
+    return NetworkPolicyPlan(gateway, tuple(args.metrics or ()))
 
 
 def picker_network_policy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,6 +194,17 @@ def _split(service: str, route: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
     rest = 100 - sum(share.weight for share in shares)
     others = ((names.inference_pool(share.service), share.weight) for share in shares)
     return ((names.inference_pool(service), rest), *others) if shares else ()
+
+
+def pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the largest percentage that any of an HTTPRoute's rules gives to each backend."""
+    shares: dict[str, float] = {}
+    for rule in rules:
+        weights = {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or ()}
+        total = sum(weights.values()) or 1
+        for name, weight in weights.items():
+            shares[name] = max(shares.get(name, 0), 100 * weight / total)
+    return shares
 
 
 def _rule_plan(

@@ -131,7 +131,7 @@ class RouterParts:
     def network_policy(self) -> NetworkPolicyPlan | None:
         """Who reaches the pods, None where everybody does."""
         policy = self.args.network_policy
-        return network_policy_plan(policy, self.proxies, monitored=self.monitored)
+        return network_policy_plan(policy, self.proxies if self.is_routed else ())
 
     @property
     def routed_by(self) -> str | None:
@@ -202,7 +202,7 @@ def router_parts(
         route=route,
         implementation=implementation,
         grants=tuple(needed_grants(backend, namespace, at, args, route, gateway)),
-        proxies=() if route is None else proxy_peers(namespace, parents, implementation),
+        proxies=proxy_peers(namespace, parents, implementation),
         monitored=monitored,
     )
 

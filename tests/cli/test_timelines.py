@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from samples import container, plan_of, role, service, template
 
+from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline, timelines
 from fusioninfer_pulumi.plan.objects import render
 
@@ -111,6 +112,42 @@ def test_why_there_is_none(old: Manifest, new: Manifest, why: str) -> None:
     assert (update.timeline, update.cells, list(update.notes)) == (None, [], [])
     assert why in update.missing
     assert update.to_json() == {"missing": update.missing}
+
+
+def queued(queue: str = "team", rollout: str = "Rolling", **more: Any) -> Manifest:
+    strategy = {"queue": queue, "gangPolicy": {"backend": "Kueue"}}
+    pods = template(container(**{"resources": {"requests": {"cpu": "1"}}, **more}))
+    return service(
+        role("a", template=pods), schedulingStrategy=strategy, rollout={"strategy": rollout}
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "what"),
+    [
+        (queued("other"), "queue"),
+        (service(queued()["spec"]["roles"][0]), "backend"),
+        (queued(resources={"requests": {"cpu": "2"}}), "requests"),
+        (queued(ports=[{"containerPort": 9000}]), "ports"),
+        (queued("other", "Recreate"), "queue"),
+        (queued(image="vllm/vllm-openai:v0.12.0"), None),
+        (queued(resources={"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}), None),
+        (queued(resources={"requests": {"cpu": "2"}}, rollout="Recreate"), None),
+    ],
+)
+def test_change_that_kueue_rejects_is_not_played(new: Manifest, what: str | None) -> None:
+    old = queued()
+    update = between(old, new)
+    plans = plan_of(old), plan_of(new)
+    notes = compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]])).notes
+    rejected = [note for note in notes if "Kueue rejects" in note]
+    if what is None:
+        assert (update.missing, rejected) == ("", [])
+    else:
+        text = f"Kueue rejects another {what} for a LeaderWorkerSet that runs; rename the role"
+        assert update.missing.startswith(f"`pulumi up` refuses it: {text}")
+        (note,) = rejected
+        assert text in note
 
 
 def test_pods_that_are_known_only_in_the_update() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from routed import ROUTE
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import endpoint_check
+from fusioninfer_pulumi.component.children import Children
 from fusioninfer_pulumi.component.endpoint_check import (
     NotReadyError,
     NotReadyInTimeError,
@@ -31,11 +33,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     async def answer(url: str, seconds: float) -> str | None:
-        found.append(f"{url} {seconds:g}")
+        assert 0 < seconds <= 600
+        found.append(url)
         if "silent" in url:
             raise NotReadyInTimeError("HTTP status 503")
         return "its name is not known here" if url.endswith(".svc:8000") else None
 
+    def deadline(_: Any) -> pulumi.Output[float]:
+        return pulumi.Output.from_input(time.monotonic() + 600)
+
+    monkeypatch.setattr(Children, "deadline", deadline)
     monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
     return found
@@ -43,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_the_endpoint_is_asked_at_the_end(engine: Any, asked: list[str]) -> None:
     deployed(engine, httproute=ROUTE, gateway=None)
-    assert asked == ["http://svc.example.com 1200"]
+    assert asked == ["http://svc.example.com"]
 
 
 @pytest.mark.parametrize("level", ["None", "Scheduled", "Available"])
@@ -74,7 +81,7 @@ def test_what_cannot_be_asked_is_told(engine: Any, asked: list[str]) -> None:
 def test_a_silent_endpoint_fails_the_program(engine: Any, asked: list[str]) -> None:
     route = {**ROUTE, "hostnames": ["silent.example.com"]}
     with pytest.raises(
-        pulumi.RunError, match=r"svc: http://silent\.example\.com/v1/models did not"
+        pulumi.RunError, match=r"svc: http://silent\.example\.com/v1/models is not ready"
     ):
         deployed(engine, httproute=route, gateway=None)
 

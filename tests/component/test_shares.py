@@ -46,7 +46,11 @@ def test_a_pair_that_fits_is_not_told_in_either_order(engine: Any) -> None:
                 route = dict(routes[name])
                 if "hostnames" in route:  # the first pair has the other one's requests
                     route["hostnames"] = [f"{order[0]}.example.com"]
-                fields = routed(httproute=route, gateway={"implementation": "agentgateway"})
+                fields = routed(
+                    httproute=route,
+                    gateway={"implementation": "agentgateway"},
+                    networkPolicy={"enabled": False},
+                )
                 spec = {**fields["spec"], "name": name, "namespace": order[0]}
                 plan = InferenceService(f"{order[0]}-{name}", spec).plan
                 assert not [

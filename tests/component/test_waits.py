@@ -31,7 +31,7 @@ def test_the_provider_waits_for_no_set(engine: Any, level: str) -> None:
     by_kind = {each.inputs["kind"]: each for each in deployment.children}
     assert annotations(by_kind["LeaderWorkerSet"]) == SKIP
     assert annotations(by_kind["PodGroup"]) == SKIP
-    assert annotations(by_kind["Service"]) == ({} if level == "Serving" else SKIP)
+    assert annotations(by_kind["Service"]) == SKIP
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -
     role |= _pool(draw.of("pool"))
     role |= _rewrites(draw.of("modelRewrites"))
     role |= _network_policy(draw.of("networkPolicy"))
+    _complete_network_policy(role, monitored="monitoring" in spec)
     role |= draw.of("grants").fields(0.25, referenceGrants=(True, True, False))
     monitored = spec.get("monitoring", {}).get("picker")
     if not monitored and draw.of("without picker").chance(0.06):
@@ -315,6 +316,20 @@ def _rewrites(draw: Draw) -> Manifest:
     if draw.chance(0.5):
         rewrites.append({"targets": [{"model": "base"}]})
     return {"modelRewrites": rewrites}
+
+
+def _complete_network_policy(role: Manifest, *, monitored: bool) -> None:
+    """Name the proxies and the readers of metrics where the policies need them."""
+    policy = role.get("networkPolicy", {})
+    software = role.get("gateway", {}).get("implementation", "gke")
+    if policy.get("enabled") is False or (software == "gke" and not policy):
+        return
+    external = {"routedBy", "refs"} & {*role.get("httproute", {})}
+    added: Manifest = {"gatewayNamespace": "gateways"} if external and not policy else {}
+    if monitored and "metrics" not in policy:
+        added["metrics"] = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    if added:
+        role["networkPolicy"] = {**policy, **added}
 
 
 def _network_policy(draw: Draw) -> Manifest:

@@ -192,6 +192,7 @@ def test_the_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
     (own,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
     if implementation is not None:
         own["gateway"] = {**own.get("gateway", {}), "implementation": implementation}
+        own["networkPolicy"] = {"enabled": False}
     board = boards(manifest).get("default.svc.gateway.json")
     assert (board is not None) == has
     if board is not None:

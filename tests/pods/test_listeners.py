@@ -226,6 +226,32 @@ ANSWERED: dict[str, Manifest] = {
 }  # fmt: skip
 
 
+KEY = {"env": [{"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]}
+BEARER = {"httpHeaders": [{"name": "authorization", "value": "Bearer $(KEY)"}]}
+
+
+@pytest.mark.parametrize("probe", ["readinessProbe", "startupProbe", "livenessProbe"])
+@pytest.mark.parametrize(
+    ("container", "path", "more", "fails"),
+    [
+        (engine("--api-key", "$(KEY)"), "/v1/models", {}, True),
+        (engine(**KEY), "/v1/models", {}, True),
+        (engine(**KEY), "/v1/models", BEARER, False),
+        (engine(**KEY), "/health", {}, False),
+        (engine(), "/v1/models", {}, False),
+        (engine(**{**SGLANG, "args": ["--api-key=k"]}), "/get_model_info", {}, True),
+        (engine(**{**SGLANG, "args": ["--api-key=k"]}), "/health_generate", {}, False),
+    ],
+)
+def test_probe_without_the_api_key_that_the_engine_asks_for(
+    container: Manifest, path: str, more: Manifest, fails: bool, probe: str
+) -> None:
+    port = 30000 if "command" in container else 8000
+    probed = {**container, probe: {"httpGet": {"path": path, "port": port, **more}}}
+    at = [f"{SERVING}.{probe}.httpGet.path"] if fails else []
+    assert of("probe-not-answered", one(probed), Severity.ERROR) == at
+
+
 @pytest.mark.parametrize("case", ANSWERED)
 def test_a_probe_that_something_may_answer_is_not(case: str) -> None:
     assert of("probe-not-answered", ANSWERED[case]) == []

@@ -446,6 +446,17 @@ def test_the_time_of_new_replicas_begins_when_all_exist() -> None:
     assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
 
 
+def test_new_replicas_share_their_deadline_with_what_follows() -> None:
+    state, _ = played(started(None), Registered(0), Answered(1, {ZERO: OLD}))
+    assert state.wait_deadline(100) == 1 + 45 * 60
+
+
+@pytest.mark.parametrize("after", [OLD, NEW])
+def test_deadline_of_what_follows_begins_after_replicas_that_roll(after: Version) -> None:
+    state, _ = played(started(OLD), Registered(0), Answered(1, {ZERO: after}))
+    assert state.wait_deadline(5000) == 5000 + 45 * 60
+
+
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
 def test_the_first_list_is_tried_three_times(lists: int, ends: bool) -> None:
     _, actions = played(

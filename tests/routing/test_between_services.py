@@ -27,7 +27,7 @@ def named(name: str, model: str = "m", namespace: str = "default", **fields: Any
     env = [{"name": "MODEL", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "name"}}}]
     args = ["--model", "x", "--served-model-name", *model.split()]
     given = template(container(args=args, env=env))
-    built = router(gateway=AGENT, **fields)
+    built = router(gateway=AGENT, networkPolicy={"gatewayNamespace": "gateways"}, **fields)
     metadata = {"name": name, "namespace": namespace}
     return service(built, role(template=given), metadata=metadata)
 
@@ -39,6 +39,12 @@ def chat(to: str = "next", weight: int = 10, **more: Any) -> Manifest:
 
 def other(by: str = "chat", name: str = "next", **more: Any) -> Manifest:
     return named(name, httproute={"routedBy": by}, **more)
+
+
+def parked() -> Manifest:
+    manifest = other()
+    manifest["spec"]["roles"][1]["replicas"] = 0
+    return manifest
 
 
 def to_pool(**more: Any) -> Manifest:
@@ -78,6 +84,7 @@ FINE: dict[str, list[Manifest]] = {
     "a route at a Gateway of another namespace": [
         chat(), named("next", httproute={**ROUTE, "parentRefs": [{"name": "my-gateway"}]})],
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
+    "scaled to zero and without requests": [chat(weight=0), parked()],
     "more models": [chat(), other(model="m m2")],
     "a model that is not known": [chat(), other(model="$(MODEL)")],
     "two that share one": [chat(), named("talk", httproute={
@@ -103,6 +110,11 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
     ),
     "no router, and no request yet": (
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no router"),
+    "scaled to zero": (
+        [chat(), parked()],
+        (f"chat: {SPLIT}next gets 10 % of the requests and is scaled to zero; set its weight to 0, "
+        "or give it replicas"),
+    ),
     "no way back": (
         [chat(), named("next", httproute=ROUTE)],
         (f"chat: warning: {SPLIT}next makes a route of its own for the same requests, "

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
         ),
     ),
     "another service's route": (
-        routed(httproute={"routedBy": "stable"}, gateway={"implementation": "agentgateway"}),
+        routed(httproute={"routedBy": "stable"}),
         (
             (
                 "the route of service stable -> InferencePool svc-pool -> picker svc-epp "

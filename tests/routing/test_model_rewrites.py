@@ -198,5 +198,21 @@ def test_a_difference_says_the_shares_of_pools() -> None:
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
 
     assert list(share_notes("HTTPRoute", split(5), split(50))) == [
-        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %"
+        "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool can serve"
+    ]
+    alone = only(routed(httproute=ROUTE), "HTTPRoute")
+    assert list(share_notes("HTTPRoute", split(50), alone)) == [
+        "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool can serve"
+    ]
+
+
+def test_diff_does_not_claim_to_wait_for_user_backends() -> None:
+    def route(weight: int) -> Manifest:
+        refs = [{"name": name, "kind": "InferencePool", "group": "inference.networking.k8s.io",
+                 "weight": weight} for name in ("a", "b")]  # fmt: skip
+        refs[0]["weight"] = 1
+        return only(routed(httproute={**ROUTE, "rules": [{"backendRefs": refs}]}), "HTTPRoute")
+
+    assert list(share_notes("HTTPRoute", route(1), route(3))) == [
+        "requests: a 50 % -> 25 %, b 50 % -> 75 %"
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
-from samples import Manifest, kinds, listening, nodes, rendered, role
+from samples import Manifest, kinds, listening, nodes, problems, rendered, role
 
 from fusioninfer_pulumi.kube.containers import overlaid
 
@@ -348,12 +348,52 @@ ISTIO = {"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}
         ({"httproute": ELSEWHERE}, {}),
         ({"httproute": ELSEWHERE, "gateway": {"implementation": "gke"}}, {}),
         ({**ISTIO, "networkPolicy": {"enabled": False}}, {}),
-        # It would shut out the Prometheus that they ask for.
-        (ISTIO, {"monitoring": {"engines": False}}),
-        ({"httproute": {"routedBy": "other"}, "gateway": {"implementation": "istio"}}, {}),
     ],
 )
 def test_no_policy_shuts_out_who_is_not_known(router: Manifest, spec: Manifest) -> None:
     manifest = routed(**router)
     manifest["spec"] |= spec
     assert not objects(manifest, "NetworkPolicy")
+
+
+EXTERNAL = {"httproute": {"routedBy": "other"}, "gateway": {"implementation": "istio"}}
+MONITORED: Manifest = {"monitoring": {"engines": False}}
+PROMETHEUS = namespace("monitoring")
+OUT = "roles[0].networkPolicy: keeps Prometheus out, which monitoring needs; "
+WHERE = "roles[0].networkPolicy: it is not known where the gateway's proxies run; "
+
+
+@pytest.mark.parametrize(
+    ("router", "spec", "problem"),
+    [
+        (ISTIO, MONITORED, OUT),
+        (
+            {**ISTIO, "networkPolicy": {"gatewayNamespace": "a"}},
+            {"monitoring": {"engines": False}},
+            OUT,
+        ),
+        (EXTERNAL, {}, WHERE),
+        ({**EXTERNAL, "httproute": {"refs": [{"name": "a"}]}}, {}, WHERE),
+        ({"networkPolicy": {"metrics": [PROMETHEUS]}}, {}, WHERE),
+    ],
+)
+def test_no_other_field_removes_network_policies(
+    router: Manifest, spec: Manifest, problem: str
+) -> None:
+    manifest = routed(**router)
+    manifest["spec"] |= spec
+    (found,) = problems(manifest)
+    assert found.startswith(problem)
+    opened = copy.deepcopy(manifest)
+    opened["spec"]["roles"][0]["networkPolicy"] = {"enabled": False}
+    assert not problems(opened)
+    named = {"gatewayNamespace": "gateways", "metrics": [PROMETHEUS]}
+    manifest["spec"]["roles"][0]["networkPolicy"] = named
+    assert not problems(manifest)
+    assert len(objects(manifest, "NetworkPolicy")) == 2
+
+
+def test_network_policies_of_a_service_that_another_one_routes() -> None:
+    gateway = {"implementation": "istio", "refs": [{"name": "shared", "namespace": "gateways"}]}
+    found = policies(routed(httproute={"routedBy": "other"}, gateway=gateway))
+    assert found["svc-epp"]["ingress"] == [let_in([namespace("gateways")], 9002, 9003)]

@@ -52,8 +52,11 @@ def test_a_port_of_each_rank_is_a_target_port() -> None:
     assert built["readinessProbe"]["httpGet"] == {"path": "/health", "port": 9256}
 
 
+PEERS = [{"podSelector": {}}]
+
+
 def test_a_network_policy_and_a_monitor_name_every_port() -> None:
-    manifest = routed(ranked(), networkPolicy={"gateway": [{"podSelector": {}}]})
+    manifest = routed(ranked(), networkPolicy={"gateway": PEERS, "metrics": PEERS})
     manifest["spec"]["monitoring"] = {}
     policies = [each for each in objects(manifest, "NetworkPolicy") if "inference" in str(each)]
     (ports,) = [policy["spec"]["ingress"][0]["ports"] for policy in policies if _of_role(policy)]

@@ -277,7 +277,10 @@ def test_the_other_service_makes_no_route() -> None:
 
 
 def test_the_other_service_makes_no_gateway() -> None:
-    other = routed(httproute={"routedBy": "stable"}, gateway={"implementation": "agentgateway"})
+    other = routed(
+        httproute={"routedBy": "stable"},
+        gateway={"implementation": "agentgateway", "refs": [{"name": "shared"}]},
+    )
     assert "Gateway/svc-gateway" not in kinds(other)
     assert not warnings(other)
 

@@ -147,9 +147,10 @@ def test_pods_that_kueue_would_never_start_are_refused(changed: Any, field: str)
     reason = "keeps the pods from starting, while Kueue counts them as admitted"
     remedy = "it labels pods of a LeaderWorkerSet itself; remove it"
     assert problems(labelled) == [f"{field}[{QUEUE}]: {reason}: {remedy}"]
-    # Without a queue of the service Kueue takes each pod for a job of its own.
     labelled["spec"].pop("schedulingStrategy")
-    assert "kueue-label" not in dict(rules(labelled))
+    (problem,) = problems(labelled)
+    assert problem.startswith(f"{field}[{QUEUE}]: keeps the pods of a LeaderWorkerSet from ")
+    assert "gangPolicy.backend: Kueue" in problem
     labelled["metadata"]["labels"] = {QUEUE: "team"}
     assert ("kueue-label", f"{field}[{QUEUE}]") in rules(labelled)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from fusioninfer_pulumi.checks.pods.ports import PROBE_NOT_ANSWERED, served_port
 from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
@@ -32,7 +33,7 @@ def probe_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
                 yield error(PROBE_NOT_ANSWERED, (*at, kind), message)
 
 
-def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[Finding]:
+def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
     command, engine = pods.command, pods.command.engine
     if engine is None:
         return
@@ -48,6 +49,21 @@ def _http(at: Location, action: dict[str, object], pods: RolePods) -> Iterator[F
         yield error(PROBE_NOT_ANSWERED, (*at, "scheme"), message)
     known = (engine.health_path, *engine.probe_paths)
     other = command.has("--middleware", *engine.grpc_flags)
-    if isinstance(path, str) and path.partition("?")[0] not in known and not other:
+    if isinstance(path, str) and engine.keyed_paths.match(path) and _lacks_key(action, pods):
+        message = (
+            f"{engine.title} answers {shown(path)} with 401, because the probe has no API key; use "
+            f"{engine.health_path}"
+        )
+        yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
+    elif isinstance(path, str) and path.partition("?")[0] not in known and not other:
         message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
         yield warning(PROBE_NOT_ANSWERED, (*at, "path"), message)
+
+
+def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
+    """Whether the engine asks for an API key that a probe does not send."""
+    engine = pods.command.engine
+    variables = {entry.get("name") for entry in pods.leader.own.get("env") or ()}
+    is_set = engine is not None and engine.key_variable in variables
+    headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
+    return (is_set or pods.command.has("--api-key")) and "authorization" not in headers

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff.manifests import Manifest, at
-from fusioninfer_pulumi.kube.names import POOL_KIND, REWRITE_KIND
+from fusioninfer_pulumi.cli.diff.manifests import Manifest, at, label
+from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.kube.labels import SERVICE
+from fusioninfer_pulumi.kube.names import POOL_KIND, REWRITE_KIND, inference_pool
 
 Shares = Mapping[str, float]
 """Percent by what gets them."""
@@ -18,13 +20,24 @@ def share_notes(kind: str, old: Manifest | None, new: Manifest | None) -> Iterat
     if of_kind is None:
         return
     before, after = of_kind(old), of_kind(new)
+    own_pool = inference_pool(label(new, SERVICE))
     moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
     for asked in dict.fromkeys([*before, *after]):
         was, is_ = before.get(asked, {}), after.get(asked, {})
         if was != is_ and max(len(was), len(is_)) > 1:
-            moves.setdefault(_moved(was, is_), []).append(asked)
+            waits = "" if kind == REWRITE_KIND else _waits(own_pool, was, is_)
+            moves.setdefault(f"{_moved(was, is_)}{waits}", []).append(asked)
     for moved, names in moves.items():
         yield f"requests{_listed(names)}: {moved}"
+
+
+def _waits(own_pool: str, before: Shares, after: Shares) -> str:
+    """When `up` writes the larger shares of `split`; empty if none grows."""
+    if next(iter(after), None) != own_pool:
+        return ""  # users wrote these backends
+    before = before or {own_pool: 100}
+    growing = [name for name, share in after.items() if share > before.get(name, 0)]
+    return f", when {listed(growing)} can serve" if growing else ""
 
 
 def _moved(before: Shares, after: Shares) -> str:

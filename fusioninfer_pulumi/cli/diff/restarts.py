@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
-from fusioninfer_pulumi.checks.update import layout_findings, policy_findings
+from fusioninfer_pulumi.checks.update import kueue_findings, layout_findings, policy_findings
 from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
@@ -446,9 +446,27 @@ def refusals(
         }
         service = next(iter(planned_keys.values())).namespace, plan.service
         refused.setdefault(service, []).extend(
-            [*policy_findings(plan, differing), *gang_findings(plan, running)]
+            [
+                *policy_findings(plan, differing),
+                *kueue_findings(plan, _in_place(planned_keys, edited)),
+                *gang_findings(plan, running),
+            ]
         )
     return refused
+
+
+def _in_place(
+    keys: Mapping[str, Identity], edited: Mapping[Identity, Edit]
+) -> dict[str, tuple[Manifest, Manifest]]:
+    """LeaderWorkerSets that are updated in place, before and after, by name."""
+    edits = {name: edited[key] for name, key in keys.items() if key in edited}
+    return {
+        name: (edit.old, edit.new)
+        for name, edit in edits.items()
+        if edit.old is not None and edit.new is not None and not edit.refused
+        # A hidden template is a text.
+        if all(isinstance(at(m, *LWS_TEMPLATE.split(".")), Mapping) for m in (edit.old, edit.new))
+    }
 
 
 def _layout_refusals(
