@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values, parsed_json
@@ -382,7 +383,7 @@ class Engine(Protocol):
         """How many words the program takes that belong to no argument."""
         ...
 
-    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
         """Whether even one rank needs shared memory, and stops at its start without.
 
         Args:
@@ -414,25 +415,26 @@ class Engine(Protocol):
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""
         return None
 
-    def default_launcher(self, nodes: int, data: int | None) -> str:
+    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
         """The launcher where none is chosen, for `data` copies of the model if that is stated."""
         ...
 
     def launch(
-        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
         """The command line of one of several nodes; see `launch.launch`."""
         ...
 
-    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
-        """What cannot work, or probably does not, when several nodes are launched this way.
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Return what the image lacks for a launcher; located at the launcher."""
+        return []
 
-        A finding without a flag is about the launcher, which the image does not fit.
-        """
+    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        """Return which flags cannot, or probably do not, work with a launcher."""
         ...
 
     def other_ports(
-        self, command: EngineCommand, launcher: str | None, nodes: int
+        self, command: EngineCommand, launcher: Launcher | None, nodes: int
     ) -> list[EnginePorts]:
         """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import Argv
 from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError
 from fusioninfer_pulumi.engines.editing import missing, script_of, script_words
@@ -25,7 +26,6 @@ from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import PARALLELISM_NOT_DIVISIBLE, STATED_TWICE
 
-LAUNCHERS = ("ray", "multiprocessing", "data-parallel", "none")
 #: Port of ray's head.
 RAY_PORT = 6379
 #: Variable with a pod's own address. ZeroMQ binds to addresses and not to names, so the leader of
@@ -63,13 +63,13 @@ class LaunchError(ValueError):
     """
 
 
-def default_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> str:
-    """The launcher where none is chosen: ray, as in the documents, if the engine is not known."""
-    return "ray" if engine is None else engine.default_launcher(nodes, data)
+def default_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
+    """Return the default launcher: ray, as in the documents, for an unknown engine."""
+    return Launcher.RAY if engine is None else engine.default_launcher(nodes, data)
 
 
 def launch(
-    command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool = False
+    command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool = False
 ) -> ContainerCommand | None:
     """The command line of one node of a replica; None to leave it as it is written.
 
@@ -77,15 +77,13 @@ def launch(
     not up yet: for groups whose restart policy would recreate them all for that.
 
     Raises:
-        LaunchError: When the container cannot be launched this way, or there is no such launcher.
+        LaunchError: When the container cannot be launched this way.
     """
-    if launcher not in LAUNCHERS:
-        raise LaunchError(f"launcher must be one of {', '.join(LAUNCHERS)}, got {launcher!r}")
-    if launcher == "none" or nodes < 2:
+    if launcher is Launcher.NONE or nodes < 2:
         return None
     if command.engine is not None:
         return command.engine.launch(command, launcher, nodes, leads=leads, retry=retry)
-    if launcher == "ray":
+    if launcher is Launcher.RAY:
         return ray_launch(command, leads=leads, retry=retry)
     refuse_outputs(command.argv)
     if command.script is not None:
@@ -93,15 +91,15 @@ def launch(
     raise unknown_engine(launcher)
 
 
-def unknown_engine(launcher: str) -> LaunchError:
+def unknown_engine(launcher: Launcher) -> LaunchError:
     """The refusal of a list whose engine has no arguments for a launcher."""
-    if launcher == "data-parallel":
+    if launcher is Launcher.DATA_PARALLEL:
         return LaunchError(
             "launcher: data-parallel adds vLLM's arguments, but the container's command and image "
             f"do not name it: use launcher: multiprocessing for SGLang, {BY_HAND}"
         )
     return LaunchError(
-        f"launcher: {launcher} adds the engine's own arguments, but the container's "
+        f"launcher: {launcher.value} adds the engine's own arguments, but the container's "
         "command and image name neither vLLM nor SGLang: give it a command (for example "
         f"[vllm, serve]), {BY_HAND}"
     )
@@ -153,7 +151,7 @@ def _plain(argv: Argv) -> list[str]:
 
 
 def _ray_script(command: EngineCommand) -> ContainerCommand:
-    script = engine_script(command, "ray")
+    script = engine_script(command, Launcher.RAY)
     if script.starts_ray:
         raise LaunchError(
             "the container's shell script starts ray itself, and a second ray start would fail: "
@@ -174,7 +172,7 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
 
 
 def node_script(
-    command: EngineCommand, launcher: str, wanted: Callable[[EngineCall], Sequence[Argument]]
+    command: EngineCommand, launcher: Launcher, wanted: Callable[[EngineCall], Sequence[Argument]]
 ) -> ContainerCommand:
     """A container's own script in which each start of the engine has further arguments."""
     script = engine_script(command, launcher)
@@ -202,7 +200,7 @@ def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerC
     return ContainerCommand(list(argv.command), [*argv.args, *added])
 
 
-def engine_script(command: EngineCommand, launcher: str) -> Script:
+def engine_script(command: EngineCommand, launcher: Launcher) -> Script:
     """The script of a container's shell, which starts one engine.
 
     Raises:
@@ -229,8 +227,8 @@ def engine_script(command: EngineCommand, launcher: str) -> Script:
         if call.engine != first:
             unfit = (
                 ""
-                if launcher == "multiprocessing"
-                else f", which does not use launcher: {launcher}"
+                if launcher is Launcher.MULTIPROCESSING
+                else f", which does not use launcher: {launcher.value}"
             )
             raise LaunchError(
                 f"the container's shell script starts {call.engine} as well{unfit}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 
@@ -40,7 +41,7 @@ class EnginePreset:
     drain_since: str = ""
     cpu_variables: Mapping[str, str] = field(default_factory=dict)
     cpu_cache: int = 0
-    launcher: str = "multiprocessing"
+    launcher: Launcher = Launcher.MULTIPROCESSING
     expert_layouts: bool = False
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._image import Version
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
@@ -196,19 +197,19 @@ class Sglang(Engine):
             return ()
         return ("block size", "cache dtype") if version >= CACHE_DTYPE_AGREES else ("block size",)
 
-    def default_launcher(self, nodes: int, data: int | None) -> str:
-        return "multiprocessing"
+    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
+        return Launcher.MULTIPROCESSING
 
     def launch(
-        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        if launcher == "ray":
+        if launcher is Launcher.RAY:
             raise LaunchError(
                 "SGLang does not use launcher: ray; use launcher: multiprocessing, which gives "
                 f"every node SGLang's own --nnodes, --node-rank and --dist-init-addr, {BY_HAND}"
             )
         refuse_outputs(command.argv)
-        if launcher == "data-parallel":
+        if launcher is Launcher.DATA_PARALLEL:
             if command.script is None:
                 raise unknown_engine(launcher)
             engine_script(command, launcher)
@@ -233,8 +234,8 @@ class Sglang(Engine):
             return node_script(command, launcher, lambda _: arguments)
         return node_lists(command, arguments)
 
-    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
-        if launcher != "multiprocessing":
+    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        if launcher is not Launcher.MULTIPROCESSING:
             return []
         problems = list(check_nodes(command, nodes))
         parallelism = command.parallelism
@@ -248,13 +249,13 @@ class Sglang(Engine):
         return [*problems, *check_divisible(command, self, nodes)]
 
     def other_ports(
-        self, command: EngineCommand, launcher: str | None, nodes: int
+        self, command: EngineCommand, launcher: Launcher | None, nodes: int
     ) -> list[EnginePorts]:
         ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
         if command.value(_MODE) == "prefill":
             port = integer(command.value(_BOOTSTRAP)) or _BOOTSTRAP_PORT
             ports.append(EnginePorts("the bootstrap of disaggregation", port))
-        if launcher == "multiprocessing":
+        if launcher is Launcher.MULTIPROCESSING:
             ports.append(EnginePorts("the rendezvous of the nodes", _INIT_PORT))
         return ports
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines._image import Version, version_text
 from fusioninfer_pulumi.engines._vllm_arguments import contradictions
@@ -399,7 +400,7 @@ class Vllm(Engine):
     def positionals(self, command: EngineCommand) -> int:
         return 1
 
-    def checks_shared_memory(self, command: EngineCommand, launcher: str | None) -> bool:
+    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
         # The ring of `shm_broadcast.py` takes 160 MiB, which v0.32 checks. On processors a rank is
         # always a process of its own, and so it is where ranks span nodes or copies
         # (`ParallelConfig.__post_init__`: `mp` where `world_size_across_dp` is more than 1).
@@ -407,7 +408,15 @@ class Vllm(Engine):
         processors = command.value("--device") == "cpu" or "cpu" in name
         sizes, backend = command.parallelism, command.value(_EXECUTOR)
         copies = backend is None and sizes is not None and sizes.data > 1
-        apart = copies or backend == "mp" or launcher in ("multiprocessing", "data-parallel")
+        apart = (
+            copies
+            or backend == "mp"
+            or launcher
+            in (
+                Launcher.MULTIPROCESSING,
+                Launcher.DATA_PARALLEL,
+            )
+        )
         return version is not None and version >= (0, 32) and (processors or apart)
 
     def drain_seconds(self, command: EngineCommand) -> int:
@@ -437,16 +446,17 @@ class Vllm(Engine):
 
     # Several nodes.
 
-    def default_launcher(self, nodes: int, data: int | None) -> str:
-        return "data-parallel" if data is not None and data % nodes == 0 else "ray"
+    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
+        divides = data is not None and data % nodes == 0
+        return Launcher.DATA_PARALLEL if divides else Launcher.RAY
 
     def launch(
-        self, command: EngineCommand, launcher: str, nodes: int, *, leads: bool, retry: bool
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
     ) -> ContainerCommand:
-        if launcher == "ray":
+        if launcher is Launcher.RAY:
             return ray_launch(command, leads=leads, retry=retry)
         refuse_outputs(command.argv)
-        ranks = launcher == "data-parallel"
+        ranks = launcher is Launcher.DATA_PARALLEL
 
         def wanted(command_line: Sequence[str], *, serve: bool) -> list[Argument]:
             if ranks:
@@ -461,12 +471,24 @@ class Vllm(Engine):
         added = wanted(command.arguments, serve=command.serve or not command.program)
         return _data_parallel_lists(command, added) if ranks else node_lists(command, added)
 
-    def check_launch(self, command: EngineCommand, launcher: str, nodes: int) -> list[Finding]:
-        if launcher == "ray":
-            return [*_ray_image(command), *_ray_flags(command)]
-        if launcher == "multiprocessing":
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        if launcher is Launcher.RAY:
+            return list(_ray_image(command))
+        version = command.image.version
+        if launcher is not Launcher.MULTIPROCESSING or version is None or version >= MULTI_NODE:
+            return []
+        message = (
+            f"vLLM {version_text(version)} cannot span nodes with multiprocessing (--nnodes exists "
+            f"from {version_text(MULTI_NODE)} on): use launcher: ray, or a newer image"
+        )
+        return [warning(RELEASE_WITHOUT_FEATURE, (), message)]
+
+    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        if launcher is Launcher.RAY:
+            return list(_ray_flags(command))
+        if launcher is Launcher.MULTIPROCESSING:
             return [
-                *_multiprocessing_version(command, nodes),
+                *_ranks_across_nodes(command, nodes),
                 *check_nodes(command, nodes),
                 *_executor(command),
                 *check_divisible(command, self, nodes),
@@ -474,14 +496,14 @@ class Vllm(Engine):
         return []  # data parallel ranks are checked where they are launched
 
     def other_ports(
-        self, command: EngineCommand, launcher: str | None, nodes: int
+        self, command: EngineCommand, launcher: Launcher | None, nodes: int
     ) -> list[EnginePorts]:
         ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
         if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
             port = integer(command.value(*_RPC)) or _RPC_PORT
             field = ("parallelism", "dataRPCPort")
             ports.append(EnginePorts("data parallel RPC", port, field=field))
-        if launcher == "multiprocessing":
+        if launcher is Launcher.MULTIPROCESSING:
             port = integer(command.value("--master-port")) or _MASTER_PORT
             ports.append(EnginePorts("the rendezvous of the nodes", port))
         health = self.health_port(command)
@@ -708,7 +730,7 @@ def _check_nodes(
     command: EngineCommand, arguments: Sequence[str], nodes: int, *, serve: bool
 ) -> None:
     """Refuses arguments that do not go together with those of `_node_arguments`."""
-    _check_serve("multiprocessing", serve=serve)
+    _check_serve(Launcher.MULTIPROCESSING, serve=serve)
     if has_flag(arguments, *_HEADLESS.names):
         raise LaunchError(
             "--headless would keep the leader from serving: leave it out, the workers get it from "
@@ -721,7 +743,7 @@ def _check_nodes(
                 "serves and vLLM gives every node its data parallel ranks by --node-rank: leave it "
                 f"out, {BY_HAND}"
             )
-    _check_data_backend("multiprocessing", arguments)
+    _check_data_backend(Launcher.MULTIPROCESSING, arguments)
     local_size, parallelism = integer(flag_value(arguments, *_LOCAL)), command.parallelism
     if local_size is None or parallelism is None:
         return
@@ -735,18 +757,18 @@ def _check_nodes(
         )
 
 
-def _check_serve(launcher: str, *, serve: bool) -> None:
+def _check_serve(launcher: Launcher, *, serve: bool) -> None:
     if not serve:
         raise LaunchError(
-            f"launcher: {launcher} starts workers with --headless, which only `vllm serve` "
+            f"launcher: {launcher.value} starts workers with --headless, which only `vllm serve` "
             f"obeys: start the engine with `vllm serve`, {BY_HAND}"
         )
 
 
-def _check_data_backend(launcher: str, arguments: Sequence[str]) -> None:
+def _check_data_backend(launcher: Launcher, arguments: Sequence[str]) -> None:
     if flag_value(arguments, *_DATA_BACKEND) == "ray":
         raise LaunchError(
-            f"--data-parallel-backend ray cannot be used with launcher: {launcher}: leave it "
+            f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: leave it "
             f"out, use launcher: ray, {BY_HAND}"
         )
 
@@ -791,7 +813,7 @@ def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> 
 def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
     """Data parallel ranks on each node."""
     words = split_joined_flags(arguments)
-    _check_serve("data-parallel", serve=serve)
+    _check_serve(Launcher.DATA_PARALLEL, serve=serve)
     others = [names for names in _OWN_RANKS if names != _START_RANK]
     # vLLM refuses these with `--headless`, or they serve HTTP on every node.
     for names in (*others, _HEADLESS.names, _START_RANK):
@@ -800,7 +822,7 @@ def _local_ranks(arguments: Sequence[str], nodes: int, *, serve: bool) -> int:
                 f"{names[0]} cannot be used with launcher: data-parallel, which lets the leader "
                 f"alone serve and gives every node its ranks: leave it out, {BY_HAND}"
             )
-    _check_data_backend("data-parallel", words)
+    _check_data_backend(Launcher.DATA_PARALLEL, words)
     data = integer(flag_value(words, *_DATA))
     if data is None:
         raise LaunchError(
@@ -854,18 +876,9 @@ def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
         )
 
 
-def _multiprocessing_version(command: EngineCommand, nodes: int) -> Iterator[Finding]:
-    version = command.image.version
-    if version is not None and version < MULTI_NODE:
-        yield warning(
-            RELEASE_WITHOUT_FEATURE,
-            (),
-            f"vLLM {version_text(version)} cannot span nodes with multiprocessing (--nnodes exists "
-            f"from {version_text(MULTI_NODE)} on): use launcher: ray, or a newer image",
-        )
-        return
-    parallelism = command.parallelism
-    if parallelism is None or version is None or version >= MULTI_NODE_RANKS:
+def _ranks_across_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
+    version, parallelism = command.image.version, command.parallelism
+    if parallelism is None or version is None or not MULTI_NODE <= version < MULTI_NODE_RANKS:
         return
     rank = parallelism.devices() // parallelism.data
     if parallelism.data > 1 and parallelism.devices() < rank * nodes:

@@ -75,7 +75,7 @@ def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
     if worker is not None and (split is None or worker.has_command):
         return Launcher.NONE
     copies = split.data if split is not None else None
-    return Launcher(default_launcher(command.engine, role.nodes, copies))
+    return default_launcher(command.engine, role.nodes, copies)
 
 
 def _pairing(

@@ -55,21 +55,20 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     findings = list(_outputs(leader, ctx.launcher))
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
-    name = ctx.launcher.value
     # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        edited = launchers.launch(leader.command, name, ctx.nodes, leads=True)
+        edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, leads=True)
         pods = pods.put(leader.with_command(edited))
         # The arguments that passes added to it are for the engine, which runs on the leader.
         explicit = worker.own.get("command") or worker.own.get("args")
-        if ctx.role.worker_template is not None and name == "ray" and explicit:
+        if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and explicit:
             message = (
                 "would be lost: launcher ray starts ray on the workers; remove the command, or use "
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
-        edited = launchers.launch(worker.command, name, ctx.nodes, leads=False, retry=retry)
+        edited = launchers.launch(worker.command, ctx.launcher, ctx.nodes, leads=False, retry=retry)
         return pods.put(worker.with_command(edited)), []
     except LaunchError as problem:
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
@@ -181,7 +181,7 @@ class _Writer:
         data = role.parallelism is not None and (role.parallelism.data or 1) > 1
         if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
-            launcher = Launcher(self.preset.launcher)
+            launcher = self.preset.launcher
             fields: dict[str, Any] = {} if count is None else {"node_count": count}
             yield "multinode", MultinodeArgs(**fields, launcher=launcher)
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
@@ -76,7 +77,7 @@ def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: st
 def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     made = with_command(container, edited(container, *SETTINGS))
-    leader = launch(read_command(made), "ray", 2, leads=True)
+    leader = launch(read_command(made), Launcher.RAY, 2, leads=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert flag_value(engine.arguments, "--port") == "8001"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
@@ -182,20 +183,22 @@ BACKEND = "--distributed-executor-backend"
     ],
 )  # fmt: skip
 def test_launchers(command: EngineCommand, launcher: str, expected: Any) -> None:
-    assert command.engine is not None
-    assert said(command.engine.check_launch(command, launcher, 2)) == expected
+    engine, chosen = command.engine, Launcher(launcher)
+    assert engine is not None
+    found = [*engine.check_image(command, chosen), *engine.check_launch(command, chosen, 2)]
+    assert said(found) == expected
 
 
 def test_ranks_that_span_nodes() -> None:
     spanning = vllm("m -tp 16 -dp 2", "v0.16.0")
     assert spanning.engine is not None
-    (found,) = spanning.engine.check_launch(spanning, "multiprocessing", 4)
+    (found,) = spanning.engine.check_launch(spanning, Launcher.MULTIPROCESSING, 4)
     assert found.message == (
         "in vLLM v0.16.0 a data parallel rank cannot span nodes with multiprocessing "
         "(vllm#35429, fixed in v0.17.0)"
     )
     fixed = vllm("m -tp 16 -dp 2", "v0.17.0")
-    assert spanning.engine.check_launch(fixed, "multiprocessing", 4) == []
+    assert spanning.engine.check_launch(fixed, Launcher.MULTIPROCESSING, 4) == []
 
 
 PROGRAMS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.launch import launch
@@ -42,7 +43,7 @@ def _words(
 ) -> list[str]:
     made = launch(
         read_command(container),
-        launcher,
+        Launcher(launcher),
         nodes,
         leads=node["leads"],
         retry=node.get("retry", False),

@@ -35,9 +35,10 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for finding in engine.check_launch(command, ctx.launcher.value, ctx.nodes):
-            # Without a flag, a finding is about the launcher that the image does not fit.
-            yield finding.at(*(at if finding.location else ctx.at("multinode", "launcher")))
+        for finding in engine.check_image(command, ctx.launcher):
+            yield finding.at(*ctx.at("multinode", "launcher"))
+        for finding in engine.check_launch(command, ctx.launcher, ctx.nodes):
+            yield finding.at(*at)
     if engine is not None:
         findings += engine.check_connector(command)
         findings += engine.check_tracing(command) if pods.traced else []

@@ -76,8 +76,7 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
 
 def _is_checked(pods: RolePods, ctx: Context) -> bool:
     engine = pods.command.engine
-    launcher = ctx.launcher.value if ctx.launcher is not None and ctx.nodes > 1 else None
-    return engine is not None and engine.checks_shared_memory(pods.command, launcher)
+    return engine is not None and engine.checks_shared_memory(pods.command, ctx.launcher)
 
 
 def _shares_by_memory(pod: Pod) -> bool:

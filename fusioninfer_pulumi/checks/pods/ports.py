@@ -122,8 +122,7 @@ def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
         yield Listener(command.engine.title, at, port, pods.rank_ports)
     yield from _side_channel(pods, ctx)
     if command.engine is not None:
-        launcher = ctx.launcher.value if ctx.launcher is not None else None
-        for listener in command.engine.other_ports(command, launcher, ctx.nodes):
+        for listener in command.engine.other_ports(command, ctx.launcher, ctx.nodes):
             field = ctx.at(*listener.field) if _sets(role, listener.field) else at
             yield Listener(listener.what, field, listener.first, listener.count)
     if ctx.launcher is Launcher.RAY:
