@@ -8,7 +8,6 @@ workers know the claims and the main process what passed.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import pickle
@@ -45,15 +44,23 @@ BESIDE = (
 say theirs are asked before the document is written."""
 
 HEAD = """\
-# Verified on the real components
+# What is verified, and on which components
 
-Every line below is a test against the programs named here, built from source and started on one
-machine; a run of the tests fails where this page says anything else. `python -m pytest e2e
---write-verified` writes it, and only if all of them passed with the same code, none skipped. The
-changelog says what was run for a release. How:
-[e2e/README.md](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md).
-What a running service does when nodes and sizes change: [Gangs and capacity](live-behaviour.md).
+Each row is a claim and the test that verifies it on the programs named here, built from
+source and started on one machine. A run of all end-to-end tests fails if this page differs from the
+tests; `python -m pytest e2e --write-verified` writes it once every test passed with the same code.
+To repeat a claim: `python -m pytest e2e/FILE -k TEST`
+([setup](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md)).
+
+CI runs the rows with "yes", and those with "if installed" where the programs are on the machine.
 """
+
+RUNS_ON = {
+    "engine": "Pulumi, Kubernetes",
+    "serve": "vLLM, Envoy, kubelet",
+    "strategies": "endpoint pickers",
+}
+"""Folder of a test -> what it runs on, by default Kubernetes with LeaderWorkerSet and Volcano."""
 
 NOT_PROVED = """\
 ## What is not proved
@@ -275,24 +282,24 @@ def document(claims: list[Claim]) -> str:
     rows += [f"| {name} | {version} | {source} |" for name, version, source in BESIDE]
     parts = [HEAD, "## Components\n\n| Component | Version | Built from |\n|---|---|---|"]
     parts[-1] += "\n" + "\n".join(rows) + "\n"
-    parts.append("## What is proved\n")
-    by_file: dict[Path, list[Claim]] = {}
-    for claim in claims:
-        by_file.setdefault(claim.file, []).append(claim)
-    for file in sorted(by_file):
-        title = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")
-        lines = [f"### {title[0].rstrip('.:')}\n"]
-        lines.append(f"Repeat: `python -m pytest {file.relative_to(ROOT)}`\n")
-        lines.append("| Proved | Test |\n|---|---|")
-        lines += [f"| {claim.text}{_when(claim)} | `{claim.test}` |" for claim in by_file[file]]
-        parts.append("\n".join(lines) + "\n")
+    table = ["## Claims\n\n| Claim | Runs on | CI | Test |\n|---|---|---|---|"]
+    table += [
+        f"| {claim.text} | {_runs_on(claim)} | {_in_ci(claim)} "
+        f"| `{claim.file.relative_to(ROOT / 'e2e')}` `{claim.test}` |"
+        for claim in sorted(claims, key=lambda claim: claim.file)
+    ]
+    parts.append("\n".join(table) + "\n")
     return "\n".join([*parts, NOT_PROVED])
 
 
-def _when(claim: Claim) -> str:
-    told = ["long run"] if claim.long else []
-    told += [f"only where {claim.needs}, else skipped"] if claim.needs else []
-    return f" ({'; '.join(told)})" if told else ""
+def _runs_on(claim: Claim) -> str:
+    return RUNS_ON.get(claim.file.relative_to(ROOT / "e2e").parts[0], "Kubernetes")
+
+
+def _in_ci(claim: Claim) -> str:
+    if claim.long:
+        return "by hand"
+    return "if installed" if claim.needs else "yes"
 
 
 def add_options(parser: pytest.Parser) -> None:

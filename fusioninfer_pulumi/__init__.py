@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
     from fusioninfer_pulumi.presets.model_service import model_service as model_service
 
-__version__ = "0.2.0"
+#: The one place of the version, of the packages beside this one, too.
+__version__ = "0.3.0.dev0"
 
 # A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
 # process up before pydantic is imported. Every other public name comes from `api`.

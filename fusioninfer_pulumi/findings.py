@@ -197,12 +197,12 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def similar(key: str, known: Iterable[str]) -> str | None:
+def similar(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Returns the known key that is most similar to an unknown one, None if none is."""
     import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}
-    close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key.lower(), list(lowered), n=1, cutoff=cutoff)
     return lowered[close[0]] if close else None
 
 

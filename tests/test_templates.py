@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fusioninfer_pulumi import InferenceServiceArgs, __version__, plan_service
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+from fusioninfer_pulumi.cli.installation import Repository, release_tag
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.extras import ADDRESS
@@ -65,13 +66,26 @@ def test_a_python_projects_own_test_passes(tmp_path: Path) -> None:
 
 
 def test_a_python_projects_requirements_are_those_of_its_files() -> None:
-    pinned, *others = (TEMPLATES / "python" / "requirements.txt").read_text().splitlines()
-    # The address of the repository stands in one place of the code. Whoever releases sets the tag.
-    assert pinned == f"fusioninfer-pulumi @ {ADDRESS}@v{__version__}"
-    assert [line.partition(">")[0] for line in others] == ["pytest"]
+    lines = (TEMPLATES / "python" / "requirements.txt").read_text().splitlines()
+    names = [re.split("[ >]", line)[0] for line in lines]
+    assert names == ["fusioninfer-pulumi", "fusioninfer-capacity", "pytest"]
     ignored = (TEMPLATES / "python" / ".gitignore").read_text().splitlines()
     assert {".pulumi/", ".venv/", "__pycache__/"} <= set(ignored)
     assert ".pulumi/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"), [("0.3.0.dev0", None), ("0.3.0", "v0.3.0")], ids=["dev", "released"]
+)
+def test_only_released_versions_are_pinned_by_tag(version: str, tag: str | None) -> None:
+    assert release_tag(version) == tag
+    repository = Repository(revision=tag)
+    core, capacity = repository.requirements()
+    assert core == f"fusioninfer-pulumi @ {ADDRESS}" + (f"@{tag}" if tag else "")
+    assert capacity == core.replace("pulumi @", "capacity @") + "#subdirectory=capacity"
+    # Pulumi takes the latest tag where no version is named, and the default branch for 0.0.0.
+    url = ADDRESS.removeprefix("git+")
+    assert repository.plugin() == {"packages": {"fusioninfer": f"{url}@{tag or '0.0.0'}"}}
 
 
 def test_install_commands_of_pages_are_those_of_the_code() -> None:

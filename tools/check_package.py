@@ -30,6 +30,22 @@ TESTS = ("tests/test_public_api.py", "tests/test_json_schema.py", "tests/test_ar
 FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
 
 
+#: Plans the service of a YAML project, with the defaults of its configuration.
+PLAN_YAML = """
+import pathlib, yaml
+from fusioninfer_pulumi import InferenceServiceArgs, plan_service
+text = pathlib.Path("Pulumi.yaml").read_text()
+program = yaml.safe_load(text)
+for key, declared in program["config"].items():
+    text = text.replace("${%s}" % key, str(declared["default"]))
+service = yaml.safe_load(text)["resources"]["llm"]["properties"]
+plan = plan_service(InferenceServiceArgs(**service), "llm")
+assert [f.message for f in plan.findings if f.severity == "error"] == []
+(plugin,) = program["plugins"]["providers"]
+assert (pathlib.Path(plugin["path"]) / "pulumi-resource-fusioninfer").is_file(), plugin
+"""
+
+
 def run(*command: str | Path, cwd: Path) -> str:
     """Output of a command, which must succeed."""
     done = subprocess.run(
@@ -111,6 +127,22 @@ def run_wheels(wheel: Path, beside: list[Path], python: str, folder: Path) -> No
     run(programs / "fusioninfer-pulumi", "check", FOREIGN, cwd=folder)
 
 
+def run_new_projects(python: str, folder: Path) -> None:
+    """Runs what `init` of these wheels writes, in an environment with its requirements alone."""
+    init = (folder / "bin" / "fusioninfer-pulumi", "init", "Qwen/Qwen3-8B", "--accelerator", "H100")
+    for language in ("python", "yaml"):
+        run(*init, "--language", language, "--directory", language, cwd=folder)
+    project = folder / "python"
+    run(python, "-m", "venv", project / ".venv", cwd=project)
+    programs = project / ".venv" / "bin"
+    pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
+    run(*pip, "-c", ROOT / "constraints.txt", "-r", "requirements.txt", cwd=project)
+    run(programs / "python", "-m", "pytest", "-q", cwd=project)
+    run(programs / "fusioninfer-pulumi", "check", "--strict", ".", cwd=project)
+    # The plugin that the YAML project names plans the properties of its resource.
+    run(folder / "bin" / "python", "-c", PLAN_YAML, cwd=folder / "yaml")
+
+
 def main() -> int:
     """Checks everything, and says what it saw."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -124,6 +156,7 @@ def main() -> int:
         for built in (wheel, *beside):
             check_description(built)
         test_sdist(sdist, folder / "sdist")
+        pythons = {}
         for version in VERSIONS:
             python = next((path for path in candidates(version) if works(path, version)), None)
             if python is None:
@@ -131,6 +164,10 @@ def main() -> int:
                 continue
             run_wheels(wheel, beside, python, folder / version)
             print(f"the wheels run on Python {version}")
+            pythons[version] = python
+        newest, python = list(pythons.items())[-1]
+        run_new_projects(python, folder / newest)
+        print(f"new projects run on Python {newest}")
     return 0
 
 

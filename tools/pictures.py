@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
+from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME, TerminalTheme
 
-from fusioninfer_pulumi.cli.plan_text import plan_svg
+from fusioninfer_pulumi.cli.plan_output import PlanView
+from fusioninfer_pulumi.cli.plan_text import draw_plan
 from fusioninfer_pulumi.cli.program import run_program
+from fusioninfer_pulumi.cli.terminal import VERBATIM
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -16,17 +21,27 @@ from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 ROOT = Path(__file__).resolve().parent.parent
 GPUS = (80, 64, 48, 32, 16)
+# Columns of a picture: as wide as the first page of a repository shows it.
+WIDTH = 112
 
 
 def pictures() -> dict[str, str]:
     """The text of each picture by its name below `docs/pictures`."""
-    recording = run_program(ROOT / "examples" / "deepseek-disagg")
-    rows = [
-        (_without_infos(plan), capacity_for_gpus(plan, GPUS), list(render(plan)), None)
-        for plan in recording.plans
-    ]
+    (plan,) = run_program(ROOT / "examples" / "deepseek-disagg").plans
     themes = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
-    return {f"plan-{name}.svg": plan_svg(rows, theme=theme) for name, theme in themes.items()}
+    shown = _without_infos(plan)
+    return {f"plan-{name}.svg": _picture(shown, theme) for name, theme in themes.items()}
+
+
+def _picture(plan: ServicePlan, theme: TerminalTheme) -> str:
+    screen = Console(
+        file=io.StringIO(), record=True, width=WIDTH, force_terminal=True,
+        color_system="truecolor", no_color=False, **VERBATIM,
+    )  # fmt: skip
+    draw_plan(screen, PlanView(plan, capacity_for_gpus(plan, GPUS), list(render(plan))))
+    svg = screen.export_svg(title="fusioninfer-pulumi plan", theme=theme, unique_id="plan")
+    # Web fonts are removed: a picture is one file, shown in the reader's fonts.
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
 def _without_infos(plan: ServicePlan) -> ServicePlan:

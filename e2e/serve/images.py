@@ -22,7 +22,7 @@ from typing import Any
 from e2e.catalog import program
 from e2e.harness.resources import Object
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import Environment, Models, Ray, Vllm, ray, vllm
+from e2e.serve.engine import PREVIOUS, VLLM, Environment, Models, Ray, Vllm, ray, vllm
 from e2e.serve.hub import PORT
 
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -105,7 +105,7 @@ def image(name: str) -> Image:
     repository = name.partition("@")[0].rpartition(":")[0] or name
     tag = name.rpartition(":")[2]
     if repository.endswith(("/vllm-openai", "/vllm-openai-cpu")):
-        return _engine(vllm())
+        return _engine(vllm(PREVIOUS if tag.startswith(f"v{PREVIOUS}") else VLLM))
     if repository.endswith("gateway-api-inference-extension/epp"):
         minor = ".".join(tag.removeprefix("v").split(".")[:2])
         return _program(str(program(f"epp-{minor}", "epp")))

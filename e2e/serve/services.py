@@ -32,6 +32,8 @@ def role(
         "name": "vllm",
         "image": image,
         "args": ["--model", MODEL, "--max-model-len", "2048", *args],
+        # As in generated containers: else gateways use connections that the engine is closing.
+        "env": [{"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
     }
     return {

@@ -11,7 +11,7 @@ from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import vllm
+from e2e.serve.engine import PREVIOUS, Vllm, vllm
 from e2e.serve.node import (
     Node,
     describe,
@@ -45,7 +45,7 @@ class Serving:
         """Start the first node; the files of all of them go into the directory."""
         self.cluster = cluster
         self._directory = directory
-        self.nodes = [Node(cluster, directory / "node", [vllm()])]
+        self.nodes = [Node(cluster, directory / "node", _engines())]
 
     @property
     def node(self) -> Node:
@@ -56,7 +56,7 @@ class Serving:
         """Start nodes until there are so many, with the images that the first one has."""
         while len(self.nodes) < count:
             place = further_place(self.cluster, len(self.nodes) + 1)
-            node = Node(self.cluster, self._directory / place.name, [vllm()], place)
+            node = Node(self.cluster, self._directory / place.name, _engines(), place)
             node.bring_images(self.node.images)
             self.nodes.append(node)
 
@@ -117,6 +117,10 @@ class Serving:
         parts = [describe(pods)]
         parts += [self.logs(pod, 40) for pod in pods]
         return "\n".join(parts)
+
+
+def _engines() -> list[Vllm]:
+    return [engine for engine in (vllm(), vllm(PREVIOUS)) if engine.is_installed]
 
 
 @contextmanager

@@ -50,9 +50,6 @@ class Stack:
     def deploy(self, **routing: Any) -> None:
         """Apply it, and wait until it serves."""
         engines = role(replicas=2, args=("--max-model-len", "4096"))
-        (container,) = engines["template"]["spec"]["containers"]
-        # Else vLLM closes idle connections after 5 s, now and then when Envoy is about to use one.
-        container["env"] = [{"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}]
         objects = objects_of(service(self.namespace, router(**routing), engines))
         self.running.apply(objects)
         wait_serving(self.running, objects, self.namespace)

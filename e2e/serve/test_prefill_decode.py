@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
 
+from e2e.harness import Object
 from e2e.serve.counters import BY_SOURCE, by_pod
 from e2e.serve.deploy import wait_serving
+from e2e.serve.engine import PREVIOUS, VLLM, absent
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import complete
-from e2e.serve.services import MODEL, NEED, PROMPT, objects_of, role, router, service
-from e2e.serve.serving import Serving
+from e2e.serve.services import IMAGE, MODEL, NEED, PROMPT, objects_of, role, router, service
+from e2e.serve.serving import START_SECONDS, Serving
 
 pytestmark = [
     pytest.mark.serve,
@@ -56,3 +59,59 @@ def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
     for pod in running.pods(namespace):
         assert "kv_both" not in running.logs(pod)
     running.cluster.delete_namespace(namespace)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(absent(PREVIOUS) is not None, reason=absent(PREVIOUS) or "")
+@pytest.mark.proves(
+    f"while prefill runs vLLM {PREVIOUS} and decode {VLLM}, as in an update, all requests are "
+    "answered: decode computes their prompts. Without `kv_load_failure_policy` all fail with 500",
+    needs=f"{NEED} with llm-d's programs on PATH",
+)
+def test_pair_of_two_releases_answers_every_request(running: Serving) -> None:
+    namespace = running.cluster.new_namespace()
+    objects = _between_releases(namespace)
+    running.apply(objects)
+    wait_serving(running, objects, namespace)
+    gateway = Gateway(running.cluster, namespace, "svc-httproute")
+    prompts = [f"{number} {PROMPT}" for number in range(4)]
+    answers = [complete(gateway.url, MODEL, prompt, host=gateway.host) for prompt in prompts]
+    expected = sum(answer["usage"]["prompt_tokens"] for answer in answers)
+    computed = by_pod(
+        running.pods(namespace, DECODE), BY_SOURCE, ENGINE_PORT, source="local_compute"
+    )
+    assert list(computed.values()) == [expected]
+
+    text = json.dumps(objects).replace(',\\"kv_load_failure_policy\\":\\"recompute\\"', "")
+    old_decode = {pod["metadata"]["uid"] for pod in running.pods(namespace, DECODE)}
+    failing = json.loads(text)
+    running.apply(failing)
+    running.cluster.wait(
+        lambda: old_decode.isdisjoint(
+            pod["metadata"]["uid"] for pod in running.pods(namespace, DECODE)
+        ),
+        START_SECONDS,
+    )
+    wait_serving(running, failing, namespace)
+    for prompt in prompts:
+        with pytest.raises(AssertionError, match="500"):
+            complete(gateway.url, MODEL, prompt, host=gateway.host)
+    gateway.close()
+    running.cluster.delete_namespace(namespace)
+
+
+def _between_releases(namespace: str) -> list[Object]:
+    """Return a service in the middle of an update: the decode role alone has the new release."""
+
+    def render_release(image: str) -> list[Object]:
+        roles = [
+            role(name, kind, image=image, kvTransfer={})
+            for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+        ]
+        return objects_of(service(namespace, router("pd-disaggregation"), *roles))
+
+    old, new = render_release(IMAGE.replace(VLLM, PREVIOUS)), render_release(IMAGE)
+    return [
+        after if before["metadata"]["name"].startswith("svc-decode") else before
+        for before, after in zip(old, new, strict=True)
+    ]

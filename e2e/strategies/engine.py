@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
@@ -33,8 +34,23 @@ class Load:
     max_lora: int = 2
     block_size: int | None = 16
 
-    def metrics(self) -> str:
-        """As vLLM writes them today: the KV cache under its new name only."""
+    def metrics(self, engine: str = "vllm") -> str:
+        """The metrics as an engine writes them, none for an engine that serves none."""
+        if engine == "sglang":
+            return self._of_sglang()
+        return self._of_vllm() if engine == "vllm" else ""
+
+    def _of_sglang(self) -> str:
+        labels = f'engine_type="unified",model_name="{MODEL}",pp_rank="0",tp_rank="0"'
+        gauges = [
+            ("sglang:num_queue_reqs", labels, self.waiting),
+            ("sglang:num_running_reqs", labels, self.running),
+            ("sglang:token_usage", labels, self.kv_cache),
+        ]
+        return _exposition(gauges)
+
+    def _of_vllm(self) -> str:
+        # As vLLM writes them today: the KV cache under its new name only.
         engine = f'engine="0",model_name="{MODEL}"'
         lora = (
             f'max_lora="{self.max_lora}",'
@@ -50,10 +66,14 @@ class Load:
         if self.block_size is not None:
             cache = f'block_size="{self.block_size}",engine="0",num_gpu_blocks="1000"'
             gauges.append(("vllm:cache_config_info", cache, 1))
-        return "".join(
-            f"# HELP {name} x\n# TYPE {name} gauge\n{name}{{{labels}}} {value}\n"
-            for name, labels, value in gauges
-        )
+        return _exposition(gauges)
+
+
+def _exposition(gauges: Sequence[tuple[str, str, float]]) -> str:
+    return "".join(
+        f"# HELP {name} x\n# TYPE {name} gauge\n{name}{{{labels}}} {value}\n"
+        for name, labels, value in gauges
+    )
 
 
 class Engine(HttpStandIn):
@@ -62,6 +82,7 @@ class Engine(HttpStandIn):
     Attributes:
         endpoint: `address:port`, as pickers name it.
         load: What its metrics say; may be set at any time.
+        name: Whose metrics it serves: `vllm`, `sglang`, or none for any other name.
         scrapes: How often its metrics were read.
         completions: How many it answered.
     """
@@ -70,6 +91,7 @@ class Engine(HttpStandIn):
         super().__init__(address, port)
         self.endpoint = f"{address}:{port}"
         self.load = Load()
+        self.name = "vllm"
         self.scrapes = 0
         self.completions = 0
 
@@ -83,4 +105,6 @@ class Engine(HttpStandIn):
         if request.path != "/metrics":
             return Answer(404)
         self.scrapes += 1
-        return Answer(body=self.load.metrics().encode(), content_type="text/plain; version=0.0.4")
+        return Answer(
+            body=self.load.metrics(self.name).encode(), content_type="text/plain; version=0.0.4"
+        )

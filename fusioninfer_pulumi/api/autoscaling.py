@@ -31,7 +31,7 @@ class AutoscalingTarget(str, enum.Enum):
 
     LATENCY = "latency"  #: requests in flight for each replica
     THROUGHPUT = "throughput"  #: replicas are full before there is another one
-    QUEUE = "queue"  #: requests that the endpoint picker holds, as no replica has room
+    QUEUE = "queue"  #: requests that wait, in the endpoint picker or in an engine
 
 
 class MetricSource(str, enum.Enum):
@@ -127,9 +127,9 @@ class AutoscalingArgs(SpecModel):
     """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
     and of the endpoint picker, for the service alone."""
 
-    target_value: float | None = Field(default=None, gt=0)
-    """Value of `target` for one replica, in place of the library's: requests in flight (100),
-    waiting (5) or held (5)."""
+    target_requests: float | None = Field(default=None, gt=0)
+    """Requests for each replica, in place of the library's: in flight for `latency` (100), waiting
+    for the other targets (5)."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
     """What the replicas follow, beside `target`; of several, the one that asks for most of them
@@ -148,8 +148,8 @@ class AutoscalingArgs(SpecModel):
     def _bounds(self) -> AutoscalingArgs:
         if self.target is None and not self.metrics:
             raise rule_error(FIELD_REQUIRED, "needs target or metrics: what the replicas follow")
-        if self.target is None and self.target_value is not None:
-            raise rule_error(FIELD_REQUIRED, "targetValue needs target, whose value it is")
+        if self.target is None and self.target_requests is not None:
+            raise rule_error(FIELD_REQUIRED, "targetRequests needs target, whose value it is")
         if self.min_replicas > self.max_replicas:
             raise rule_error(
                 OUT_OF_RANGE,
@@ -165,7 +165,7 @@ def wakes(args: AutoscalingArgs) -> bool:
 
 
 def asks_picker(args: AutoscalingArgs) -> bool:
-    """Whether `target` follows requests that the endpoint picker holds."""
+    """Whether `target` counts requests that the endpoint picker holds."""
     return args.target is not None and (args.target is AutoscalingTarget.QUEUE or wakes(args))
 
 

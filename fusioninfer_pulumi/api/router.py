@@ -126,8 +126,9 @@ class EndpointPickerArgs(SpecModel):
     """Who may read its metrics; by default no one."""
 
     flow_control: bool | None = None
-    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
-    where `autoscaling.target` needs it. Without it such a request is answered 503."""
+    """Whether it holds requests while there is no pod, or the KV caches of all pods are full; by
+    default where `autoscaling.target` needs it. Without it a request is answered 503 while there
+    is no pod. Up to v1.3 it also holds them while more than 5 requests wait in each pod."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's

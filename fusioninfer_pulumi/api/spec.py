@@ -56,8 +56,10 @@ class ServiceSpec(SpecModel):
     one that names no image. By default vLLM, in the release that `plan` shows."""
 
     image_registry: Registry | None = None
-    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
-    such as `registry.example.com/mirror`; by default Docker Hub."""
+    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
+    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
+    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
 
     scheduling_strategy: SchedulingStrategyArgs = default(SchedulingStrategyArgs)
     """Scheduler, queue, priority and gang."""

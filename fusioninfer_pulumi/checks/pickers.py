@@ -9,6 +9,7 @@ from fusioninfer_pulumi.api.router import GroupPairing, MetricsMode
 from fusioninfer_pulumi.api.rules import THRESHOLD_WITHOUT_DISAGGREGATION
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
+from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics, load_scorers
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
@@ -26,6 +27,7 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
+    ENGINE_WITHOUT_METRICS,
     FIELD_WITHOUT_EFFECT,
     OUTPUT_NOT_ALLOWED,
     RELEASE_WITHOUT_FEATURE,
@@ -67,6 +69,44 @@ GROUP_PAIRING_STRICT = Rule(
 
 #: A check of a router role and its planned endpoint picker.
 Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
+
+
+def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+    """Scorers and flow control that need metrics of the engines that the picker cannot read."""
+    scorers = [] if epp.request is None else list(load_scorers(epp.request))
+    features = ["flow control"] if parts.intent.flow_control else []
+    if scorers:
+        features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
+    if not features:
+        return
+    # Scorers without metrics choose pods at random; flow control without them holds every request.
+    make_finding = error if parts.intent.flow_control else warning
+    without = f"the endpoint picker's {' and '.join(features)} cannot work"
+    reported = set()
+    for role in parts.served:
+        command = role.serving.command
+        if command.engine is None:
+            continue
+        reported.add(command.engine.load_metrics(command))
+        reason = command.engine.metrics_off(command)
+        if reason is not None:
+            message = f"{without} without metrics of {role.name}: {reason}"
+            yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
+    at = (*parts.at, "endpointPicker")
+    if len(reported) > 1:
+        message = f"{without} with several engines: a picker reads the metrics of one"
+        yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
+    for metrics in reported if epp.request is not None else ():
+        if not can_read_metrics(epp.family, metrics):
+            able = max(
+                (f for f in FAMILIES.values() if can_read_metrics(f, metrics)),
+                key=lambda family: (family.repository == epp.family.repository, family.versions),
+            )
+            message = (
+                f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
+                f"{metrics.kv_cache}; use {able.image}"
+            )
+            yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
 def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
@@ -247,6 +287,7 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
+    _engine_metrics,
     _family,
     _strategy,
     _flow_control,

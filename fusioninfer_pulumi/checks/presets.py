@@ -8,22 +8,26 @@ from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.pods.models import TOKEN_FOR_GATED_MODEL
-from fusioninfer_pulumi.engines.arguments import release_numbers
-from fusioninfer_pulumi.engines.command import serving_container
+from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
+from fusioninfer_pulumi.engines.command import ENGINES, serving_container
 from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, error, similar, warning
 from fusioninfer_pulumi.presets.catalogue import catalogue_model
 from fusioninfer_pulumi.presets.expand import is_written
+from fusioninfer_pulumi.presets.layout import is_known_model, meant_model
 from fusioninfer_pulumi.rules.common import (
     FIELD_WITHOUT_EFFECT,
     RELEASE_WITHOUT_FEATURE,
     STATED_TWICE,
+    UNKNOWN_VALUE,
 )
 
 
 def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     """Checks the fields that only containers of the library read."""
+    if args.model is not None:
+        yield from _model_name(args.model)
     written = [is_written(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
         if role.component_type is ComponentType.ROUTER:
@@ -36,10 +40,13 @@ def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
     if any(written) and args.model is not None:
         yield from _token(args.model)
         return
-    for name, value in (("engine", args.engine), ("imageRegistry", args.image_registry)):
-        if value is not None:
-            message = "has no effect: no role leaves its container to the library"
-            yield error(FIELD_WITHOUT_EFFECT, (name,), message)
+    if args.engine is not None:
+        message = "has no effect: no role leaves its container to the library"
+        yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
+    routed = any(role.component_type is ComponentType.ROUTER for role in args.roles)
+    if args.image_registry is not None and args.model is None and not routed:
+        message = "has no effect: templates name all images"
+        yield error(FIELD_WITHOUT_EFFECT, ("imageRegistry",), message)
 
 
 def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -55,6 +62,15 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
             message = f"stands beside the template's image {image}; remove one"
             yield error(STATED_TWICE, (*place, "version"), message)
             return
+    releases = argument_table(stated.name.value).releases
+    if stated.version not in releases:
+        near = similar(stated.version, releases, cutoff=0.8)
+        hint = f"did you mean {near}?" if near else f"the newest known is {releases[-1]}."
+        message = (
+            f"unknown release of {ENGINES[stated.name.value].title}: {stated.version}; {hint} "
+            "Its arguments are not checked"
+        )
+        yield warning(UNKNOWN_VALUE, (*place, "version"), message)
     name = hub_name(args.model.uri) if args.model is not None else None
     model = catalogue_model(name) if name is not None else None
     if model is None or stated.name.value != CATALOGUE_ENGINE:
@@ -62,6 +78,17 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
     if release_numbers(stated.version) < release_numbers(model.minimum):
         message = f"{model.name} needs {model.minimum} or later, got {stated.version}"
         yield warning(RELEASE_WITHOUT_FEATURE, (*place, "version"), message)
+
+
+def _model_name(model: ModelArgs) -> Iterator[Finding]:
+    """Warn of a model whose name differs from a known one by a letter or two."""
+    name = hub_name(model.uri)
+    if name is None or model.config is not None or is_known_model(name):
+        return
+    meant = meant_model(name)
+    if meant is not None:
+        message = f"unknown model {name}; did you mean {meant}? Otherwise set model.config"
+        yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
 
 
 def _token(model: ModelArgs) -> Iterator[Finding]:

@@ -38,9 +38,11 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     expansion = expand(args)
     built = build_service(expansion.args, name)
     memory, problems = planned_memory(built.plan, built.args)
-    findings = [*expansion.findings, *preset_findings(args)]
+    wrong = {finding.location for finding in errors(expansion.findings)}
+    of_presets = (finding for finding in preset_findings(args) if finding.location not in wrong)
+    findings = [*expansion.findings, *of_presets]
     # Other findings about a role whose container could not be written mean nothing.
-    unwritten = {finding.location[:2] for finding in errors(expansion.findings)}
+    unwritten = expansion.incomplete
     others = (*built.findings, *_findings(built), *problems)
     findings += [finding for finding in others if finding.location[:2] not in unwritten]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.cli.output import print_json, print_objects
-from fusioninfer_pulumi.cli.planned import PlannedDocument, Source
-from fusioninfer_pulumi.cli.registered import objects_of
+from fusioninfer_pulumi.cli.planned import (
+    OPTION_OUT_OF_PLACE,
+    UNREADABLE_REVISION,
+    PlannedDocument,
+    Source,
+    objects_of,
+)
 from fusioninfer_pulumi.cli.report import print_findings, report
-from fusioninfer_pulumi.cli.rules import OPTION_OUT_OF_PLACE, UNREADABLE_REVISION
 from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
@@ -21,7 +25,6 @@ from fusioninfer_pulumi.rules.ignoring import ignoring_findings
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity import Placed
-    from fusioninfer_pulumi.cli.cost import Cost, Prices
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -46,6 +49,7 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
+    from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
     from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
 
     sources = read_sources(options.sources, options)
@@ -61,117 +65,57 @@ def plan(options: argparse.Namespace) -> int:
     status = 2 if _refused(options, sources, quiet=quiet) else 0
     if status and (unplanned or placement is None):
         return status
-    documents = [(source, document) for source in sources for document in source.planned]
-    rows = [
-        (
-            _shown(options, document),
-            [capacity_on(item, options.nodes)]
-            if options.nodes
-            else capacity_for_gpus(item, options.gpus),
-            objects_of(source, document),
-        )
-        for source, document in documents
-        if (item := document.plan) is not None
+    updates: list[ServiceTimeline] | None = None
+    if options.update is not None:
+        updates = _updates(options, sources)
+        if updates is None:
+            return 2
+    documents = [
+        (source, document)
+        for source in sources
+        for document in source.planned
+        if document.plan is not None
     ]
-    try:
-        prices = _prices(options)
-        updates = _updates(options, sources, prices)
-        costs = _costs([item for item, *_ in rows], prices)
-    except _PlanError as problem:
-        sys.stderr.write(f"{problem}\n" if str(problem) else "")
-        return 2
-    if options.output == "text":
-        from fusioninfer_pulumi.cli.plan_text import (
-            print_plan,
-            print_pools,
-            print_presets,
-            print_update,
+    views = []
+    for number, (source, document) in enumerate(documents):
+        item = _shown(options, document)
+        views.append(
+            PlanView(
+                item,
+                [capacity_on(item, options.nodes)]
+                if options.nodes
+                else capacity_for_gpus(item, options.gpus),
+                objects_of(source, document),
+                provider=document.provider,
+                update=None if updates is None else updates[number],
+                placed=None if placement is None else placement.to_json(number),
+                placed_tables=() if placement is None else tuple(placement.tables(number)),
+            )
         )
-
-        for number, row in enumerate(rows):
-            if number:
-                sys.stdout.write("\n")
-            placed = _tables(placement, number)
-            print_plan(*row, sys.stdout, placed, alone=len(rows) == 1)
-            if costs is not None:
-                sys.stdout.write(f"\na day costs {costs[number]}\n")
-            if updates is not None:
-                print_update(updates[number], options.update, sys.stdout)
-            if options.explain:
-                print_presets(row[0], sys.stdout)
-        if placement is not None:
-            print_pools(placement.pools_table(), sys.stdout)
-        return status
-    providers = [document.provider for _, document in documents]
-    if options.output == "svg":
-        from fusioninfer_pulumi.cli.diagram import capacity_captions, diagram
-
-        captions = [
-            [*capacity_captions(capacity), *_place_captions(placement, number)]
-            for number, (_, capacity, _) in enumerate(rows)
-        ]
-        sys.stdout.write(diagram([plan for plan, *_ in rows], captions, providers))
-        return status
-    if options.output == "mermaid":
+    if options.output == "json":
+        print_json([plan_json(view) for view in views])
+    elif options.output == "mermaid":
         from fusioninfer_pulumi.cli.mermaid import mermaid
 
-        sys.stdout.write(mermaid(*(plan for plan, *_ in rows), providers=providers))
-        return status
-    from fusioninfer_pulumi.cli.plan_output import plan_json
+        sys.stdout.write(mermaid(views))
+    else:
+        from fusioninfer_pulumi.cli.plan_text import print_plans
 
-    print_json(
-        [
-            {
-                **plan_json(*row, placement.to_json(number) if placement is not None else None),
-                **({} if costs is None else {"cost": costs[number].to_json()}),
-                **({} if updates is None else {"update": updates[number].to_json()}),
-            }
-            for number, row in enumerate(rows)
-        ]
-    )
+        pools = None if placement is None else placement.pools_table()
+        print_plans(views, pools, old=options.update or "", explain=options.explain)
     return status
 
 
-class _PlanError(ValueError):
-    """A part of `plan` cannot be shown; without a message where findings say why."""
-
-
-def _prices(options: argparse.Namespace) -> Prices | None:
-    """The table of prices, None without one."""
-    if options.prices is None:
-        return None
-    from fusioninfer_pulumi.cli.cost import PricesError, read_prices
-
-    try:
-        return read_prices(options.prices)
-    except PricesError as problem:
-        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
-
-
-def _costs(plans: Sequence[ServicePlan], prices: Prices | None) -> list[Cost] | None:
-    """What services cost, None without prices."""
-    if prices is None:
-        return None
-    from fusioninfer_pulumi.cli.cost import PricesError, cost
-
-    try:
-        return [cost(plan, prices) for plan in plans]
-    except PricesError as problem:
-        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
-
-
 def _updates(
-    options: argparse.Namespace, sources: Sequence[Source], prices: Prices | None
+    options: argparse.Namespace, sources: Sequence[Source]
 ) -> list[ServiceTimeline] | None:
-    """The updates of services from an older source, None without one."""
-    if options.update is None:
-        return None
-    from fusioninfer_pulumi.cli.cost import PricesError
-    from fusioninfer_pulumi.cli.diff.timelines import priced, timelines
+    """Returns the updates of services from an older source, None after printing its errors."""
+    from fusioninfer_pulumi.cli.diff.timelines import timelines
     from fusioninfer_pulumi.cli.sources import read_side
 
     if options.output not in ("text", "json"):
-        raise _PlanError("fusioninfer-pulumi plan: --update needs --output text or json")
+        sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
+        return None
     old = read_side(options.update, options)
     # Both sides of a comparison mark the secrets of a program in the same way.
     new = [read_side(source.name, options) if source.is_project else source for source in sources]
@@ -184,27 +128,9 @@ def _updates(
     ]
     if refused:
         report(refused, _texts([old]))
-        raise _PlanError
+        return None
     plans = old.plans, [plan for source in new for plan in source.plans]
-    updates = timelines(objects, [item for items in new_objects for item in items], plans)
-    if prices is None:
-        return updates
-    try:
-        return priced(updates, plans, prices)
-    except PricesError as problem:
-        raise _PlanError(f"fusioninfer-pulumi plan: {problem}") from problem
-
-
-def _tables(placement: Placed | None, number: int) -> list[Any]:
-    """Where one service is placed, as rich prints it."""
-    return [] if placement is None else list(placement.tables(number))
-
-
-def _place_captions(placement: Placed | None, number: int) -> Iterator[str]:
-    """Where one service is placed, in lines below its drawing."""
-    record = None if placement is None else placement.to_json(number)
-    for role in (record or {}).get("roles", ()):
-        yield f"{role['name']} on {role['pool']}: {role['replicas']} of {role['wanted']} replicas"
+    return timelines(objects, [item for items in new_objects for item in items], plans)
 
 
 def dashboards(options: argparse.Namespace) -> int:
@@ -363,9 +289,8 @@ def rules(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
-    from fusioninfer_pulumi.cli.compared import read_compared
+    from fusioninfer_pulumi.cli.compared import RevisionError, read_compared
     from fusioninfer_pulumi.cli.program import Secrets, unmarked
-    from fusioninfer_pulumi.cli.revision import RevisionError
     from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
@@ -388,33 +313,11 @@ def diff(options: argparse.Namespace) -> int:
     caches = _cache_notes(both.old.plans, both.new.plans)
     engines = _engine_notes(objects[0], objects[1], both.new.plans)
     notes = [*both.notes, *difference.notes, *engines, *caches]
-    updates: list[ServiceTimeline] = []
-    if options.output == "html":
-        from fusioninfer_pulumi.cli.diff.timelines import priced, timelines
-
-        updates = timelines(objects[0], objects[1], plans)
-    if options.prices is not None:
-        from fusioninfer_pulumi.cli.cost import PricesError, cost_notes, read_prices
-
-        try:
-            prices = read_prices(options.prices)
-            notes += cost_notes(*plans, prices)
-            if updates:
-                updates = priced(updates, plans, prices)
-        except PricesError as problem:
-            sys.stderr.write(f"fusioninfer-pulumi diff: {problem}\n")
-            return 2
-    difference = replace(difference, notes=tuple(notes))
-    difference = unmarked(difference)
+    difference = unmarked(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
-    elif options.output == "html":
-        shown = [
-            located for located in both.new.findings if located[1].severity is not Severity.INFO
-        ]
-        sys.stdout.write(comparison.to_html(difference, plans, shown, updates))
     elif difference:
         from fusioninfer_pulumi.cli.diff.text import print_difference
         from fusioninfer_pulumi.cli.terminal import console
@@ -478,7 +381,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed
 
 def _place(options: argparse.Namespace, source: Source) -> Placed | None:
     if options.inventory is not None:
-        from fusioninfer_pulumi.cli.placed import place_source
+        from fusioninfer_pulumi.cli.sources import place_source
 
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:

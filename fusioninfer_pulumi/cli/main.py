@@ -186,7 +186,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     plan = _command(commands, "plan", "show topology, gang, capacity and findings")
     plan.add_argument("sources", metavar="SOURCE", nargs="+", help=_SOURCE)
     _placing(plan)
-    _output(plan, "text", "json", "mermaid", "svg")
+    _output(plan, "text", "json", "mermaid")
     plan.add_argument(
         "--explain",
         action="store_true",
@@ -197,7 +197,6 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         "--cluster",
         "compare quotas, the gang backend and named objects with those of the cluster",
     )
-    _prices(plan)
     _update(plan)
     _free(plan)
 
@@ -235,8 +234,7 @@ def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         metavar="REF",
         help="compare the only source in this git revision with the working tree",
     )
-    _output(diff, "text", "markdown", "html", "json")
-    _prices(diff)
+    _output(diff, "text", "markdown", "json")
     _size(commands, asked="size" in asked)
     _init(commands)
     place = _command(commands, "place", "choose node pools for all services, and show why")
@@ -400,14 +398,6 @@ def _update(command: argparse.ArgumentParser) -> None:
         metavar="OLD",
         help="show the update from this source or file of rendered objects: which replicas are "
         "down when, GPUs in use, and the longest it may take; with --output text or json",
-    )
-
-
-def _prices(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--prices",
-        metavar="FILE",
-        help="say what a day costs: a YAML file such as {currency: EUR, gpuHour: {H100: 2.90}}",
     )
 
 

@@ -1,72 +1,155 @@
-"""`plan --output mermaid`: the way of a request through a service, as a chart for Markdown."""
+"""`plan --output mermaid`: the path of a request through a service, as a chart for Markdown."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.cli.chart import Chart, Label, RoleBox, charts
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.cli.plan_output import PlanView, plain
 from fusioninfer_pulumi.findings import one_line
-from fusioninfer_pulumi.kube.outputs import UNKNOWN
+from fusioninfer_pulumi.kube import names
+from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.topology.role import RolePlan
+from fusioninfer_pulumi.topology.service import entry_roles
 
-_ARROWS = {"prompt": "-. prompt .->", "KV cache": "== KV cache ==>"}
-
-
-def mermaid(*plans: ServicePlan, providers: Sequence[str] = ()) -> str:
-    """One Mermaid flowchart of services, without the Markdown fence; see `charts`."""
-    # Boxes of one name are one box in Mermaid, wherever they stand.
-    drawn = charts(plans, providers)
-    marks = [f"s{number}_" for number in range(len(drawn))] if len(drawn) > 1 else [""]
-    lines = [line for chart, mark in zip(drawn, marks, strict=True) for line in _lines(chart, mark)]
-    return "".join(f"{line}\n" for line in ("flowchart LR", *(f"  {line}" for line in lines)))
+# More replicas than this are drawn as one box: the chart is for people.
+_MAX_REPLICA_BOXES = 4
 
 
-def _lines(chart: Chart, mark: str) -> Iterator[str]:
-    *hops, last = chart.stations
-    stations = {f"{mark}hop{number}": label for number, label in enumerate(hops)}
-    entry = f"{mark}entry"
-    yield f'subgraph {mark}service["{_text(chart.title)}"]'
-    yield "direction LR"
-    for box, label in stations.items():
-        yield _box(box, label)
-    yield _box(entry, last)
-    if chart.picker is not None:
-        yield f'{entry} -. which pod? .-> {mark}picker("{_label(chart.picker)}")'
-    if chart.gang is not None:
-        yield f'subgraph {mark}gang["{_text(chart.gang)}"]'
-        yield "direction LR"
-    boxes = [f"{mark}role{number}" for number in range(len(chart.roles))]
-    for box, role in zip(boxes, chart.roles, strict=True):
-        yield from _role(box, role)
-    if chart.gang is not None:
+def mermaid(views: Sequence[PlanView]) -> str:
+    """Returns one Mermaid flowchart of services, without the Markdown fence."""
+    titles = [_title(view.plan) for view in views]
+    times = Counter(titles)
+    lines = ["flowchart LR"]
+    for number, (view, title) in enumerate(zip(views, titles, strict=True)):
+        # Mermaid merges boxes of the same name across subgraphs.
+        prefix = f"s{number}_" if len(views) > 1 else ""
+        # A program may deploy a service to several clusters.
+        cluster = f", provider {view.provider}" if view.provider and times[title] > 1 else ""
+        lines += [f"  {line}" for line in _service(view.plan, title + cluster, prefix)]
+    return "\n".join(lines) + "\n"
+
+
+def _title(plan: ServicePlan) -> str:
+    return plan.service if is_output(plan.namespace) else f"{plan.service} in {plan.namespace}"
+
+
+def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
+    *hops, last = _stations(plan)
+    entry = f"{prefix}entry"
+    groups = "" if plan.groups is None else f", {_count(plan.groups, 'group')}"
+    size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
+    yield from _subgraph(f"{prefix}service", f"{title}{groups}: {size}", "LR")
+    for number, label in enumerate(hops):
+        yield _box(f"{prefix}hop{number}", *label)
+    yield _box(entry, *last)
+    if plan.router is not None:
+        strategy = plan.router.args.strategy
+        label = _label("endpoint picker", *(() if strategy is None else (strategy.value,)))
+        yield f'{entry} -. which pod? .-> {prefix}picker("{label}")'
+    gang = _gang(plan)
+    if gang is not None:
+        yield from _subgraph(f"{prefix}gang", gang, "LR")
+    for number, role in enumerate(plan.roles):
+        yield from _role(f"{prefix}role{number}", plan.service, role)
+    if gang is not None:
         yield "end"
-    yield from (f"{entry} --> {boxes[at]}" for at in chart.entries)
-    yield from (f"{boxes[one]} {_ARROWS[what]} {boxes[other]}" for one, what, other in chart.ways)
+    yield from _arrows(plan, entry, prefix)
     yield "end"
     # Drawn outside: a box belongs to the first subgraph that names it.
-    yield f'client(["clients"]) --> {" --> ".join([*stations, entry])}'
+    path = " --> ".join([*(f"{prefix}hop{number}" for number in range(len(hops))), entry])
+    yield f'client(["clients"]) --> {path}'
 
 
-def _role(box: str, role: RoleBox) -> Iterator[str]:
-    yield f'subgraph {box}["{_text(role.title)}"]'
-    yield "direction TB"
-    # One box for all replicas has no number.
-    all_of_them = len(role.replicas) == 1 and "…" in role.replicas[0][0]
-    for number, label in enumerate(role.replicas):
-        yield _box(f"{box}_{'all' if all_of_them else number}", label)
+def _arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
+    """Requests from the pool or Service to roles, prompts and KV caches between roles."""
+    router = plan.router
+    entries = (
+        {role.name for role in entry_roles(plan.roles)}
+        if router is None
+        else set(router.pool.roles)
+    )
+    boxes = {
+        f"{prefix}role{number}": role for number, role in enumerate(plan.roles) if role.replicas
+    }
+    prefillers, decoders = (
+        [box for box, role in boxes.items() if role.component_type is kind]
+        for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
+    )
+    is_prefill_decode = bool(router is not None and prefillers and decoders)
+    for box, role in boxes.items():
+        if role.name in entries and not (is_prefill_decode and box in prefillers):
+            yield f"{entry} --> {box}"
+    for decoder in decoders if is_prefill_decode else ():
+        for prefiller in prefillers:
+            # The decoder's sidecar sends the prompt to a prefill pod, then reads the cache there.
+            yield f"{decoder} -. prompt .-> {prefiller}"
+            yield f"{prefiller} == KV cache ==> {decoder}"
+
+
+def _stations(plan: ServicePlan) -> Iterator[Sequence[str]]:
+    """Labels of what a request passes, the pool or Service of the pods last."""
+    router = plan.routing
+    if router is not None and router.route is not None:
+        for parent in router.parents:
+            yield "Gateway", parent.name
+        yield "HTTPRoute", *(str(plain(host)) for host in router.route.hostnames or ())
+    elif router is not None and router.external_routes:
+        yield "HTTPRoute", *(str(ref.name) for ref in router.external_routes)
+    elif router is not None and router.routed_by is not None:
+        yield "route of", router.routed_by
+    if plan.router is not None:
+        yield "InferencePool", plan.router.pool.ports_text
+        return
+    entries = entry_roles(plan.roles)
+    port = (f"port {entries[0].serving.port}",) if entries else ()
+    yield "Service", names.serving_service(plan.service), *port
+
+
+def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
+    number = _count(len(role.replicas), "replica") if role.replicas else "parked"
+    lws = "".join(f" in {lws.name}" for lws in role.lws if lws.ordinal is None)
+    yield from _subgraph(box, f"{role.name} ({role.component_type.value}): {number}{lws}", "TB")
+    nodes = f"{_count(role.nodes, 'node')} x " if role.nodes > 1 else ""
+    size = f"{nodes}{_count(role.accelerators_per_pod, 'GPU')}"
+    replicas = [replica.name.removeprefix(f"{service}-") for replica in role.replicas]
+    if len(replicas) > _MAX_REPLICA_BOXES:
+        yield _box(f"{box}_all", f"{replicas[0]} … {replicas[-1]}", f"each {size}")
+    else:
+        for index, replica in enumerate(replicas):
+            yield _box(f"{box}_{index}", replica, size)
     yield "end"
 
 
-def _box(box: str, label: Label) -> str:
-    return f'{box}["{_label(label)}"]'
+def _gang(plan: ServicePlan) -> str | None:
+    if plan.shape.local_queue is not None:
+        return f"LocalQueue {plain(plan.shape.local_queue)}: each replica starts as a whole"
+    if plan.gang is None:
+        return None
+    pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators
+    minimum = f"{_count(pods, 'pod')}, {_count(accelerators, 'GPU')} start together"
+    return (
+        f"{len(plan.gangs)} gangs, each: {minimum}" if len(plan.gangs) > 1 else f"gang: {minimum}"
+    )
 
 
-def _label(label: Label) -> str:
-    return "<br/>".join(map(_text, label))
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _text(text: str) -> str:
-    """Text inside of a Mermaid label."""
+def _subgraph(box: str, title: str, direction: str) -> tuple[str, str]:
+    return f'subgraph {box}["{_label(title)}"]', f"direction {direction}"
+
+
+def _box(box: str, *label: str) -> str:
+    return f'{box}["{_label(*label)}"]'
+
+
+def _label(*lines: str) -> str:
+    """Lines of text inside of a Mermaid label."""
     # A browser would take `<unknown>` for a tag, and drop it.
-    escaped = one_line(text).replace(UNKNOWN, UNKNOWN.strip("<>")).replace("#", "#35;")
-    return escaped.replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    text = "\n".join(one_line(line).replace(UNKNOWN, UNKNOWN.strip("<>")) for line in lines)
+    escaped = text.replace("#", "#35;").replace('"', "#quot;")
+    return escaped.replace("<", "#lt;").replace(">", "#gt;").replace("\n", "<br/>")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.cli.report import finding_json
@@ -12,21 +13,36 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity
 from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
 
+if TYPE_CHECKING:
+    from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
 
-def plan_json(
-    plan: ServicePlan,
-    capacity: Sequence[Capacity],
-    objects: Sequence[Mapping[str, Any]],
-    placed: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """One service's plan in the keys of the command line's contract.
 
-    Args:
-        plan: The service.
-        capacity: Rows of its capacity table.
+@dataclass(frozen=True)
+class PlanView:
+    """What `plan` shows of one service.
+
+    Attributes:
+        plan: The service, with the findings that are shown.
+        capacity: Rows of its capacity table, none to leave the table out.
         objects: Its objects.
-        placed: Where it is placed, None where nothing was.
+        provider: Name of its Kubernetes provider, empty for the default one.
+        update: Its update from an older source, None without one.
+        placed: Its node pools as JSON, None without an inventory.
+        placed_tables: The same for rich.
     """
+
+    plan: ServicePlan
+    capacity: Sequence[Capacity] = ()
+    objects: Sequence[Mapping[str, Any]] = ()
+    provider: str = ""
+    update: ServiceTimeline | None = None
+    placed: Mapping[str, Any] | None = None
+    placed_tables: Sequence[Any] = ()
+
+
+def plan_json(view: PlanView) -> dict[str, Any]:
+    """One service's plan in the keys of the command line's contract."""
+    plan = view.plan
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
@@ -63,11 +79,12 @@ def plan_json(
                 "exact": row.exact,
                 **({} if row.groups is None else {"groups": row.groups}),
             }
-            for row in capacity
+            for row in view.capacity
         ],
-        "objects": [_reference(item) for item in objects],
-        **({"placement": placed} if placed is not None else {}),
+        "objects": [_reference(item) for item in view.objects],
+        **({} if view.placed is None else {"placement": view.placed}),
         "findings": [finding_json(finding) for finding in plan.findings],
+        **({} if view.update is None else {"update": view.update.to_json()}),
     }
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
-from fusioninfer_pulumi.cli.plan_output import plain
+from fusioninfer_pulumi.cli.plan_output import PlanView, plain
 from fusioninfer_pulumi.cli.report import placed_text, rule_mark
-from fusioninfer_pulumi.cli.terminal import VERBATIM, console, table
+from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -32,73 +30,65 @@ from fusioninfer_pulumi.topology.service import endpoint
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-# Columns of a picture: as wide as the first page of a repository shows it.
-_SVG_WIDTH = 112
-
-#: Plan, capacity table, objects and place of one service.
-Row = tuple[ServicePlan, Sequence[Capacity], Sequence[Mapping[str, Any]], Sequence[RenderableType]]
 
 
-def print_plan(
-    plan: ServicePlan,
-    capacity: Sequence[Capacity],
-    objects: Sequence[Mapping[str, Any]],
-    file: TextIO,
-    placed: Sequence[RenderableType] = (),
+def print_plans(
+    views: Sequence[PlanView],
+    pools: RenderableType | None = None,
     *,
-    alone: bool = True,
+    old: str = "",
+    explain: bool = False,
 ) -> None:
-    """Prints one service's plan.
+    """Prints plans to standard output.
 
     Args:
-        plan: The service.
-        capacity: Rows of its capacity table, none to leave the table out.
-        objects: Its objects.
-        file: Where to; colours and the terminal's width are used where it is one.
-        placed: Where it is placed, as `capacity.Placed.tables` has it.
-        alone: Whether it is the only service that is shown.
+        views: The services.
+        pools: What is left in the node pools, None without an inventory.
+        old: The source from which the views' updates begin.
+        explain: Whether to say where each value of generated containers comes from.
     """
-    with console(file) as screen:
-        _print(screen, plan, capacity, objects, placed, alone=alone)
+    with console(sys.stdout) as screen:
+        for number, view in enumerate(views):
+            if number:
+                screen.print()
+            draw_plan(screen, view, alone=len(views) == 1)
+            if view.update is not None:
+                screen.print()
+                _draw_update(screen, view.update, old)
+            if explain:
+                screen.print()
+                _draw_presets(screen, view.plan)
+        if pools is not None:
+            screen.print()
+            screen.print(pools)
 
 
-def print_pools(pools: RenderableType, file: TextIO) -> None:
-    """Prints what is left in the pools."""
-    with console(file) as screen:
-        screen.print()
-        screen.print(pools)
-
-
-def print_update(update: ServiceTimeline, old: str, file: TextIO) -> None:
-    """Prints the update of a service from an older source."""
+def _draw_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     played = update.timeline
-    with console(file) as screen:
-        screen.print()
-        if played is None:
-            screen.print(f"update from {old}: not shown, {update.missing}", soft_wrap=True)
-            return
-        if not played.turns:
-            screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
-            return
-        longest = hours_text(played.after.seconds)
-        screen.print(
-            f"update from {old}: at most {longest} for its LeaderWorkerSets, "
-            f"peak {played.peak} GPUs",
-            soft_wrap=True,
-        )
-        # A column of replicas that restart or start is left out where none do.
-        used = [
-            place
-            for place, title in enumerate(update.head)
-            if title not in HEAD[2:] or any(row[place] for row in update.cells)
-        ]
-        titles = [update.head[place] for place in used]
-        rows = table(titles, numbers=[title for title in titles if title not in HEAD])
-        for row in update.cells:
-            rows.add_row(*(row[place] for place in used))
-        screen.print(rows)
-        for note in (*update.notes, BOUNDS):
-            screen.print(note, soft_wrap=True)
+    if played is None:
+        screen.print(f"update from {old}: not shown, {update.missing}", soft_wrap=True)
+        return
+    if not played.turns:
+        screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
+        return
+    longest = hours_text(played.after.seconds)
+    screen.print(
+        f"update from {old}: at most {longest} for its LeaderWorkerSets, peak {played.peak} GPUs",
+        soft_wrap=True,
+    )
+    # A column of replicas that restart or start is left out where none do.
+    used = [
+        place
+        for place, title in enumerate(update.head)
+        if title not in HEAD[2:] or any(row[place] for row in update.cells)
+    ]
+    titles = [update.head[place] for place in used]
+    rows = table(titles, numbers=[title for title in titles if title not in HEAD])
+    for row in update.cells:
+        rows.add_row(*(row[place] for place in used))
+    screen.print(rows)
+    for note in (*update.notes, BOUNDS):
+        screen.print(note, soft_wrap=True)
 
 
 def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextIO) -> None:
@@ -112,61 +102,27 @@ def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextI
         screen.print(placement.pools_table())
 
 
-def plan_svg(
-    rows: Sequence[Row], pools: RenderableType | None = None, theme: TerminalTheme | None = None
-) -> str:
-    """The plans as a picture of the terminal.
-
-    Args:
-        rows: The arguments of `print_plan` for each service: plan, capacity, objects, place.
-        pools: What is left in the pools, None where nothing is placed.
-        theme: Colours; by default rich's dark ones.
-    """
-    screen = Console(
-        file=io.StringIO(), record=True, width=_SVG_WIDTH, force_terminal=True,
-        color_system="truecolor", no_color=False, **VERBATIM,
-    )  # fmt: skip
-    for number, row in enumerate(rows):
-        if number:
-            screen.print()
-        _print(screen, *row, alone=len(rows) == 1)
-    if pools is not None:
-        screen.print()
-        screen.print(pools)
-    svg = screen.export_svg(
-        title="fusioninfer-pulumi plan", theme=theme or SVG_EXPORT_THEME, unique_id="plan"
-    )
-    # Web fonts are removed: a picture is one file, shown in the reader's fonts.
-    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-
-
-def _print(
-    screen: Console,
-    plan: ServicePlan,
-    capacity: Sequence[Capacity],
-    objects: Sequence[Mapping[str, Any]],
-    placed: Sequence[RenderableType],
-    *,
-    alone: bool,
-) -> None:
+def draw_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
+    """Prints one service's plan; `alone` if no other service is shown."""
+    plan = view.plan
     screen.print(_title(plan))
     screen.print()
     screen.print(_roles(plan))
     screen.print()
-    screen.print(_facts(plan, objects))
+    screen.print(_facts(plan, view.objects))
     if plan.memory:
         screen.print()
         screen.print(_memory(plan))
-    if capacity:
+    if view.capacity:
         screen.print()
-        screen.print(_capacity(plan, capacity))
+        screen.print(_capacity(plan, view.capacity))
         if not alone:
             screen.print(
                 "for this service alone: use --inventory to place all of them", style="dim"
             )
-    if placed:
+    if view.placed_tables:
         screen.print()
-        for part in placed:
+        for part in view.placed_tables:
             screen.print(part)
     if plan.findings:
         screen.print()
@@ -257,17 +213,15 @@ def _engines(plan: ServicePlan) -> str:
     return ", ".join(f"{', '.join(roles)}: {text}" for text, roles in texts.items())
 
 
-def print_presets(plan: ServicePlan, file: TextIO) -> None:
-    """Prints where each value of the containers that the library writes comes from."""
+def _draw_presets(screen: Console, plan: ServicePlan) -> None:
+    """Prints where each value of generated containers comes from."""
+    if not plan.presets:
+        screen.print(f"{plan.service}: its templates state all of its containers")
+        return
     rows = table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
     for value in plan.presets:
         rows.add_row(value.role, value.field, value.value, value.origin, value.reason)
-    with console(file) as screen:
-        screen.print()
-        if plan.presets:
-            screen.print(rows)
-        else:
-            screen.print(f"{plan.service}: its templates state all of its containers")
+    screen.print(rows)
 
 
 def _plural(kind: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component.readiness import condition_statuses
 from fusioninfer_pulumi.component.status import gang_blocked, gang_placed
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.router import RouterParts
@@ -49,7 +48,7 @@ def _statuses(
     router: RouterParts | None, kind: str, name: str, live: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     if kind == "Gateway" or router is None:
-        yield from condition_statuses(live, ("Accepted", "Programmed"), f"{kind} {name}")
+        yield from _condition_statuses(live, ("Accepted", "Programmed"), f"{kind} {name}")
         return
     parents = (live.get("status") or {}).get("parents") or []
     if not parents:
@@ -68,4 +67,24 @@ def _statuses(
         for parent_status in matching[:1]:
             state = {"metadata": live.get("metadata"), "status": parent_status}
             what = f"{kind} {name} at {parent.name}"
-            yield from condition_statuses(state, ("Accepted", "ResolvedRefs"), what)
+            yield from _condition_statuses(state, ("Accepted", "ResolvedRefs"), what)
+
+
+def _condition_statuses(
+    live: Mapping[str, Any], types: Sequence[str], what: str
+) -> Iterator[tuple[str, str]]:
+    """Status and message of each of these conditions; Unknown for one about an older spec."""
+    generation = (live.get("metadata") or {}).get("generation")
+    status = live.get("status") or {}
+    conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+    for condition_type in types:
+        condition = conditions.get(condition_type) or {}
+        observed = condition.get("observedGeneration")
+        is_old = generation is not None and observed is not None and int(observed) < int(generation)
+        if is_old or condition.get("status") not in ("True", "False"):
+            yield "Unknown", f"{what}: {condition_type} is not known"
+        elif condition["status"] == "True":
+            yield "True", f"{what}: {condition_type}"
+        else:
+            why = condition.get("message") or condition.get("reason") or "no reason given"
+            yield "False", f"{what}: not {condition_type}, {why}"

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.run_mode import renders_yaml
+from fusioninfer_pulumi.component.sdk import renders_yaml
 from fusioninfer_pulumi.component.split import growing_shares
 from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_of, stack_shares
 from fusioninfer_pulumi.component.update import Update
@@ -120,9 +120,11 @@ class Children:
             self._registered.setdefault(kind, []).append(_Registered(manifest, resource))
             if self._update is not None:
                 self._update.registered(kind, manifest["metadata"]["name"], resource)
-        if self._update is not None and resource is not None:
-            # What depends on the component waits for the URNs of all its objects.
-            resource.hold(self._seen)
+        if self._update is not None:
+            if resource is not None:
+                # What depends on the component waits for the URNs of all its objects.
+                resource.hold(self._seen)
+            self._update.start()
 
     def of_type(self, kind: type[Made]) -> dict[str, Made]:
         """The objects of a type by Kubernetes name, in apply order."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from fusioninfer_pulumi.component.run_mode import has_engine, provider_state
+from fusioninfer_pulumi.component.sdk import has_engine, provider_state
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 Read = TypeVar("Read")

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.checks.cluster import Cluster
-from fusioninfer_pulumi.component.run_mode import runs_program
+from fusioninfer_pulumi.component.sdk import runs_program
 
 # Keyed by the stack, so that nothing outlives it, and by cluster, because each may
 # have the same name once.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.component.sdk import has_engine
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"

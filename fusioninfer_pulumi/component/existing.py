@@ -8,7 +8,7 @@ import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
 from fusioninfer_pulumi.component.live import LiveState
-from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.component.sdk import has_engine
 from fusioninfer_pulumi.component.state import stack_lws_of, takes_over
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from fusioninfer_pulumi.component.outputs import (
     latest,
     live_objects,
 )
-from fusioninfer_pulumi.component.readiness import AWAITED, Readiness, read_keys, readiness
 from fusioninfer_pulumi.component.resources import (
     TOKEN,
     Gateway,
@@ -36,7 +34,7 @@ from fusioninfer_pulumi.component.resources import (
     LeaderWorkerSet,
     PodGroup,
 )
-from fusioninfer_pulumi.component.run_mode import CollectedService, collect_services
+from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.split import warn_of_removed_targets
 from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
@@ -163,31 +161,6 @@ class InferenceService(pulumi.ComponentResource):
                 OBSERVED: self._children.observed().apply(asdict),
             }
         )
-
-    @functools.cached_property
-    def readiness(self) -> pulumi.Output[list[Readiness]]:
-        """What is ready, as conditions in the terms of KServe: Ready, WorkloadsReady, ...
-
-        As of the last update or refresh, like `status`; only read when it is asked for.
-        """
-        plan, children = self.plan, self._children
-        objects: dict[str, KubernetesObject] = {}
-        for key in read_keys(plan):
-            kind, _, name = key.partition("/")
-            objects[key] = children.by_name(kind)[name]
-
-        def computed(states: list[LiveObjects]) -> list[Readiness]:
-            first, later = states
-            current = {}
-            for key, state in first.items():
-                kind, _, name = key.partition("/")
-                # Awaited objects have their name as key, which an autoscaler shares with a set.
-                later_state = later.get(name) if kind in AWAITED else None
-                live = latest(state, later_state)
-                current[key] = before_update(live) if pulumi.runtime.is_dry_run() else live
-            return readiness(plan, current)
-
-        return pulumi.Output.all(live_objects(objects), children.waited()).apply(computed)
 
     def _set_objects(self) -> None:
         children = self._children

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.prerequisites import KUEUE, LEADER_WORKER_SET, VOLCANO, release_text

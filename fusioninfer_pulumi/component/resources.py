@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import pulumi
 
+from fusioninfer_pulumi.component.sdk import HeldResource
+
 #: Pulumi type token of the component; a change of it would replace every user's service.
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
 
@@ -24,7 +26,7 @@ def _provider_options() -> pulumi.ResourceOptions:
     return pulumi.ResourceOptions(version=importlib.metadata.version("pulumi-kubernetes"))
 
 
-class KubernetesObject(pulumi.CustomResource):
+class KubernetesObject(HeldResource):
     """One Kubernetes object, registered from its manifest."""
 
     metadata: pulumi.Output[dict[str, Any]]
@@ -35,8 +37,6 @@ class KubernetesObject(pulumi.CustomResource):
 
     status: pulumi.Output[Any]
     """Live status, None until a controller writes one."""
-
-    _held_until: pulumi.Output[Any] | None = None
 
     def __init__(
         self,
@@ -53,17 +53,6 @@ class KubernetesObject(pulumi.CustomResource):
             {**manifest, "status": None},
             pulumi.ResourceOptions.merge(_provider_options(), opts),
         )
-
-    @property
-    def urn(self) -> pulumi.Output[str]:
-        """Pulumi's name of the resource; what depends on it waits until it is known."""
-        urn = super().urn
-        until = self._held_until
-        return urn if until is None else until.apply(lambda _: urn)
-
-    def hold(self, until: pulumi.Output[Any]) -> None:
-        """Lets what depends on this resource wait for `until`, too."""
-        self._held_until = until
 
 
 class LeaderWorkerSet(KubernetesObject):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
-from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.component.sdk import has_engine
 from fusioninfer_pulumi.findings import Finding, errors, info
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.ignoring import ignored_by, without_ignored

@@ -10,11 +10,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pulumi
-from pulumi.runtime import rpc, settings
-from pulumi.runtime.proto import resource_pb2
 
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.component.sdk import (
+    collect_services,
+    read_value,
+    running_stack,
+    stack_resources,
+    value_at,
+)
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.running import StackLws, StackTemplate, layout_of
@@ -22,11 +26,8 @@ from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.route import pool_shares
 from fusioninfer_pulumi.topology.gang import reference_of
 
-_READ = "pulumi:pulumi:readStackResourceOutputs"
 _KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 _ROUTE_KIND = "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute"
-#: Key that marks special values from Pulumi, such as secrets.
-_SIGNATURE = "4dabf18193072939515e22adb298388d"
 #: Output of the component in which an update notes what it has seen.
 OBSERVED = "observed"
 #: Makes the provider take over objects that the state does not have.
@@ -77,7 +78,7 @@ _stacks: WeakKeyDictionary[Any, _Stack | None] = WeakKeyDictionary()
 
 def read_stack_state() -> StackState | None:
     """The stack as the last update left it; None where Pulumi does not answer."""
-    resources = _resources()
+    resources = stack_resources()
     if resources is None:
         return None
     kinds = {urn: _kind_and_name(urn) for urn in resources}
@@ -90,7 +91,7 @@ def read_stack_state() -> StackState | None:
         if kind == TOKEN
     }
     shares = {
-        logical: pool_shares(_read(resources[urn], "outputs", "spec", "rules") or ())
+        logical: pool_shares(read_value(resources[urn], "outputs", "spec", "rules") or ())
         for urn, (kind, logical) in kinds.items()
         if kind == _ROUTE_KIND
     }
@@ -169,8 +170,7 @@ def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
 
 
 def _stack() -> _Stack | None:
-    # A component that a plugin makes for a program of another language has no stack of its own.
-    stack: Any = pulumi.runtime.get_root_resource() or settings.get_monitor()
+    stack = running_stack()
     if stack is None or collect_services.get() is not None:
         return None
     if stack not in _stacks:
@@ -185,28 +185,8 @@ def takes_over() -> bool:
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
 
-def _resources() -> Mapping[str, Any] | None:
-    """Resources of the stack's state by URN, as Pulumi returns them.
-
-    Not read with the SDK's `invoke`, which would let the whole program fail where there is no
-    answer, and read the whole state into Python.
-    """
-    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    request = resource_pb2.ResourceInvokeRequest(tok=_READ)
-    request.args["stackName"] = stack
-    try:
-        monitor: Any = settings.get_monitor()
-        answer = getattr(monitor.Invoke(request), "return").fields
-    except Exception as problem:  # noqa: BLE001  # any error: the state is unknown
-        pulumi.log.debug(f"the stack's state was not read: {problem}")
-        return None
-    resources: Mapping[str, Any] | None
-    resources = answer["outputs"].struct_value.fields if "outputs" in answer else None
-    return resources
-
-
 def _lws(logical: str, resource: Any) -> StackLws:
-    metadata = _read(resource, "outputs", "metadata") or {}
+    metadata = read_value(resource, "outputs", "metadata") or {}
     lws_labels = metadata.get("labels") or {}
     return StackLws(
         logical,
@@ -222,26 +202,28 @@ def _lws(logical: str, resource: Any) -> StackLws:
 
 
 def _observed(component: Any) -> Observed:
-    observed = _read(component, "outputs", OBSERVED)
+    observed = read_value(component, "outputs", OBSERVED)
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
     # Outputs are noted at the end of an update that succeeds.
-    finished = _part(component, "outputs", "name") is not None
+    finished = value_at(component, "outputs", "name") is not None
     return Observed(served=None if finished else {})
 
 
 def _template(resource: Any) -> StackTemplate | None:
     template = ("outputs", "spec", "leaderWorkerTemplate")
     # Pod templates are large: only the fields that are needed are converted to Python.
-    if _part(resource, *template, "workerTemplate") is None:
+    if value_at(resource, *template, "workerTemplate") is None:
         return None
-    annotations = _read(resource, *template, "workerTemplate", "metadata", "annotations")
-    group = _read(resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName")
+    annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
+    group = read_value(
+        resource, *template, "workerTemplate", "spec", "schedulingGroup", "podGroupName"
+    )
     return StackTemplate(
-        _read(resource, *template, "subGroupPolicy") or {},
+        read_value(resource, *template, "subGroupPolicy") or {},
         reference_of(annotations, group),
-        _count(_read(resource, *template, "size")),
-        _count(_read(resource, "outputs", "spec", "replicas")),
+        _count(read_value(resource, *template, "size")),
+        _count(read_value(resource, "outputs", "spec", "replicas")),
     )
 
 
@@ -258,29 +240,3 @@ def _count(number: Any) -> int:
 def _kind_and_name(urn: str) -> tuple[str, str]:
     kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
     return kinds.rpartition("$")[2], logical
-
-
-def _read(value: Any, *path: str) -> Any:
-    """A part of a value of the state, secret or not; None where there is none."""
-    part = _part(value, *path)
-    if part is None:
-        return None
-    kind = part.WhichOneof("kind")
-    value = getattr(part, kind)
-    if kind not in ("struct_value", "list_value"):
-        return value
-    return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
-
-
-def _part(value: Any, *path: str) -> Any:
-    for key in path:
-        fields = _plain(value).struct_value.fields
-        if key not in fields:
-            return None
-        value = fields[key]
-    return _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    fields = value.struct_value.fields
-    return fields["value"] if _SIGNATURE in fields and "value" in fields else value

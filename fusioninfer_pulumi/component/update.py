@@ -15,7 +15,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pulumi
-from pulumi.runtime import settings
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
@@ -25,6 +24,7 @@ from fusioninfer_pulumi.component.diagnosis.room import check_room
 from fusioninfer_pulumi.component.live import Live, LiveState, trimmed
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.component.sdk import running_stack
 from fusioninfer_pulumi.component.split import read_unavailable
 from fusioninfer_pulumi.component.state import (
     Observed,
@@ -80,7 +80,7 @@ class Update:
         beside: Replacement | None,
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Begins when the program has registered everything.
+        """Does nothing before `start`.
 
         `name` is the component's, `beside` are roles that take the place of others.
         """
@@ -100,10 +100,15 @@ class Update:
         self._beside = beside
         #: Done when the replicas are available that the update waits for.
         self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
-        stack: Any = pulumi.runtime.get_root_resource() or settings.get_monitor()
+        stack = running_stack()
         self._program = _updates.setdefault(stack, [])
         self._program.append(self)
-        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._run())
+        self._done: asyncio.Future[Observed] = asyncio.get_event_loop().create_future()
+        self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
+
+    def start(self) -> None:
+        """Runs the update, whose resources all exist now; `result` is known when it is over."""
+        self._task = asyncio.ensure_future(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
@@ -118,12 +123,13 @@ class Update:
         """Keeps the resource of an object."""
         self._resources[kind, name] = resource
 
-    async def _run(self) -> Observed:
+    async def _run(self) -> None:
         try:
             if await self._yaml_only():
                 self._open(self._gates)
                 self._replicas.set_result(None)
-                return self._observed
+                self._done.set_result(self._observed)
+                return
             if self._beside is not None:
                 await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
@@ -131,15 +137,15 @@ class Update:
             self.deadline = self._state.wait_deadline(self._available_at)
             self._replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
-            return await self._seen(accepted, placed)
-        except Exception as problem:
+            self._done.set_result(await self._seen(accepted, placed))
+        except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
             # What waits fails with it: a registration that never begins would never end.
             gates: list[asyncio.Future[Any]] = [*self._gates.values(), self._replicas]
             for gate in gates:
                 if not gate.done():
                     gate.set_exception(problem)
                     gate.exception()
-            raise
+            self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
         observation: Observation = Registered(time.monotonic())

@@ -7,7 +7,7 @@ Feature gates differ between releases, and only that of flow control is written,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKeys
+from fusioninfer_pulumi.endpoint_pickers.flags import metric_flags
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube import labels
 
 Plugins = list[dict[str, Any]]
@@ -48,7 +50,8 @@ class EppRequest:
             there. The unit is that of the documents' `pd-profile-handler`.
         groups: With `pd-disaggregation`, how the two pods stay in one group; None where there are
             no groups.
-        flow_control: Whether it holds requests while no pod has room for them.
+        flow_control: Whether it holds requests while there is no pod that can take them.
+        engine_metrics: Metrics of the engines' load, None where they are not known.
     """
 
     strategy: Strategy
@@ -57,6 +60,7 @@ class EppRequest:
     threshold: int = 0
     groups: GroupAffinity | None = None
     flow_control: bool = False
+    engine_metrics: LoadMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,15 @@ _DOCUMENT_BLOCK_SIZE = 5
 _MAX_BLOCKS = 256
 _LRU_CAPACITY = 31250
 
+_EXTRACTOR_OF_METRICS = "core-metrics-extractor"
+_ENGINE = "of-the-service"
+_DETECTOR = "utilization-detector"
+# A pod's saturation is the larger of (waiting requests / first threshold) and (KV cache / second
+# one), or 1 while its metrics are unknown; the picker holds requests at a mean of 1. With these
+# thresholds a pod's saturation reaches 1 only when its KV cache is full, and never much more, so
+# that the mean reaches 1 only when no pod has room. v1.4.0 ignores a second threshold of 1.
+_SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
+
 # Length of a token by upstream's estimate, in the prefix index and in the decider.
 _CHARACTERS_PER_TOKEN = 4
 # Smaller blocks are raised to this with a warning in the log (v0.10.0 approximateprefix/plugin.go).
@@ -148,21 +161,27 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     references: Plugins = [{"pluginRef": _PICKER}]
     references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": KIND}
+    data = _metrics_extractor(family, request.engine_metrics)
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
             # A model loads for minutes: clients and gateways say how long a request may take.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
+        if family.averages_saturation and family.registers(_DETECTOR):
+            data.append({"type": _DETECTOR, "parameters": _SATURATION})
+        elif family.averages_saturation:
+            header["saturationDetector"] = _SATURATION
     if request.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,
-            "plugins": [*scoring, {"type": _PICKER}],
+            "plugins": [*data, *scoring, {"type": _PICKER}],
             "schedulingProfiles": [{"name": "default", "plugins": references}],
         }
     of_the_group = request.groups is not None and not request.groups.strict
     return {
         **header,
         "plugins": [
+            *data,
             *pairing_plugins(request.groups),
             *_role_filters(),
             *scoring,
@@ -185,6 +204,34 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     }
 
 
+def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
+    """Whether an endpoint picker can be told to read these metrics of an engine."""
+    return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
+        family.registers(_EXTRACTOR_OF_METRICS) or metric_flags(family, metrics)
+    )
+
+
+def _metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
+    """Return the plugin that reads an engine's metrics, if they are not those read by default.
+
+    The engine has a name of its own here. The picker's own entry for SGLang also reads the page
+    size, which is 1 by default, as the block size of the prefix index.
+    """
+    if metrics in (None, VLLM_METRICS) or not family.registers(_EXTRACTOR_OF_METRICS):
+        return []
+    assert metrics is not None
+    specs = {
+        "queuedRequestsSpec": metrics.waiting,
+        "runningRequestsSpec": metrics.running,
+        "kvUsageSpec": metrics.kv_cache,
+        "loraSpec": metrics.lora,
+        "cacheInfoSpec": metrics.cache,
+    }
+    engine = {"name": _ENGINE, **{key: name for key, name in specs.items() if name}}
+    parameters = {"defaultEngine": _ENGINE, "engineConfigs": [engine]}
+    return [{"type": _EXTRACTOR_OF_METRICS, "parameters": parameters}]
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes no anchors for what occurs twice."""
 
@@ -199,6 +246,11 @@ def epp_config_text(config: dict[str, Any]) -> str:
     The same data always gives the same text, because the pods restart when it changes.
     """
     return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
+
+
+def load_scorers(request: EppRequest) -> Iterator[str]:
+    """Yield the scorers of a request that read the engines' metrics of their load."""
+    return (name for name in _scorers(request) if name in LOAD_SCORERS)
 
 
 def strategy_summary(request: EppRequest) -> str:

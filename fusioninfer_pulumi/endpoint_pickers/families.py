@@ -22,6 +22,7 @@ from fusioninfer_pulumi.endpoint_pickers.family import (
     release_data,
 )
 from fusioninfer_pulumi.endpoint_pickers.flags import FLAGS, REFUSED
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS
 
 
 def _plugins(family: Family) -> frozenset[str]:
@@ -49,7 +50,8 @@ _GAIE_1_2 = EppFamily(
     plugins=_plugins(Family.GAIE_1_2),
     integer_weights=True,
     prefix_keys=PrefixKeys.CHARACTERS,
-    kv_metric_flag="kv-cache-usage-percentage-metric",
+    engine_metrics=VLLM_METRICS._replace(kv_cache="vllm:gpu_cache_usage_perc"),
+    averages_saturation=False,
     flags=FLAGS[Family.GAIE_1_2],
     refused_flags=REFUSED[Family.GAIE_1_2],
     needs_inference_objective_crd=True,
@@ -62,7 +64,7 @@ _GAIE_1_3 = _after(
     _GAIE_1_2,
     Family.GAIE_1_3,
     versions=((1, 3, 0), (1, 3, 1)),
-    kv_metric_flag=None,
+    engine_metrics=VLLM_METRICS,
     needs_inference_objective_crd=False,
     flow_control=FlowControl(
         "inference_extension_flow_control_queue_size", "inference_objective_running_requests"
@@ -75,6 +77,7 @@ _GAIE_1_4 = _after(
     versions=((1, 4, 0), (1, 4, 0)),
     integer_weights=False,
     prefix_keys=PrefixKeys.TOKENS,
+    averages_saturation=True,
 )
 _GAIE_1_5 = _after(
     _GAIE_1_4,

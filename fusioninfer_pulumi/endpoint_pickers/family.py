@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.generated import FOLDER
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
@@ -75,14 +76,18 @@ class EppFamily:
         api_versions: apiVersions that it registers for its configuration; the first is generated.
         plugins: Plugin types that it registers.
         prefix_keys: How it reads the block size.
-        kv_metric_flag: Flag that must name current vLLM's KV-cache metric, None where the
-            default is right.
+        engine_metrics: Metrics of an engine that it reads by default. v1.2.1 asks for the KV cache
+            by a name that current vLLM does not have, and scores all pods 1.0 without it
+            (`pkg/epp/server/runserver.go`).
         refused_flags: Flags that it knows but refuses when they are set, with the reason.
         needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
         rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
             knows none (v1.2 has the kind, and nothing that reads it).
         flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
             request, and answers 503 without one (v1.2.1 `requestcontrol/director.go`).
+        averages_saturation: Whether flow control compares the pods' mean saturation, in which a
+            long queue of one pod outweighs idle pods, instead of looking for one pod with room
+            (v1.4.0 `utilizationdetector/detector.go`).
         limits_waiting: Whether flow control ends a request that waits for 60 s, if nothing else
             is written (llm-d v0.10.0 `flowcontrol/controller/config.go`; 0s there is no limit,
             which is the default of all others).
@@ -98,7 +103,8 @@ class EppFamily:
     plugins: frozenset[str]
     integer_weights: bool
     prefix_keys: PrefixKeys
-    kv_metric_flag: str | None
+    engine_metrics: LoadMetrics
+    averages_saturation: bool
     flags: frozenset[str]
     refused_flags: Mapping[str, str]
     needs_inference_objective_crd: bool

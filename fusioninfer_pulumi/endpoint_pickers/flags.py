@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, release_data
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
 GRPC_PORT = 9002
@@ -31,9 +32,14 @@ def _refused() -> dict[Family, dict[str, str]]:
 
 REFUSED = _refused()
 
-# vLLM has renamed the metric. v1.2.1 asks for vllm:gpu_cache_usage_perc by default, and scores
-# every pod 1.0 without it (pkg/epp/server/runserver.go:81).
-_KV_METRIC = "vllm:kv_cache_usage_perc"
+#: Flags that name an engine's metrics.
+_METRIC_FLAGS = {
+    "total-queued-requests-metric": "waiting",
+    "total-running-requests-metric": "running",
+    "kv-cache-usage-percentage-metric": "kv_cache",
+    "lora-info-metric": "lora",
+    "cache-info-metric": "cache",
+}
 
 # With another value the endpoint picker would miss its pool, probes or configuration.
 OWNED_FLAGS = frozenset(
@@ -59,6 +65,7 @@ class EppFlags:
         replicas: Pods of the endpoint picker; several of them elect a leader.
         metrics_auth: Whether reading metrics needs a token that the API server accepts.
         secure_serving: Whether it serves TLS to the gateway.
+        engine_metrics: Metrics of the engines' load, None where they are not known.
         cert_path: Directory with `tls.crt` and `tls.key`; None for a self-signed certificate.
     """
 
@@ -72,12 +79,24 @@ class EppFlags:
     cert_path: str | None = None
     experimental: bool = False
     tracing: bool = False
+    engine_metrics: LoadMetrics | None = None
+
+
+def metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:
+    """Return flags for the engines' metrics that a family does not read by default."""
+    names = (metrics or VLLM_METRICS)._asdict()
+    read = family.engine_metrics._asdict()
+    return [
+        f"--{flag}={names[key]}"
+        for flag, key in _METRIC_FLAGS.items()
+        if flag in family.flags - family.refused_flags.keys() and names[key] != read[key]
+    ]
 
 
 def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     """Arguments of the endpoint picker's container.
 
-    Every flag but those for the KV-cache metric is accepted from v1.2.1 to v0.10.0. Booleans are
+    Every flag but those for the engines' metrics is accepted from v1.2.1 to v0.10.0. Booleans are
     written out with `=`, which Go's flag packages need; tracing is on by default and would print
     spans, or send them to localhost, for nothing; profiling is on by default and no one's
     business.
@@ -99,9 +118,8 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
     ]
     if wanted.secure_serving and wanted.cert_path is not None:
         arguments.append(f"--cert-path={wanted.cert_path}")
-    # For every strategy: the metric also decides which pods count as saturated.
-    if family.kv_metric_flag is not None:
-        arguments.append(f"--{family.kv_metric_flag}={_KV_METRIC}")
+    # For every strategy: the metrics also decide which pods count as saturated.
+    arguments += metric_flags(family, wanted.engine_metrics)
     if wanted.experimental:
         arguments.append("--allow-experimental-plugins=true")
     if wanted.replicas > 1:

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.findings import shown
 
 #: Endpoint picker that the router document pins.
 DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"
-#: Endpoint picker that holds requests while no pod has room for them, which that one cannot.
+#: Endpoint picker that can hold requests while there is no pod, which that one cannot.
 DEFAULT_HOLDING_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 #: Endpoint picker for `pd-disaggregation`, which no image of the inference extension supports.
 DEFAULT_PD_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"

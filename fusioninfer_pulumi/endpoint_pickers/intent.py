@@ -26,6 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.images import (
 from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.containers import mirrored
 from fusioninfer_pulumi.kube.outputs import is_output
 
 
@@ -38,16 +39,20 @@ class EppIntent:
         pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
             then.
         rewrites: Whether it rewrites models.
-        flow_control: Whether it holds requests while no pod has room for them.
+        flow_control: Whether it holds requests while there is no pod that can take them.
+        registry: Registry that mirrors default images, None for the projects' own.
     """
 
     strategy: Strategy | None
     pairs: bool
     rewrites: bool = False
     flow_control: bool = False
+    registry: str | None = None
 
 
-def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
+def epp_intent(
+    args: RoleArgs, declared: Sequence[RoleArgs], registry: str | None = None
+) -> EppIntent:
     """The strategy of a router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
@@ -59,7 +64,7 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
     if args.endpoint_picker_config is not None:
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = config_list(args.endpoint_picker_config, "featureGates")
-        return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates)
+        return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
     default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
@@ -71,6 +76,7 @@ def epp_intent(args: RoleArgs, declared: Sequence[RoleArgs]) -> EppIntent:
         strategy is Strategy.PD_DISAGGREGATION,
         rewrites,
         flow_control=needed if written is None else written,
+        registry=registry,
     )
 
 
@@ -93,7 +99,7 @@ def epp_image(
         llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
         default = DEFAULT_HOLDING_IMAGE if intent.flow_control else DEFAULT_IMAGE
         default = DEFAULT_PD_IMAGE if llm_d else default
-        image = explicit.image if explicit is not None else default
+        image = mirrored(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:
             message = f"is required beside an image that is an Output: {', '.join(FAMILIES)}"

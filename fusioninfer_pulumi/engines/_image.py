@@ -19,9 +19,9 @@ _RELEASE = re.compile(
 
 # The engines' own images, by the end of the repository's path, so that mirrors count as well.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
-# Builds of theirs for processors: the release says which arguments they take, and nothing else is
-# derived from it, so that services that run one keep their pods.
-_FOR_PROCESSORS = ("vllm/vllm-openai-cpu",)
+# Builds of theirs for processors and AMD: the release says which arguments they take, and nothing
+# else is derived from it, so that services that run one keep their pods.
+_OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Image:
         tag: The tag; `latest` when there is neither tag nor digest; None for a bare digest and
             for an unknown reference.
         version: The version in a stock image's tag (`v0.11.0` is (0, 11, 0)), else None.
-        release: The release that the tag of a stock image, or of a build for processors, names and
-            nothing else (`0.5.10.post1`), else None.
+        release: The release that the tag of a stock image, or of a build for processors or AMD,
+            names and nothing else (`0.5.10.post1`), else None.
     """
 
     name: str | None = None
@@ -68,7 +68,7 @@ def read_image(reference: Any) -> Image:
     stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _VERSION.match(tag or "") if stock else None
-    released = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _FOR_PROCESSORS))
+    released = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
     release = _RELEASE.fullmatch(tag or "") if released else None
     return Image(
         name=reference,

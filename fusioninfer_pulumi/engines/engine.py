@@ -95,11 +95,26 @@ class LoadMetrics(NamedTuple):
         running: Requests that it computes.
         waiting: Requests that wait for it.
         kv_cache: Part of its KV cache that is in use, from 0 to 1.
+        lora: LoRA adapters, in vLLM's format; empty where there is none.
+        cache: Block size and number of blocks, as labels of vLLM's names; empty where there is
+            none.
     """
 
     running: str
     waiting: str
     kv_cache: str
+    lora: str = ""
+    cache: str = ""
+
+
+#: What endpoint pickers read of an engine they know nothing about.
+VLLM_METRICS = LoadMetrics(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_cache="vllm:kv_cache_usage_perc",
+    lora="vllm:lora_requests_info",
+    cache="vllm:cache_config_info",
+)
 
 
 @dataclass(frozen=True)
@@ -342,6 +357,7 @@ class Engine(Protocol):
         refuses_unknown_models: Whether a request for another model gets an error.
         successors: What replaced arguments that were removed, where their help did not say it.
         length_flag: Flag with the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
     """
 
     name: str
@@ -370,6 +386,7 @@ class Engine(Protocol):
     refuses_unknown_models: bool
     successors: Mapping[str, str]
     length_flag: str
+    keep_alive_variable: str
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """The words as argparse gets them, after what the program does to them first."""
@@ -410,6 +427,13 @@ class Engine(Protocol):
         Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
         """
         ...
+
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting without which requests fail whose KV cache cannot be loaded.
+
+        None where the engine computes their prompts itself, or has no such setting.
+        """
+        return None
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Why the connector cannot go from one's parallelism to the other's; None where it can."""

@@ -19,6 +19,8 @@ class EnginePreset:
             only, as another image restarts pods.
         image: Image for GPUs, with `{release}` in it.
         cpu_image: The same for processors, None where there is none.
+        amd_image: The same for GPUs of AMD, None where its name does not follow from the release.
+        amd_since: The first release that has it.
         program: Words that start it.
         arguments: Arguments that every pod needs.
         length_arguments: Those that take the longest sequence that fits: without them vLLM stops
@@ -35,6 +37,8 @@ class EnginePreset:
     image: str
     program: tuple[str, ...]
     cpu_image: str | None = None
+    amd_image: str | None = None
+    amd_since: str = ""
     arguments: tuple[str, ...] = ()
     length_arguments: tuple[str, ...] = ()
     drain_arguments: tuple[str, ...] = ()
@@ -45,18 +49,27 @@ class EnginePreset:
     expert_layouts: bool = False
 
 
+#: Seconds until a generated engine closes an idle connection: more than the hour for which Envoy
+#: keeps one. With the engines' default of 5 s a gateway sends some requests on a connection that
+#: the engine is closing, and clients get 503 (measured: docs/failures.md).
+KEEP_ALIVE_SECONDS = "3700"
+
 #: Name of the engine whose recipes the catalogue of models is made of.
 CATALOGUE_ENGINE = VLLM.name
 
 #: By the engine's name. vLLM 0.32.0 is the release that `e2e/serve` runs, and whose parser takes
 #: the arguments of all presets. Its image for processors: vLLM's
-#: docs/getting_started/installation/cpu.x86.inc.md. Its GPU images have no ray.
+#: docs/getting_started/installation/cpu.x86.inc.md; for AMD: gpu.rocm.inc.md there, and
+#: docker/Dockerfile.rocm, which installs NIXL. Its GPU images have no ray. SGLang's images for AMD
+#: name the release of ROCm and, before 0.5.12, the GPU.
 PRESETS: Mapping[str, EnginePreset] = {
     VLLM.name: EnginePreset(
         release="0.32.0",
         image="vllm/vllm-openai:v{release}",
         program=("vllm", "serve"),
         cpu_image="vllm/vllm-openai-cpu:v{release}-x86_64",
+        amd_image="vllm/vllm-openai-rocm:v{release}",
+        amd_since="0.14.0",
         length_arguments=("--max-model-len", "auto"),
         # Without it requests that run longer than 20 s are lost (docs/failures.md).
         drain_arguments=("--shutdown-timeout", "300"),
@@ -69,7 +82,8 @@ PRESETS: Mapping[str, EnginePreset] = {
         release="0.5.23",
         image="lmsysorg/sglang:v{release}",
         program=("python3", "-m", "sglang.launch_server"),
-        # By default it listens on the pod itself alone.
-        arguments=("--host", "0.0.0.0"),  # noqa: S104  # a pod's interfaces
+        # By default it listens on the pod itself alone, and serves no metrics, by which endpoint
+        # pickers and autoscalers see its load.
+        arguments=("--host", "0.0.0.0", "--enable-metrics"),  # noqa: S104  # a pod's interfaces
     ),
 }

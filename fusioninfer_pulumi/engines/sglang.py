@@ -132,6 +132,7 @@ class Sglang(Engine):
         "revision": ("--revision",),
         "tokenizer": ("--tokenizer-path",),
     }
+    keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
     refuses_unknown_models = False
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).

@@ -22,6 +22,7 @@ from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     KV_EVENTS_FLAG,
     NIXL,
+    VLLM_METRICS,
     Argument,
     ContainerCommand,
     Engine,
@@ -215,7 +216,7 @@ NIXL_ROLES: Version = (0, 23, 0)
 #: `kv_load_failure_policy` is `recompute` (`KVTransferConfig`: 0.13.0 to 0.16.0 have the field with
 #: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.32.0).
 FAILS_LOADS: Version = (0, 17, 0)
-_LOAD_FAILURE_POLICY = "kv_load_failure_policy"
+_LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
 #: First release that comes with OpenTelemetry; older ones exit with the flag
 #: (`ObservabilityConfig`). The wheels of 0.11.0 to 0.15.0 do not require it, 0.16.0 has an extra
@@ -323,6 +324,7 @@ class Vllm(Engine):
         "tokenizer": ("--tokenizer",),
     }
     length_flag = "--max-model-len"
+    keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
     refuses_unknown_models = True
     # From the last releases that have the old ones (`vllm/engine/arg_utils.py` of 0.11.0 and
     # 0.12.0, `config/model.py` of 0.11.0).
@@ -608,6 +610,13 @@ class Vllm(Engine):
             return always
         return (*always, "model", "release", "dtype", "cache dtype")
 
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        settings = transfer_config(command)
+        recomputes = isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
+        if recomputes or not _fails_loads(command.image.version):
+            return None
+        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {_TRANSFER}'
+
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
         if not _by_nixl(prefill, decode) or first is None or second is None:
@@ -638,7 +647,7 @@ class Vllm(Engine):
             settings = _connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_together(name, command.image.version))
         if not asked.prefills and _fails_loads(command.image.version):
-            settings[_LOAD_FAILURE_POLICY] = "recompute"
+            settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
 
     def events_argument(self, endpoint: str, topic: str) -> Argument:
@@ -679,9 +688,7 @@ class Vllm(Engine):
         return True
 
     def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        return LoadMetrics(
-            "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"
-        )
+        return VLLM_METRICS
 
     def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
         return [Argument((_TRACING,), (endpoint,), replaces=True)]

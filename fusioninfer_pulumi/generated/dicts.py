@@ -140,9 +140,9 @@ class AutoscalingArgsDict(TypedDict, total=False):
     """`latency`, `throughput` or `queue`: metrics and values that the library knows of the engine
     and of the endpoint picker, for the service alone."""
 
-    target_value: float | None
-    """Value of `target` for one replica, in place of the library's: requests in flight (100),
-    waiting (5) or held (5)."""
+    target_requests: float | None
+    """Requests for each replica, in place of the library's: in flight for `latency` (100), waiting
+    for the other targets (5)."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """What the replicas follow, beside `target`; of several, the one that asks for most of them
@@ -321,8 +321,9 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """Who may read its metrics; by default no one."""
 
     flow_control: bool | None
-    """Whether it holds requests while no pod has room for them, as at zero replicas; by default
-    where `autoscaling.target` needs it. Without it such a request is answered 503."""
+    """Whether it holds requests while there is no pod, or the KV caches of all pods are full; by
+    default where `autoscaling.target` needs it. Without it a request is answered 503 while there
+    is no pod. Up to v1.3 it also holds them while more than 5 requests wait in each pod."""
 
     threshold: int | None
     """With `pd-disaggregation`: characters of a prompt that must be missing from the decode pod's
@@ -540,8 +541,10 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     one that names no image. By default vLLM, in the release that `plan` shows."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
-    such as `registry.example.com/mirror`; by default Docker Hub."""
+    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
+    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
+    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""
@@ -1566,8 +1569,10 @@ class ModelServiceDict(TypedDict, total=False):
     default there are no groups, and a role's `replicas` are those of the service."""
 
     image_registry: str | None
-    """Registry, and a path in it, that mirrors the images that the library chooses for engines,
-    such as `registry.example.com/mirror`; by default Docker Hub."""
+    """Registry, and a path in it, that mirrors the images that the library chooses: engines, the
+    endpoint picker, the sidecar of decode pods, and the model's fetcher. It replaces the registry
+    in their names: with `registry.example.com/mirror`, `ghcr.io/llm-d/x` becomes
+    `registry.example.com/mirror/llm-d/x`. By default each project's own registry."""
 
     scheduling_strategy: SchedulingStrategyArgs | SchedulingStrategyArgsDict
     """Scheduler, queue, priority and gang."""

@@ -100,3 +100,12 @@ def overlaid(generated: Any, override: Any) -> Any:
 
 def _named(items: list[Any]) -> bool:
     return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
+
+
+def mirrored(image: str, registry: str | None) -> str:
+    """Return an image at a mirror: the registry of its name is replaced, the path stays."""
+    if registry is None:
+        return image
+    host, _, path = image.partition("/")
+    # As in Docker's references: a first part without a dot or a port is a path of Docker Hub.
+    return f"{registry}/{path if '.' in host or ':' in host else image}"

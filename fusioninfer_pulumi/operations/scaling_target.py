@@ -28,23 +28,14 @@ from fusioninfer_pulumi.api.autoscaling import (
     wakes,
 )
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.routing.epp import load_metrics
 from fusioninfer_pulumi.routing.router import RouterPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
 #: Where the KV cache of a request is while it is decoded.
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
-
-
-def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
-    """Returns the metrics of the service's engines, None if they are unknown or differ."""
-    commands = [role.serving.command for role in roles]
-    metrics = {
-        command.engine.load_metrics(command) if command.engine else None for command in commands
-    }
-    return metrics.pop() if len(metrics) == 1 else None
 
 
 def target_metrics(
@@ -91,7 +82,8 @@ def target_metrics(
         held, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
         # Nothing, and not zero, where the picker is not read: replicas stay as they are.
         read = f"and on() (max(up{{{picker}}}) == 1)"
-        queries["held"] = f"{held} {read}"
+        waiting = f"({_sum(load.waiting, engine)} or vector(0))"
+        queries["waiting"] = f"({held} + {waiting}) {read}"
         queries["in-flight"] = f"({held} + {running}) {read}"
     return tuple(
         AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
@@ -101,12 +93,11 @@ def target_metrics(
 
 def _values(args: AutoscalingArgs) -> dict[str, float]:
     """What is followed, and its value for each replica that decodes."""
-    value = args.target_value
+    value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
         return {"in-flight": value or IN_FLIGHT}
-    first = "held" if args.target is AutoscalingTarget.QUEUE else "waiting"
     # Without the second one replicas go when the queue is empty, and it grows again.
-    values = {first: value or WAITING, "kv-cache": KV_CACHE}
+    values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
     return {**values, "in-flight": IN_FLIGHT} if wakes(args) else values
 
 

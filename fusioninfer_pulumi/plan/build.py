@@ -53,7 +53,8 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     args = with_pod_metadata(with_model_size(args))
     findings: list[Finding] = []
     shape = service_shape(args)
-    intent = epp_intent(shape.routers[0], args.roles) if shape.routers else None
+    routers = shape.routers
+    intent = epp_intent(routers[0], args.roles, args.image_registry) if routers else None
     built = []
     for ctx in contexts(meta, args, shape, intent):
         pods, problems = build_pods(ctx)

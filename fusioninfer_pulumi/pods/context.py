@@ -103,4 +103,5 @@ def _pairing(
         family=family,
         port=serving_port(leader.container, leader.command, role.port),
         prefill_https=any(pods.command.serves_https for _, pods in prefillers),
+        registry=intent.registry,
     )

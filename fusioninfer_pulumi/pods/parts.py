@@ -19,11 +19,13 @@ class Pairing:
     Attributes:
         family: Family of the endpoint picker, which decides the sidecar's release.
         port: Port on which the prefill pods serve, and so all pods of the pool.
+        registry: Registry that mirrors the sidecar's default image, None for its own.
     """
 
     family: EppFamily
     port: int
     prefill_https: bool
+    registry: str | None = None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import free_name
+from fusioninfer_pulumi.kube.containers import free_name, mirrored
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context, Pods
@@ -114,7 +114,7 @@ def sidecar_plan(
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
     plan = SidecarPlan(
-        image=args.image or family.sidecar_image,
+        image=args.image or mirrored(str(family.sidecar_image), pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
         https=secure,

@@ -7,6 +7,7 @@ arguments stand beside each other. Everything that is written is noted with wher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
-from fusioninfer_pulumi.api.model import ModelArgs, hub_name
+from fusioninfer_pulumi.api.model import FETCHER_IMAGE, ModelArgs, hub_name
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import ComponentType, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
@@ -24,16 +25,28 @@ from fusioninfer_pulumi.engines.arguments import release_numbers
 from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_container
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.flags import canonical, integer
-from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE, PRESETS, EnginePreset
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.engines.preset import (
+    CATALOGUE_ENGINE,
+    KEEP_ALIVE_SECONDS,
+    PRESETS,
+    EnginePreset,
+)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, overlaid, shared_memory
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mirrored, overlaid, shared_memory
 from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.health import startup_seconds
 from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
-from fusioninfer_pulumi.presets.layout import Layout, catalogued, layout, model_bytes
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.presets.layout import (
+    Layout,
+    catalogued,
+    is_known_model,
+    layout,
+    meant_model,
+    model_bytes,
+)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
 
 #: `accelerator` of roles without GPUs.
 CPU = "cpu"
@@ -42,11 +55,11 @@ USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
     "user", "model table", "engine release", "capacity", "library default",
 )  # fmt: skip
 
-PRESET_WITHOUT_PROCESSORS = Rule(
-    "preset-without-processors",
+PRESET_WITHOUT_IMAGE = Rule(
+    "preset-without-image",
     "error",
-    "The engine has an image for processors.",
-    remedy="Use vLLM, or write the template.",
+    "No image of the engine is known for this accelerator.",
+    remedy="Use vLLM, or name the image in the template.",
 )
 PRESET_ARGUMENT_REPLACED = Rule(
     "preset-argument-replaced",
@@ -56,7 +69,9 @@ PRESET_ARGUMENT_REPLACED = Rule(
     source="docs/reference/model-catalogue.md",
 )
 
-_GPU = "nvidia.com/gpu"
+_NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
+#: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.
+_AMD = re.compile(r"(?<![a-z])mi[0-9]{3}", re.IGNORECASE)
 _NODE = "kubernetes.io/hostname"
 _GIB = 2**30
 _PROCESSORS = 4
@@ -71,12 +86,14 @@ class Expansion:
         values: What was written, and where it comes from.
         engines: The engines of the containers that were written.
         findings: What could not be written, and where the user contradicts what was.
+        incomplete: Locations of the roles whose containers could not be written.
     """
 
     args: InferenceServiceArgs
     values: tuple[PresetValue, ...] = ()
     engines: tuple[RoleEngine, ...] = ()
     findings: tuple[Finding, ...] = ()
+    incomplete: frozenset[Location] = frozenset()
 
 
 def is_written(args: InferenceServiceArgs, role: RoleArgs) -> bool:
@@ -95,6 +112,7 @@ def is_written(args: InferenceServiceArgs, role: RoleArgs) -> bool:
 
 def expand(args: InferenceServiceArgs) -> Expansion:
     """Writes the containers that a spec leaves out."""
+    args = _with_mirrored_fetcher(args)
     model = args.model
     if model is None or not any(is_written(args, role) for role in args.roles):
         return Expansion(args)
@@ -102,6 +120,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     values: list[PresetValue] = []
     engines: list[RoleEngine] = []
     findings: list[Finding] = []
+    incomplete: set[Location] = set()
     for position, role in enumerate(args.roles):
         if not is_written(args, role):
             roles.append(role)
@@ -111,10 +130,23 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         values += written.values
         if "image" not in written.own:
             engines.append(written.running)
-        findings += written.findings
+        findings += [finding for finding in written.findings if finding not in findings]
+        if errors(written.findings):
+            incomplete.add(("roles", position))
     update: dict[str, Any] = {"roles": roles, **_patience(args, roles)}
-    expanded = _without(args.model_copy(update=update), "engine", "image_registry")
-    return Expansion(expanded, tuple(values), tuple(engines), tuple(findings))
+    expanded = _without(args.model_copy(update=update), "engine")
+    return Expansion(
+        expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
+    )
+
+
+def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    """The spec whose fetcher has its default image from `imageRegistry`."""
+    model, registry = args.model, args.image_registry
+    if model is None or registry is None or "image" in model.fetcher.model_fields_set:
+        return args
+    fetcher = model.fetcher.model_copy(update={"image": mirrored(FETCHER_IMAGE, registry)})
+    return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
 def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str, Any]:
@@ -157,6 +189,8 @@ class _Writer:
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.own = self._own_container()
         self.on_cpu = (self.written_role.accelerator or "").lower() == CPU
+        limits = (self.own.get("resources") or {}).get("limits") or {}
+        self.on_amd = _AMD_GPU in limits or bool(_AMD.search(self.written_role.accelerator or ""))
 
     def role(self) -> RoleArgs:
         """The role with its template, and with the fields that follow."""
@@ -209,11 +243,11 @@ class _Writer:
         if self.on_cpu:
             if self.preset.cpu_image is None:
                 message = f"{self.engine.title} has no image for processors; use vLLM"
-                self.findings.append(
-                    error(PRESET_WITHOUT_PROCESSORS, (*at, "accelerator"), message)
-                )
+                self.findings.append(error(PRESET_WITHOUT_IMAGE, (*at, "accelerator"), message))
             self._note("accelerator", CPU, USER, "no GPUs")
             return Layout(0)
+        if self.on_amd and "image" not in self.own:
+            self._check_amd_image((*at, "accelerator"))
         sized = role.parallelism is not None and role.parallelism.sized
         stated = self._stated_gpus()
         if stated is not None:
@@ -243,9 +277,37 @@ class _Writer:
         if isinstance(chosen, Layout):
             self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
             return chosen
-        message = f"is required: GPUs of each pod; {chosen}"
-        self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
+        self.findings.append(
+            self._unknown_model()
+            or error(FIELD_REQUIRED, (*at, "gpus"), f"is required: GPUs of each pod; {chosen}")
+        )
         return Layout(1)
+
+    def _check_amd_image(self, at: Location) -> None:
+        preset, title = self.preset, self.engine.title
+        if preset.amd_image is None:
+            message = f"{title}'s images for AMD GPUs are named by the release of ROCm; "
+            message += "name one in the template, or use vLLM"
+        elif release_numbers(self.release) < release_numbers(preset.amd_since):
+            message = f"{title} {self.release} has no image for AMD GPUs; "
+            message += f"{preset.amd_since} is the first that has"
+        else:
+            return
+        self.findings.append(error(PRESET_WITHOUT_IMAGE, at, message))
+
+    def _unknown_model(self) -> Finding | None:
+        """The finding of a model whose GPUs are not known because its name is not."""
+        name = self.model_name
+        if not name or self.model.config is not None or is_known_model(name):
+            return None
+        from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # few names are unknown
+
+        meant = meant_model(name)
+        if meant is None and capacity() is None:
+            return None
+        hint = f"did you mean {meant}? Otherwise set" if meant else "set"
+        message = f"unknown model {name}; {hint} gpus or model.config"
+        return error(UNKNOWN_VALUE, ("model", "uri"), message)
 
     def _found_layout(self, accelerator: str) -> Layout | str:
         """The layout of the catalogue, else of the capacity package; or why there is none.
@@ -354,11 +416,18 @@ class _Writer:
         port = role.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._noted(written_container, "ports", f"http {port}", RELEASE, "where the engine listens")
+        variables: dict[str, tuple[str, str]] = {}
+        # A sidecar of prefill/decode sends a request again if the engine closed its connection.
+        if role.component_type is ComponentType.WORKER:
+            reason = "seconds the engine keeps idle connections, longer than gateways use them"
+            variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
         if self.on_cpu:
-            pairs = preset.cpu_variables.items()
-            container["env"] = [{"name": key, "value": value} for key, value in pairs]
-            for key, value in pairs:
-                self._note(f"env {key}", value, LIBRARY, "GiB of KV cache")
+            variables |= {
+                key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
+            }
+        for key, (value, reason) in variables.items():
+            container.setdefault("env", []).append({"name": key, "value": value})
+            self._note(f"env {key}", value, LIBRARY, reason)
         container["resources"] = self._resources(role, chosen)
         return container
 
@@ -366,9 +435,9 @@ class _Writer:
         pattern = self.preset.image
         if self.on_cpu and self.preset.cpu_image is not None:
             pattern = self.preset.cpu_image
-        image = pattern.format(release=self.release)
-        registry = self.args.image_registry
-        return f"{registry}/{image}" if registry else image
+        elif self.on_amd and self.preset.amd_image is not None:
+            pattern = self.preset.amd_image
+        return mirrored(pattern.format(release=self.release), self.args.image_registry)
 
     def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
         """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
@@ -444,7 +513,7 @@ class _Writer:
                 {"spec": {"containers": [self.own]}} if self.own else {"spec": {"containers": []}}
             )
         ):
-            limits[_GPU] = str(chosen.gpus)
+            limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
         if self.on_cpu:
             size = int(quantity.parse(self.model.size or self._bytes() or 4 * _GIB))
             memory = self.preset.cpu_cache + size + 4 * _GIB
@@ -474,7 +543,7 @@ class _Writer:
         origin = LIBRARY if self.running.default else USER
         if "image" not in self.own:
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
-        reason = "for processors" if self.on_cpu else "for GPUs"
+        reason = "for processors" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
         self._noted(self.own, "image", self._image(), RELEASE, reason)
         if not self.own.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")

@@ -7,7 +7,8 @@ from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-from fusioninfer_pulumi.presets.catalogue import catalogue
+from fusioninfer_pulumi.findings import similar
+from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,22 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     if package is None or not hasattr(package, "model_bytes"):
         return None
     return package.model_bytes(model)
+
+
+def is_known_model(name: str) -> bool:
+    """Return whether the catalogue or the capacity package has a model of Hugging Face."""
+    return catalogue_model(name) is not None or name in _known_names()
+
+
+def meant_model(name: str) -> str | None:
+    """Return the known model that an unknown name differs from by a slip, if there is one."""
+    # A letter or two: with less, a model that is not in the tables is taken for its neighbour.
+    return similar(name, _known_names(), cutoff=0.9)
+
+
+def _known_names() -> set[str]:
+    from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # see above
+
+    package = capacity()
+    names = () if package is None else package.model_names()
+    return {*catalogue(), *names}

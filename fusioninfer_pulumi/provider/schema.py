@@ -22,6 +22,8 @@ from fusioninfer_pulumi.generated import FOLDER
 #: Its file in `generated`.
 PACKAGED = "pulumi-package.json"
 REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
+#: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
+VERSION = __version__.replace(".dev", "-dev.")
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
@@ -42,7 +44,7 @@ def package_schema() -> dict[str, Any]:
     return {
         "name": "fusioninfer",
         "displayName": "FusionInfer",
-        "version": __version__,
+        "version": VERSION,
         "description": "Large language models on Kubernetes: LeaderWorkerSets, Volcano gangs and "
         "inference routing from one typed service.",
         "keywords": ["kind/component", "category/infrastructure", "kubernetes", "llm", "inference"],

@@ -16,7 +16,6 @@ import pulumi.provider
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.runtime import settings
 
-from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
 from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
@@ -31,14 +30,14 @@ from fusioninfer_pulumi.loading.validate import examine_mapping
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
-from fusioninfer_pulumi.provider.schema import packaged_schema
+from fusioninfer_pulumi.provider.schema import VERSION, packaged_schema
 
 
 class Provider(pulumi.provider.Provider):
     """Constructs the components; holds nothing, since several are constructed at a time."""
 
     def __init__(self) -> None:
-        super().__init__(__version__, packaged_schema())
+        super().__init__(VERSION, packaged_schema())
 
     def construct(
         self,

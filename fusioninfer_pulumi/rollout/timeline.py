@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import pairwise
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
@@ -75,24 +74,14 @@ class TimelineRow:
         restarting: LeaderWorkerSets whose replicas restart.
         starting: LeaderWorkerSets with new replicas that are not available yet.
         serving: Replicas of each role that serve in the slowest update.
-        accelerators_of: Accelerators that each role uses in it.
+        accelerators: Accelerators in use.
     """
 
     seconds: float
     restarting: tuple[str, ...]
     starting: tuple[str, ...]
     serving: Mapping[str, int]
-    accelerators_of: Mapping[str, int]
-
-    @property
-    def accelerators(self) -> int:
-        """Accelerators in use."""
-        return sum(self.accelerators_of.values())
-
-    def price(self, hour: Mapping[str, Decimal]) -> Decimal:
-        """What an hour costs, by the price of one accelerator of each role."""
-        used = self.accelerators_of.items()
-        return sum((count * hour[role] for role, count in used if count), Decimal(0))
+    accelerators: int
 
 
 @dataclass(frozen=True)
@@ -123,32 +112,14 @@ class Timeline:
         return max(row.accelerators for row in self.rows)
 
     @property
-    def roles(self) -> set[str]:
-        """Roles with accelerators at any time."""
-        used = (row.accelerators_of.items() for row in self.rows)
-        return {role for row in used for role, count in row if count}
-
-    @property
     def extra_hours(self) -> float:
         """Hours of accelerators beyond those before and after the update, at most."""
-        return float(self.extra_price(dict.fromkeys(self.roles, Decimal(1))))
-
-    def extra_price(self, hour: Mapping[str, Decimal]) -> Decimal:
-        """What those hours cost, by the price of one accelerator of each role.
-
-        Each row counts for what it costs beyond the dearer of the states before and after.
-        """
-        usual = max(self.before.price(hour), self.after.price(hour))
-        return (
-            sum(
-                (
-                    max(Decimal(0), row.price(hour) - usual) * Decimal(end.seconds - row.seconds)
-                    for row, end in pairwise((*self.turns, self.after))
-                ),
-                Decimal(0),
-            )
-            / _HOUR
+        usual = max(self.before.accelerators, self.after.accelerators)
+        extra = (
+            max(0, row.accelerators - usual) * (end.seconds - row.seconds)
+            for row, end in pairwise((*self.turns, self.after))
         )
+        return sum(extra) / _HOUR
 
 
 def timeline(
@@ -267,20 +238,20 @@ class _World:
 
     def _row(self, *, is_over: bool = False) -> TimelineRow:
         serving = Counter({role.name: 0 for role in self.plan.roles})
-        accelerators = Counter[str]()
+        accelerators = 0
         for lws_step in self.steps:
             serving[lws_step.role] += self._serving(lws_step)
-            accelerators[lws_step.role] += self._accelerators(lws_step)
+            accelerators += self._accelerators(lws_step)
         for role, size in () if is_over else self.removed:
             serving[role] += size.replicas
-            accelerators[role] += size.replicas * size.accelerators
+            accelerators += size.replicas * size.accelerators
         down = [] if is_over else [lws.name for lws in self.steps if self._is_under_way(lws.name)]
         return TimelineRow(
             self.now,
             tuple(name for name in down if self.changes[name].restarts),
             tuple(name for name in down if not self.changes[name].restarts),
             dict(serving),
-            dict(accelerators),
+            accelerators,
         )
 
     def _is_under_way(self, name: str) -> bool:

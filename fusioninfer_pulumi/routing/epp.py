@@ -31,6 +31,7 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
     event_port,
     group_affinity,
 )
+from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.containers import overlaid
@@ -72,6 +73,7 @@ class EppPlan:
         image: Its image; may be an Output.
         request: What it shall do, None where the user wrote its configuration.
         summary: Its strategy, in one sentence.
+        engine_metrics: Metrics of the engines' load, None where they are unknown or differ.
         env: Variables that it gets beside its own.
     """
 
@@ -84,6 +86,7 @@ class EppPlan:
     arguments: tuple[str, ...]
     summary: str
     args: EndpointPickerArgs
+    engine_metrics: LoadMetrics | None = None
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
@@ -121,6 +124,15 @@ class EppPlan:
         return {labels.APP: self.name, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
 
 
+def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
+    """Return the metrics of the engines' load, None if they are unknown or differ."""
+    commands = [role.serving.command for role in roles]
+    metrics = {
+        command.engine.load_metrics(command) if command.engine else None for command in commands
+    }
+    return metrics.pop() if len(metrics) == 1 else None
+
+
 def epp_plan(
     service: str,
     namespace: Any,
@@ -140,7 +152,8 @@ def epp_plan(
     if family is None:
         return None, findings
     affinity = group_affinity(service, epp_args, intent, groups)
-    request = _request(args, epp_args, intent, served, affinity)
+    metrics = load_metrics(served)
+    request = _request(args, epp_args, intent, served, affinity, metrics)
     config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
     if request is not None:
         config = epp_config_text(epp_config(family, request))
@@ -155,6 +168,7 @@ def epp_plan(
         cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
         experimental=affinity is not None,
         tracing=tracing is not None and tracing.picker,
+        engine_metrics=metrics,
     )
     plan = EppPlan(
         name=names.endpoint_picker(service),
@@ -166,6 +180,7 @@ def epp_plan(
         arguments=(*epp_flags(family, flags), *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
+        engine_metrics=metrics,
         env=tracing_env(tracing, names.endpoint_picker(service))
         if tracing is not None and tracing.picker
         else (),
@@ -179,6 +194,7 @@ def _request(
     intent: EppIntent,
     served: Sequence[RolePlan],
     affinity: GroupAffinity | None,
+    metrics: LoadMetrics | None,
 ) -> EppRequest | None:
     """What the picker shall do, None where the user wrote its configuration."""
     if intent.strategy is None:
@@ -190,6 +206,7 @@ def _request(
         threshold=epp_args.threshold or 0,
         groups=affinity,
         flow_control=intent.flow_control,
+        engine_metrics=metrics,
     )
 
 

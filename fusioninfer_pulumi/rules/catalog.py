@@ -28,7 +28,7 @@ _CORE = "fusioninfer_pulumi"
 _CORE_EXAMPLES = Path(__file__).parents[1] / "rule_examples"
 #: Packages that import Pulumi. Their rules are declared elsewhere.
 _WITHOUT_RULES = tuple(f"{_CORE}.{name}." for name in ("component", "provider", "cli.program"))
-_RULES_OF_PROGRAMS = f"{_CORE}.cli.program._rules"
+_RULES_OF_PROGRAMS = f"{_CORE}.cli.program.recording"
 #: The C parser reads the examples in a tenth of the time.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PART = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")

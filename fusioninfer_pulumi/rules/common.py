@@ -22,8 +22,8 @@ RELEASE_WITHOUT_FEATURE = Rule(
 )
 UNKNOWN_VALUE = Rule(
     "unknown-value",
-    "error",
-    "A value is one of those that its field allows.",
+    ("error", "warning"),
+    "A value is one of those that its field allows, or that are known.",
     remedy="Choose one of the listed values.",
 )
 
@@ -40,6 +40,12 @@ CLUSTER_MUST_HAVE = Rule(
     "info",
     "The cluster has the release, plug-in or feature gate that this needs.",
     remedy="Check it.",
+)
+ENGINE_WITHOUT_METRICS = Rule(
+    "engine-without-metrics",
+    ("error", "warning", "info"),
+    "An engine serves no metrics that the endpoint picker or monitoring needs.",
+    remedy="Turn the engine's metrics on; for the picker, or use no load scorers and flow control.",
 )
 DUPLICATE_KEY = Rule(
     "duplicate-key",

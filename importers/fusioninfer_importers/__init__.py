@@ -3,5 +3,3 @@
 One folder per system. `table` has the entry points; the modules of a system are imported when a
 document of its kinds comes.
 """
-
-__version__ = "0.2.0"

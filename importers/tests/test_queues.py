@@ -125,13 +125,10 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
     )
 
 
-def test_a_label_of_some_pods_stays_theirs() -> None:
+def test_label_on_the_pods_of_one_role_is_rejected() -> None:
     pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
-    made = spec(pair)
-    assert made["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
-    prefill, decode = made["roles"][:2]
-    assert prefill["template"]["metadata"]["labels"] == LABEL
-    assert "metadata" not in decode["template"]
+    (message,) = problems(pair)
+    assert f"prefill.labels[{QUEUE}]: keeps the pods of a LeaderWorkerSet from starting" in message
 
 
 def test_a_service_waits_in_one_queue() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterable
+from typing import Any
 from unittest import mock
 
 from fusioninfer_pulumi.cli.diff import Difference
 from fusioninfer_pulumi.cli.diff.text import print_difference
+from fusioninfer_pulumi.cli.plan_output import PlanView
+from fusioninfer_pulumi.cli.plan_text import draw_plan
 from fusioninfer_pulumi.cli.terminal import console
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
 class Terminal(io.StringIO):
@@ -24,4 +29,12 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
         del environ["NO_COLOR"]
     with mock.patch.dict(os.environ, environ), console(file) as screen:
         print_difference(difference, screen)
+    return file.getvalue()
+
+
+def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
+    """A plan as it is printed in a pipe."""
+    file = io.StringIO()
+    with console(file) as screen:
+        draw_plan(screen, PlanView(plan, objects=list(objects)))
     return file.getvalue()

@@ -12,7 +12,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi.cli.main import main
 
-FORMS = ("text", "markdown", "html", "json")
+FORMS = ("text", "markdown", "json")
 OLD, NEW = "old-value-of-it", "new-value-of-it"
 HF = ("hf_" + "a" * 24, "hf_" + "b" * 24)
 

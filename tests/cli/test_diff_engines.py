@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -94,3 +95,35 @@ def test_ill_formed_manifests_are_no_obstacle(containers: Any) -> None:
         for replicas in (1, 2)
     )
     assert compare([old], [new]).engines == ()
+
+
+@pytest.mark.parametrize(
+    ("releases", "policies", "warned"),
+    [
+        (("0.31.0", "0.32.0"), (None, None), True),
+        (("0.31.0", "0.32.0"), (None, "recompute"), True),  # the old decode pods still fail
+        (("0.31.0", "0.32.0"), ("recompute", "recompute"), False),
+        (("0.31.0", "0.31.0"), (None, None), False),
+        (("0.15.0", "0.16.0"), (None, None), False),  # these releases recompute by default
+    ],
+)
+def test_update_warns_of_kv_caches_rejected_between_revisions(
+    releases: tuple[str, str], policies: tuple[str | None, str | None], warned: bool
+) -> None:
+    def pair(release: str, policy: str | None, seed: int) -> list[Any]:
+        settings = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+        settings |= {"kv_load_failure_policy": policy} if policy else {}
+        args = ["--model", "m", "--kv-transfer-config", json.dumps(settings), f"--seed={seed}"]
+        pods = template(container(gpus=1, image=VLLM + release, args=args))
+        roles = [role(name, kind, template=pods)
+                 for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))]  # fmt: skip
+        (args_,) = load(service(*roles))
+        return list(render(plan_service(args_)))
+
+    old, new = (pair(*side) for side in zip(releases, policies, (0, 1), strict=True))
+    expected = (
+        f"role decode: warning: while both revisions run, vLLM rejects KV caches between them "
+        f"(release {releases[0]} -> {releases[1]}) and these requests fail with HTTP 500; before "
+        'this update, add "kv_load_failure_policy": "recompute" to --kv-transfer-config'
+    )
+    assert [note for note in notes(old, new) if "KV" in note] == [expected] * warned

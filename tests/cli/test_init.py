@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+import sysconfig
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service, plan_service, render
+from fusioninfer_pulumi.cli import installation
+from fusioninfer_pulumi.cli.installation import installed_from
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.new_project import LANGUAGES
+from fusioninfer_pulumi.cli.new_project import LANGUAGES, TEMPLATE
 
 PAIR = ("deepseek-ai/DeepSeek-R1", "H200", "--prefill-decode")
 ONE = ("Qwen/Qwen3-32B", "H100")
@@ -81,8 +87,13 @@ def test_what_cannot_run_is_not_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "team/chat", "--accelerator", "H100"]) == 2
-    assert "roles[0].gpus: is required" in capsys.readouterr().err
+    assert "unknown model team/chat; set gpus" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path, "yaml", ("Qwen/Qwen3-32", "H100", "--gpus", "2"))
+    assert "did you mean Qwen/Qwen3-32B?" in capsys.readouterr().err
 
 
 def test_files_of_others_stay(
@@ -95,3 +106,134 @@ def test_files_of_others_stay(
     assert main(["init", "Qwen/Qwen3-8B", "--accelerator", "L4"]) == 2
     assert "exists already" in capsys.readouterr().err
     assert (tmp_path / "qwen3-8b" / "service.py").read_text(encoding="utf-8") == before
+
+
+def test_dangling_link_is_not_written_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat" / "service.py").symlink_to(tmp_path / "outside")
+    words = ["init", *ONE[:1], "--accelerator", "H100", "--directory", str(tmp_path / "chat")]
+    assert main(words) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert not (tmp_path / "outside").exists()
+
+
+ODD = 'x", replicas=print("injected"), namespace="y: #\\'
+
+
+def test_arguments_are_quoted_in_python(tmp_path: Path) -> None:
+    project = made(tmp_path, "python", ("team/chat", ODD, "--gpus", "1"))
+    tree = ast.parse((project / "test_service.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    (call,) = (each for each in calls if ast.unparse(each.func) == "service_args")
+    keywords = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    assert keywords == {"accelerator": ODD, "replicas": 3}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_arguments_are_quoted_in_yaml(language: str, tmp_path: Path) -> None:
+    project = made(tmp_path, language, ("team/chat", ODD, "--gpus", "1"))
+    config = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
+    assert config["accelerator"] == {"default": ODD}
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "uri"),
+    [
+        ("hf://Qwen/Qwen3-32B", "Qwen/Qwen3-32B", "hf://${model}"),
+        ("s3://models/chat", "s3://models/chat", "${model}"),
+    ],
+)
+def test_scheme_of_the_model_is_written_once(
+    model: str, name: str, uri: str, tmp_path: Path
+) -> None:
+    project = made(tmp_path, "yaml", (model, "H100", "--gpus", "1"))
+    program = yaml.safe_load((project / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert program["config"]["model"] == {"default": name}
+    assert program["resources"]["llm"]["properties"]["model"] == {"uri": uri}
+
+
+def test_templates_and_init_have_the_same_replicas(tmp_path: Path) -> None:
+    program = yaml.safe_load((made(tmp_path, "yaml") / "Pulumi.yaml").read_text(encoding="utf-8"))
+    assert program["config"]["replicas"]["default"] == TEMPLATE.defaults["replicas"]
+
+
+# What a project installs.
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+URL = "https://git.example.com/llm"
+
+
+def git(requested: str | None, url: str = URL) -> dict[str, Any]:
+    revision = {} if requested is None else {"requested_revision": requested}
+    return {"url": url, "vcs_info": {"vcs": "git", "commit_id": COMMIT, **revision}}
+
+
+def editable(folder: str) -> dict[str, Any]:
+    return {"url": f"file:///src/{folder}", "dir_info": {"editable": True}}
+
+
+def wheel(name: str) -> dict[str, Any]:
+    return {"url": f"file:///wheels/{name}.whl", "archive_info": {}}
+
+
+@pytest.mark.parametrize(
+    ("tag", "core", "capacity", "expected"),
+    [
+        (None, git("main"), None,
+         [f"fusioninfer-pulumi @ git+{URL}@{COMMIT}",
+          f"fusioninfer-capacity @ git+{URL}@{COMMIT}#subdirectory=capacity"]),
+        ("v1.2.0", git("v1.2.0"), None,
+         [f"fusioninfer-pulumi @ git+{URL}@v1.2.0",
+          f"fusioninfer-capacity @ git+{URL}@v1.2.0#subdirectory=capacity"]),
+        # Between the release's commit and its tag, or after it: the tag may not exist.
+        ("v1.2.0", git("main"), None,
+         [f"fusioninfer-pulumi @ git+{URL}@{COMMIT}",
+          f"fusioninfer-capacity @ git+{URL}@{COMMIT}#subdirectory=capacity"]),
+        (None, editable("llm"), editable("llm/capacity"),
+         ["-e file:///src/llm", "-e file:///src/llm/capacity"]),
+        (None, wheel("core"), wheel("capacity"),
+         ["fusioninfer-pulumi @ file:///wheels/core.whl",
+          "fusioninfer-capacity @ file:///wheels/capacity.whl"]),
+        (None, {}, {}, ["fusioninfer-pulumi==1.2", "fusioninfer-capacity==1.2"]),
+        (None, {}, None, ["fusioninfer-pulumi==1.2"]),
+    ],
+    ids=["commit", "tag", "release without its tag", "editable", "wheels", "index", "core alone"],
+)  # fmt: skip
+def test_project_installs_what_is_installed(
+    tag: str | None,
+    core: dict[str, Any],
+    capacity: dict[str, Any] | None,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = {"fusioninfer-pulumi": core, "fusioninfer-capacity": capacity}
+
+    def distribution(name: str) -> Any:
+        record = records[name]
+        if record is None:
+            raise PackageNotFoundError(name)
+        text = json.dumps(record) if record else None
+        return SimpleNamespace(version="1.2", read_text=lambda _: text)
+
+    monkeypatch.setattr(installation, "distribution", distribution)
+    monkeypatch.setattr(installation, "RELEASE_TAG", tag)
+    source = installed_from()
+    assert [line for line in source.requirements() if not line.startswith("#")] == expected
+    scripts = {"name": "fusioninfer", "path": sysconfig.get_path("scripts")}
+    plugin: dict[str, Any] = {"plugins": {"providers": [scripts]}}
+    if "vcs_info" in core:
+        plugin = {"packages": {"fusioninfer": f"{URL}@{expected[0].rpartition('@')[2]}"}}
+    assert source.plugin() == plugin
+
+
+def test_plugin_of_a_repository_behind_ssh_is_the_installed_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Pulumi clones plugins by https only.
+    text = json.dumps(git("main", "ssh://git@git.example.com/llm"))
+    monkeypatch.setattr(
+        installation, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
+    )
+    assert list(installed_from().plugin()) == ["plugins"]

@@ -211,7 +211,7 @@ def test_a_wrong_value_of_an_option_takes_one_line(
     [
         (["chek", "x"], 'no command "chek"; did you mean check?'),
         (["check", "x", "--strct"], 'check: no option "--strct"; did you mean --strict?'),
-        (["plan", "x", "--outptu=svg"], 'plan: no option "--outptu"; did you mean --output?'),
+        (["plan", "x", "--outptu=json"], 'plan: no option "--outptu"; did you mean --output?'),
     ],
 )
 def test_a_word_that_is_nearly_right_is_suggested(

@@ -11,6 +11,7 @@ from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.loading.load import load
 
 PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"
@@ -36,9 +37,8 @@ def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
         "template": template,
         "multinode": {"nodeCount": nodes, "launcher": "none"},
     }
-    return mermaid(
-        plan_service(InferenceServiceArgs.model_validate({"name": "chat", "roles": [role]}))
-    )
+    plan = plan_service(InferenceServiceArgs.model_validate({"name": "chat", "roles": [role]}))
+    return mermaid([PlanView(plan)])
 
 
 def test_a_service_is_drawn_from_its_clients_to_its_replicas() -> None:
@@ -62,7 +62,7 @@ def test_a_service_is_drawn_from_its_clients_to_its_replicas() -> None:
 
 
 def test_prompts_go_to_prefill_pods_and_their_kv_cache_comes_back() -> None:
-    drawn = mermaid(plan_service(load(PAIR)[0])).splitlines()
+    drawn = mermaid([PlanView(plan_service(load(PAIR)[0]))]).splitlines()
     assert '  subgraph role0["prefill-servers (prefiller): 2 replicas"]' in drawn
     assert [line.strip() for line in drawn if "role" in line and ">" in line.split('"')[0]] == [
         "entry --> role1",
@@ -91,10 +91,10 @@ def test_several_services_are_one_chart() -> None:
         plan_service(InferenceServiceArgs.model_validate({"name": name, "roles": roles}))
         for name in ("chat", "embed")
     ]
-    drawn = mermaid(*plans)
+    drawn = mermaid([PlanView(plan) for plan in plans])
     assert drawn.count("flowchart LR") == 1
     for number, plan in enumerate(plans):
-        alone = mermaid(plan).splitlines()[1:]
+        alone = mermaid([PlanView(plan)]).splitlines()[1:]
         marked = [
             re.sub(r"\b(entry|service|role0|role0_0)(?=[\[ ]|$)", rf"s{number}_\1", line)
             for line in alone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.printed import plan_text
 from told import without_rules
 
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.findings import Finding, Severity
 
 INPUTS = Path(__file__).parent.parent / "fixtures" / "inputs"
@@ -240,8 +239,7 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
     plan = replace(
         plan_service(args), findings=(finding, Finding("a-rule", Severity.WARNING, (), "no place"))
     )
-    print_plan(plan, (), (), file := io.StringIO())
-    assert file.getvalue().endswith(
+    assert plan_text(plan).endswith(
         "warning  metadata.annotations[[red]]: [/a] :bomb: [bold]x\nwarning  no place [a-rule]\n"
     )
 
@@ -253,6 +251,5 @@ def test_what_users_wrote_is_printed_as_it_is() -> None:
 )  # fmt: skip
 def test_kinds_have_their_plural(kind: str, several: str) -> None:
     (plan,) = (plan_service(args) for args in load(STORY_1))
-    shown = io.StringIO()
-    print_plan(plan, (), [{"kind": kind}, {"kind": kind}, {"kind": "Pod"}], shown)
-    assert f"Objects   2 {several}, 1 Pod\n" in shown.getvalue()
+    shown = plan_text(plan, [{"kind": kind}, {"kind": kind}, {"kind": "Pod"}])
+    assert f"Objects   2 {several}, 1 Pod\n" in shown

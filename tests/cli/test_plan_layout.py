@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import pytest
+from cli.printed import plan_text
 from samples import plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.cli.plan_output import plan_json
-from fusioninfer_pulumi.cli.plan_text import print_plan
+from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
 
 PER_ROLE = {"layout": "PerRole"}
 
 
 def text(manifest: Any) -> str:
-    told = io.StringIO()
-    print_plan(plan_of(manifest), [], [], told)
-    return told.getvalue()
+    return plan_text(plan_of(manifest))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +44,7 @@ def test_each_role_is_told_as_it_changes() -> None:
 
 def test_the_default_layout_is_not_told() -> None:
     assert "Layout" not in text(service())
-    assert "layout" not in plan_json(plan_of(service()), [], [])
+    assert "layout" not in plan_json(PlanView(plan_of(service())))
 
 
 def test_an_all_or_nothing_gang_is_told_as_one() -> None:
@@ -58,7 +55,7 @@ def test_an_all_or_nothing_gang_is_told_as_one() -> None:
 
 
 def test_programs_read_the_layout() -> None:
-    found = json.loads(json.dumps(plan_json(plan_of(prefill_decode(**PER_ROLE)), [], [])))
+    found = json.loads(json.dumps(plan_json(PlanView(plan_of(prefill_decode(**PER_ROLE))))))
     assert found["layout"] == "PerRole"
     assert found["gang"]["minTaskMember"] is None
     (prefill, _) = found["gang"]["subGroupPolicy"]
@@ -66,6 +63,6 @@ def test_programs_read_the_layout() -> None:
 
 
 def test_the_chart_names_the_set_and_its_replicas() -> None:
-    drawn = mermaid(plan_of(service(role(replicas=2), **PER_ROLE)))
+    drawn = mermaid([PlanView(plan_of(service(role(replicas=2), **PER_ROLE)))])
     assert 'subgraph role0["inference (worker): 2 replicas in svc-inference"]' in drawn
     assert 'role0_1["inference-1<br/>0 GPUs"]' in drawn

@@ -124,11 +124,6 @@ def test_a_program_that_ends_its_process_is_an_error(
 WAITING = {
     "sleep": ("import time\ndef sleep():\n    time.sleep(60)\nsleep()", "__main__.py:5 in sleep"),
     "loop": ("while True:\n    pass", "__main__.py:"),
-    "apply": (
-        "import asyncio\nasync def never(value):\n    await asyncio.Event().wait()\n\
-pulumi.export('x', pulumi.Output.from_input(1).apply(never))",
-        "__main__.py:5 in never",
-    ),
     "thread": (
         "import threading, time\ndef run():\n    time.sleep(60)\n\
 threading.Thread(target=run).start()",

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
-from fusioninfer_pulumi.cli.program import ProgramError, is_project, run_program
+from fusioninfer_pulumi.cli.program import ProgramError, run_program
+from fusioninfer_pulumi.cli.sources import is_project
 
 
 def test_main_in_a_subfolder(folder: Folder) -> None:

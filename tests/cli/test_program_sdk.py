@@ -5,7 +5,6 @@ The list, with the reasons, stands in `fusioninfer_pulumi/cli/program/_session.p
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import threading
@@ -16,11 +15,10 @@ from typing import Any
 import grpc
 import pulumi
 import pytest
-from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor
 
 from fusioninfer_pulumi.cli.program import Recording
-from fusioninfer_pulumi.cli.program.recorder import _SIGNATURE, Recorder
+from fusioninfer_pulumi.cli.program.recorder import Recorder
 
 Run = Callable[..., Recording]
 SDK = Path(pulumi.__file__).parent
@@ -84,9 +82,3 @@ def test_calls_to_the_monitor_are_made_at_once(run: Run, monkeypatch: pytest.Mon
 def test_functions_that_return_an_output_take_a_token_and_arguments(name: str) -> None:
     parameters = list(inspect.signature(getattr(pulumi.runtime, name)).parameters)
     assert parameters[:2] == ["tok", "props"]
-
-
-@pytest.mark.parametrize("value", [pulumi.StringAsset("x"), pulumi.AssetArchive({})])
-def test_one_key_marks_what_is_no_mapping(value: object) -> None:
-    assert _SIGNATURE in asyncio.run(rpc.serialize_property(value, [], None))
-    assert _SIGNATURE in rpc.wrap_rpc_secret(1)

@@ -32,7 +32,7 @@ def project(root: Path, text: str) -> str:
     return str(root)
 
 
-@pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg"])
+@pytest.mark.parametrize("form", ["text", "json", "mermaid"])
 def test_a_plan_has_the_names_that_objects_state(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -219,7 +219,7 @@ CASES: dict[str, Case] = {
             "plan new.yaml --update new.yaml",
             "plan other.yaml --update new.yaml",
             "plan new.yaml --update invalid.yaml",
-            "plan new.yaml --update old.yaml --output svg",
+            "plan new.yaml --update old.yaml --output mermaid",
         ),
         {
             "old.yaml": service(serving("a", replicas=2), serving("b")),

@@ -18,7 +18,7 @@ from fusioninfer_pulumi import (
 )
 from fusioninfer_pulumi.component import prerequisites
 from fusioninfer_pulumi.component.prerequisites import TOKEN
-from fusioninfer_pulumi.component.run_mode import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services
 
 UNCHECKED = "warning: the cluster's prerequisites were not checked: "
 LWS = "leaderworkerset.x-k8s.io"

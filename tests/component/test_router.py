@@ -191,7 +191,7 @@ def test_without_a_picker_the_route_waits_for_the_service(engine: Any) -> None:
 
     def program() -> dict[str, Any]:
         made.append(InferenceService("app", spec(httproute=ROUTE, **off)))
-        return {"url": made[0].endpoint, "status": made[0].status, "ready": made[0].readiness}
+        return {"url": made[0].endpoint, "status": made[0].status}
 
     refusal = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound"}
     parents = [{"parentRef": {"name": "shared"}, "conditions": [refusal]}]
@@ -203,8 +203,6 @@ def test_without_a_picker_the_route_waits_for_the_service(engine: Any) -> None:
     assert [made[0].inference_pool, made[0].gateway] == [None, None]
     assert made[0].service is not None
     assert deployment.exports["url"] == "http://svc.example.com"
-    told = {each["type"]: each["status"] for each in deployment.exports["ready"]}
-    assert told["RouterReady"] == "False"
     assert "BackendNotFound" in str(deployment.exports["status"]["conditions"])
     assert endpoint(engine, spec(**off)) == "http://svc.default.svc:8000"
 

@@ -128,7 +128,7 @@ def test_the_kubeconfig_of_an_explicit_provider_may_not_be_known_yet(
         return known
 
     monkeypatch.setattr("fusioninfer_pulumi.component.cluster_access.provider_state", state)
-    monkeypatch.setattr("fusioninfer_pulumi.component.run_mode.provider_state", state)
+    monkeypatch.setattr("fusioninfer_pulumi.component.sdk.provider_state", state)
 
     def program() -> None:
         import pulumi_kubernetes  # noqa: PLC0415  # takes seconds

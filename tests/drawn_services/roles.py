@@ -375,7 +375,7 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         asleep = "idleReplicaCount" in scaling.get("keda", {})
         if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
             scaling["target"] = target.one("latency", "throughput")
-            scaling |= target.fields(targetValue=(32, 7.5))
+            scaling |= target.fields(targetRequests=(32, 7.5))
             scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
     else:
         scaling |= draw.fields(0.2, engine="HPA")

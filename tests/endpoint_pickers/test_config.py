@@ -21,6 +21,7 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
 )
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors
 
 ROUTER = ("llm-d-0.9", "llm-d-0.10")
@@ -190,6 +191,43 @@ def test_threshold_in_characters_becomes_tokens(threshold: int, tokens: int) -> 
     decider = {"type": "prefix-based-pd-decider", "parameters": {"nonCachedTokens": tokens}}
     found = config("llm-d-0.10", "pd-disaggregation", threshold=threshold)
     assert found == disaggregated("llm-d-0.10", SELECTORS, decider)
+
+
+SGLANG = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_metrics_of_another_engine_are_read_by_a_plugin(family: str) -> None:
+    found = config(family, "queue-size", engine_metrics=SGLANG)["plugins"]
+    extractor = {
+        "type": "core-metrics-extractor",
+        "parameters": {
+            "defaultEngine": "of-the-service",
+            "engineConfigs": [
+                {
+                    "name": "of-the-service",
+                    "queuedRequestsSpec": "sglang:num_queue_reqs",
+                    "runningRequestsSpec": "sglang:num_running_reqs",
+                    "kvUsageSpec": "sglang:token_usage",
+                }
+            ],
+        },
+    }
+    has_plugin = family in ("gaie-1.5", *ROUTER)
+    assert (extractor in found) is has_plugin
+    assert len(found) == 2 + has_plugin
+    unchanged = config(family, "queue-size", engine_metrics=VLLM_METRICS)
+    assert unchanged == config(family, "queue-size")
+
+
+@pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.flow_control])
+def test_flow_control_holds_requests_only_while_no_pod_can_take_them(family: str) -> None:
+    """The mean that later releases compare must not be the queue of one pod."""
+    found = config(family, "queue-size", flow_control=True)
+    thresholds = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
+    detector = {"type": "utilization-detector", "parameters": thresholds}
+    assert (detector in found["plugins"]) is (family in ("gaie-1.5", *ROUTER))
+    assert found.get("saturationDetector") == (thresholds if family == "gaie-1.4" else None)
 
 
 def test_text_has_no_anchors() -> None:

@@ -1,11 +1,15 @@
 """The picker's command line."""
 
+from dataclasses import replace
+
 import pytest
 
 from fusioninfer_pulumi.checks.pickers import check_args
+from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags
+from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 
 PORTABLE = [
     "--pool-name=s-pool",
@@ -99,3 +103,45 @@ def test_a_users_own_arguments(family: str, args: list[str], want: list[str]) ->
     found = [str(finding) for finding in check_args(args, FAMILIES[family])]
     assert len(found) == len(want)
     assert all(text.startswith(start) for text, start in zip(found, want, strict=True))
+
+
+SGLANG_METRICS = LoadMetrics(
+    "sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"
+)
+OF_SGLANG = [
+    "--total-queued-requests-metric=sglang:num_queue_reqs",
+    "--kv-cache-usage-percentage-metric=sglang:token_usage",
+    "--lora-info-metric=",
+    "--cache-info-metric=",
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "metrics", "want"),
+    [
+        ("gaie-1.2", None, [KV_METRIC]),
+        ("gaie-1.2", VLLM_METRICS, [KV_METRIC]),
+        ("gaie-1.2", SGLANG_METRICS, OF_SGLANG),
+        ("gaie-1.3", VLLM_METRICS, []),
+        (
+            "gaie-1.3",
+            SGLANG_METRICS,
+            [OF_SGLANG[0], "--total-running-requests-metric=sglang:num_running_reqs",
+             *OF_SGLANG[1:]],
+        ),
+        ("gaie-1.4", SGLANG_METRICS, []),
+        ("gaie-1.5", SGLANG_METRICS, []),
+        ("llm-d-0.10", SGLANG_METRICS, []),
+    ],
+)  # fmt: skip
+def test_flags_name_metrics_that_the_release_does_not_read(
+    family: str, metrics: LoadMetrics | None, want: list[str]
+) -> None:
+    flags = epp_flags(FAMILIES[family], replace(WANTED, engine_metrics=metrics))
+    assert flags == PORTABLE + want
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_each_release_but_one_can_read_another_engines_metrics(family: EppFamily) -> None:
+    assert can_read_metrics(family, VLLM_METRICS)
+    assert can_read_metrics(family, SGLANG_METRICS) is (family.name != "gaie-1.4")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
+from cli.printed import plan_text
 from routed import only
 from samples import nodes, prefill_decode, problems, rendered, role, said, service, warnings
 
 from fusioninfer_pulumi.checks.prerequisites import product_needs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.rollout.order import update_order
@@ -76,16 +75,14 @@ def test_the_layout_follows_from_autoscaling_where_none_is_written() -> None:
     del unwritten["spec"]["layout"]
     assert problems(unwritten) == []
     assert rendered(unwritten) == rendered(scaled())
-    text = plan_text(unwritten)
+    text = shown(unwritten)
     assert "PerRole, which the autoscaler of inference needs; updated by" in text
-    assert "PerRole" not in plan_text(service(role()))
+    assert "PerRole" not in shown(service(role()))
 
 
-def plan_text(manifest: Manifest) -> str:
-    (args,) = load(manifest)
-    plan, file = plan_service(args), io.StringIO()
-    print_plan(plan, [], render(plan), file)
-    return " ".join(file.getvalue().split())
+def shown(manifest: Manifest) -> str:
+    plan = plan_service(load(manifest)[0])
+    return " ".join(plan_text(plan, render(plan)).split())
 
 
 def test_each_serving_group_is_scaled_by_itself() -> None:

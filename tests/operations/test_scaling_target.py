@@ -71,7 +71,7 @@ def test_latency_follows_requests_in_flight() -> None:
     assert triggers(scaled(keda("latency"))) == {
         "in-flight": (" + ".join(f"sum({name}{{{ENGINES}}})" for name in IN_FLIGHT), "100"),
     }
-    (_, value) = triggers(scaled(keda("latency", targetValue=32)))["in-flight"]
+    (_, value) = triggers(scaled(keda("latency", targetRequests=32)))["in-flight"]
     assert value == "32"
 
 
@@ -95,12 +95,14 @@ def test_from_zero_it_follows_what_the_picker_holds() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
     found = triggers(manifest)
     assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
-    # Without pods they have no series, which would be an error.
-    assert found["waiting"][0] == f"(sum(vllm:num_requests_waiting{{{ENGINES}}})) or vector(0)"
+    # Without pods the engines have no series, which would be an error.
+    waiting = f"(sum(vllm:num_requests_waiting{{{ENGINES}}}) or vector(0))"
+    assert found["waiting"][0] == f"({HELD} + {waiting}) {READ}"
     assert triggers(scaled(keda("latency", minReplicas=0), router())) == {
         "in-flight": found["in-flight"]
     }
-    assert triggers(scaled(keda("queue"), router()))["held"] == (f"{HELD} {READ}", "5")
+    # The picker holds requests only without a pod that can take them: the rest waits in engines.
+    assert triggers(scaled(keda("queue"), router()))["waiting"] == (found["waiting"][0], "5")
 
 
 def config(manifest: Manifest) -> Any:
@@ -129,7 +131,7 @@ def test_each_family_that_holds_requests_takes_its_configuration(family: str) ->
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
     assert row.flow_control is not None
-    assert row.flow_control.held in triggers(manifest)["held"][0]
+    assert row.flow_control.held in triggers(manifest)["waiting"][0]
 
 
 def pair(prefill: int, decode: int, **more: Any) -> Manifest:
@@ -184,8 +186,8 @@ def test_an_hpa_follows_external_metrics_of_the_service() -> None:
     ("manifest", "problem"),
     [
         (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target or metrics"),
-        (scaled({"maxReplicas": 4, "targetValue": 2, "metrics": [{"name": "a", "target": 1}]}),
-         "roles[0].autoscaling: targetValue needs target"),
+        (scaled({"maxReplicas": 4, "targetRequests": 2, "metrics": [{"name": "a", "target": 1}]}),
+         "roles[0].autoscaling: targetRequests needs target"),
         (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: follows one number for all serv"),
@@ -253,3 +255,29 @@ def test_metrics_of_pods_that_are_gone_wake_nothing(manifest: Manifest, asleep: 
 )  # fmt: skip
 def test_a_metric_of_all_services_is_warned_of(manifest: Manifest, unscoped: bool) -> None:
     assert any("of every service counts" in warning for warning in warnings(manifest)) == unscoped
+
+
+def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:
+    """A role scaled by a query, behind NetworkPolicies that let in the gateway."""
+    policies = {**router(), "networkPolicy": {"gatewayNamespace": "gateways", **policy}}
+    autoscaling = keda(None, metrics=[{"query": query, "target": 5}])
+    return scaled(autoscaling, policies, monitoring=monitoring)
+
+
+PROMETHEUS_PODS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "is_hidden"),
+    [
+        (guarded('sum(vllm:num_requests_waiting{pod="a"})'), True),
+        (guarded('sum(vllm:num_requests_waiting{pod="a"})', metrics=PROMETHEUS_PODS), False),
+        (guarded('sum(vllm:num_requests_waiting{pod="a"})', enabled=False), False),
+        (guarded('sum(envoy_requests{pod="a"})'), False),
+    ],
+)
+def test_metrics_that_network_policies_hide_from_the_autoscaler(
+    manifest: Manifest, *, is_hidden: bool
+) -> None:
+    message = "roles[0].networkPolicy: keeps out Prometheus, so that autoscaling does not see vllm:"
+    assert any(each.startswith(message) for each in problems(manifest)) is is_hidden

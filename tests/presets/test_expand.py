@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ RECIPE = [
     "qwen3",
 ]
 #: What a pod has begun it answers; a replica over several nodes would always wait that long.
+KEEP_ALIVE = {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}
 DRAIN = ["--shutdown-timeout", "300"]
 
 
@@ -73,6 +75,7 @@ def test_a_model_and_an_accelerator_are_enough() -> None:
         "command": ["vllm", "serve"],
         "args": ["Qwen/Qwen3-32B", *DRAIN, *RECIPE, "--tensor-parallel-size", "2"],
         "ports": [{"name": "http", "containerPort": 8000}],
+        "env": [KEEP_ALIVE],
         "resources": {
             "requests": {"cpu": "8", "memory": "24Gi"},
             "limits": {"nvidia.com/gpu": "2"},
@@ -94,7 +97,7 @@ def test_processors_need_no_number() -> None:
     made = engine(manifest)
     assert made["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
     assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto", *DRAIN]
-    assert made["env"] == [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
+    assert made["env"] == [KEEP_ALIVE, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
     assert "limits" not in made["resources"]
     assert plan_of(manifest).total_accelerators == 0
 
@@ -191,7 +194,7 @@ def test_a_partial_template_is_merged_by_the_containers_name() -> None:
     assert made["image"] == f"vllm/vllm-openai:v{RELEASE}"
     assert made["args"][1:3] == ["--max-model-len", "8192"]
     assert made["args"][3:10] == [*DRAIN, *RECIPE]
-    assert made["env"] == [{"name": "HF_HOME", "value": "/data"}]
+    assert made["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
     assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
@@ -287,8 +290,7 @@ def test_a_port_of_the_role() -> None:
         ({}, ("roles[0].accelerator: is required: cpu, or what each GPU is, such as H100; or give "
               "gpus, their number")),
         ({"accelerator": "H100"},
-         ("roles[0].gpus: is required: GPUs of each pod; hf://team/chat is not in the table of "
-          "models; model.config would say it, too")),
+         "model.uri: unknown model team/chat; set gpus or model.config"),
         ({"accelerator": "H100", "multinode": {"nodeCount": 2}},
          "roles[0].gpus: is required: GPUs of each pod, for a replica over several nodes"),
     ],
@@ -328,7 +330,7 @@ def test_scaling_restarts_nothing() -> None:
          ("roles[0].gpus: has no effect: the template names the image; give its resources, or "
           "engine")),
         (service(imageRegistry="registry.example.com"),
-         "imageRegistry: has no effect: no role leaves its container to the library"),
+         "imageRegistry: has no effect: templates name all images"),
         (service(engine={}), "engine: has no effect: no role leaves its container to the library"),
         (service(short(template=template(), engine={})),
          "roles[0].engine: needs the service's model, and template in place of leaderTemplate"),
@@ -426,7 +428,6 @@ def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifes
     args = InferenceServiceArgs(**manifest)
     out = written(expand(args).args)
     assert "engine" not in out["spec"]
-    assert "imageRegistry" not in out["spec"]
     assert all(
         "image" in role["template"]["spec"]["containers"][0] for role in out["spec"]["roles"]
     )
@@ -440,3 +441,125 @@ def test_arguments_of_a_build_for_processors_are_checked_and_nothing_else_follow
     assert "has no argument --max-model-length; did you mean --max-model-len?" in text
     image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
     assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
+
+
+AMD = {"accelerator": "MI300X", "gpus": 2}
+
+
+def test_amd_accelerator_gets_image_and_resource_of_amd() -> None:
+    container = engine(service(short(**AMD), **QWEN))
+    assert container["image"].startswith("vllm/vllm-openai-rocm:v")
+    assert container["resources"]["limits"] == {"amd.com/gpu": "2"}
+    assert said(service(short(**AMD), **QWEN), "warning") == []
+
+
+def test_template_with_gpus_of_amd_gets_its_image() -> None:
+    own = template({"name": "vllm", "resources": {"limits": {"amd.com/gpu": 1}}})
+    container = engine(service(short(template=own), **UNKNOWN))
+    assert container["image"].startswith("vllm/vllm-openai-rocm:v")
+    assert container["resources"]["limits"] == {"amd.com/gpu": 1}
+
+
+def test_gpus_of_a_model_are_found_for_amd() -> None:
+    container = engine(service(short(accelerator="MI300X"), **QWEN))
+    assert container["resources"]["limits"] == {"amd.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"name": "sglang"}, "SGLang's images for AMD GPUs are named by the release of ROCm; "),
+        ({"version": "0.13.0"}, "vLLM 0.13.0 has no image for AMD GPUs; 0.14.0 is the first"),
+    ],
+    ids=["sglang", "old"],
+)
+def test_amd_without_a_known_image_is_rejected(stated: Manifest, expected: str) -> None:
+    (text,) = said(service(short(**AMD, engine=stated), **UNKNOWN), "error")
+    assert text.startswith(f"roles[0].accelerator: {expected}")
+
+
+def test_arguments_of_a_build_for_amd_are_checked() -> None:
+    image = read_image("vllm/vllm-openai-rocm:v0.32.0")
+    assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
+
+
+# Names that are not known.
+
+
+@pytest.mark.parametrize("gpus", [{}, {"gpus": 2}], ids=["gpus from the model", "gpus"])
+def test_unknown_model_suggests_closest_name(gpus: Manifest) -> None:
+    manifest = service(short(accelerator="H100", **gpus), model={"uri": "hf://Qwen/Qwen3-32"})
+    unknown = "model.uri: unknown model Qwen/Qwen3-32; did you mean Qwen/Qwen3-32B? Otherwise set "
+    found = {severity: said(manifest, severity) for severity in ("error", "warning")}
+    if gpus:
+        assert found == {"error": [], "warning": [f"warning: {unknown}model.config"]}
+    else:
+        assert found == {"error": [f"{unknown}gpus or model.config"], "warning": []}
+
+
+def test_model_of_a_template_has_its_name_checked_too() -> None:
+    manifest = service(short(template=template()), model={"uri": "hf://Qwen/Qwen3-32"})
+    assert "did you mean Qwen/Qwen3-32B?" in " ".join(said(manifest, "warning"))
+
+
+def test_unknown_model_of_several_roles_is_reported_once() -> None:
+    roles = [short(name, accelerator="H100") for name in ("a", "b")]
+    manifest = service(*roles, model={"uri": "hf://Qwen/Qwen3-32"})
+    assert len(said(manifest, "error")) == 1
+
+
+def test_model_unlike_any_known_is_accepted_with_gpus() -> None:
+    assert said(service(short(gpus=1), model={"uri": "hf://team/chat-7"}), "warning") == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "hint"),
+    [
+        ({"version": "9.9.9"}, "the newest known is "),
+        ({"version": "0.32.00"}, "did you mean 0.32.0? "),
+        ({"name": "sglang", "version": "0.5.12.post9"}, "did you mean 0.5.12.post1? "),
+    ],
+    ids=["newer", "slip", "sglang"],
+)
+def test_unknown_engine_release_is_a_warning(stated: Manifest, hint: str) -> None:
+    found = said(service(short(gpus=1, engine=stated), **UNKNOWN), "warning")
+    (text,) = (each for each in found if "unknown release of " in each)
+    assert text.startswith("warning: roles[0].engine.version: ")
+    assert hint in text
+
+
+# The mirror of all images that the library chooses.
+
+
+def images(value: Any) -> set[str]:
+    """Every image below a value."""
+    if isinstance(value, dict):
+        own = {value["image"]} if isinstance(value.get("image"), str) else set()
+        return own.union(*(images(each) for each in value.values()))
+    return set().union(*(images(each) for each in value)) if isinstance(value, list) else set()
+
+
+def test_image_registry_mirrors_all_default_images() -> None:
+    roles = [
+        {"name": "router", "componentType": "router", "gateway": {}, "httproute": {}},
+        short("prefill", "prefiller", gpus=1),
+        short("decode", "decoder", gpus=1),
+    ]
+    model = {"uri": "s3://models/chat", "cache": {"storage": {"size": "10Gi"}, "warmUp": True}}
+    found = images(list(rendered(service(*roles, model=model))))
+    mirrored = images(list(rendered(service(*roles, model=model, imageRegistry="mirror:5000/llm"))))
+    assert {image.partition(":")[0].rpartition("/")[2] for image in found} == {
+        "vllm-openai", "llm-d-router-endpoint-picker", "llm-d-router-disagg-sidecar",
+        "storage-initializer",
+    }  # fmt: skip
+    paths = {re.sub(r"^[^/]*\.[^/]*/", "", image) for image in found}
+    assert mirrored == {f"mirror:5000/llm/{path}" for path in paths}
+
+
+def test_image_registry_leaves_stated_images() -> None:
+    router = {
+        "name": "router", "componentType": "router", "gateway": {}, "httproute": {},
+        "endpointPicker": {"image": "own.example.com/a/epp:v1.5.0"},
+    }  # fmt: skip
+    manifest = service(router, short(template=template()), imageRegistry="mirror.example.com")
+    assert "own.example.com/a/epp:v1.5.0" in images(list(rendered(manifest)))

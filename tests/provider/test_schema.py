@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,11 @@ def kind(name: str) -> Any:
 def test_it_is_current_in_the_package() -> None:
     # `make regenerate` writes it anew.
     assert packaged_schema() == schema_text()
+
+
+def test_version_is_semantic() -> None:
+    # https://semver.org: what Pulumi parses. `0.3.0.dev0` is a version of Python only.
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-dev\.\d+)?", SCHEMA["version"])
 
 
 def test_every_reference_leads_to_a_type() -> None:

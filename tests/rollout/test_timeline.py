@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -146,9 +145,6 @@ def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
     assert played.after.serving == {"a": 2}
     # 24 accelerators of 45 minutes, where the service has 16 before and after.
     assert (played.peak, played.extra_hours) == (24, 8 * 0.75)
-    # Before, an hour costs 14 (8 of `a`, 8 of `old`), after it 16; meanwhile 20 and more of both.
-    hour = {"a": Decimal(1), "old": Decimal("0.75")}
-    assert played.extra_price(hour) == (16 + 6 - 16) * Decimal("0.75")
 
 
 def test_what_no_update_awaits_does_not_count_as_serving() -> None:

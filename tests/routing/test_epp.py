@@ -296,3 +296,70 @@ def test_older_picker_gets_name_of_kv_cache_metric(image: str, flag: list[str]) 
     manifest = routed(role(), strategy="queue-size", endpointPicker={"image": image})
     args = picker_container(manifest)["args"]
     assert [arg.partition("=")[2] for arg in args if "kv-cache-usage" in arg] == flag
+
+
+def engine_role(*args: str, sglang: bool = False) -> Manifest:
+    image = "lmsysorg/sglang:v0.5.4" if sglang else "vllm/vllm-openai:v0.11.0"
+    command = (
+        ["python3", "-m", "sglang.launch_server", "--model-path"] if sglang else ["vllm", "serve"]
+    )
+    made = container(image=image, args=["m", "--port", "8000", *args], command=command)
+    return role(template=template(made))
+
+
+def picks(image: str, **picker: Any) -> Manifest:
+    return {"endpointPicker": {"image": image, **picker}}
+
+
+QUIET = engine_role("--disable-log-stats")
+OWN_CONFIG = {
+    **picks(V1_5),
+    "endpointPickerConfig": "featureGates: [flowControl]\nplugins: [{type: queue-scorer}]\n",
+}
+V1_4 = V1_5.replace("v1.5.0", "v1.4.0")
+SGLANG = engine_role("--enable-metrics", sglang=True)
+SGLANG_QUIET = engine_role(sglang=True)
+ONLY_PREFIX = {"scorers": {"prefix-cache": 1}}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        (routed(SGLANG), ""),
+        (routed(SGLANG, **picks(V1_5, flowControl=True)), ""),
+        (routed(SGLANG, **picks(V1_4)), ": gaie-1.4 cannot read sglang:num_queue_reqs and "),
+        (
+            routed(SGLANG_QUIET),
+            "roles[1]: the endpoint picker's scorers kv-cache, queue cannot work without metrics",
+        ),
+        (routed(SGLANG_QUIET, **ONLY_PREFIX), ""),
+        (
+            routed(SGLANG_QUIET, **ONLY_PREFIX, **picks(V1_5, flowControl=True)),
+            "flow control cannot work without metrics of inference: SGLang serves",
+        ),
+        (
+            routed(QUIET),
+            "scorers kv-cache, queue cannot work without metrics of inference: vLLM",
+        ),
+        (routed(QUIET, **ONLY_PREFIX), ""),
+        (
+            routed(QUIET, **OWN_CONFIG),
+            "flow control cannot work without metrics of inference: vLLM counts",
+        ),
+        (
+            routed({**SGLANG, "name": "a"}, {**engine_role(), "name": "b"}),
+            "cannot work with several engines",
+        ),
+    ],
+)
+def test_load_scorers_and_flow_control_need_metrics_that_the_picker_reads(
+    manifest: Manifest, told: str
+) -> None:
+    holds_requests = "flow control" in told
+    rejected = problems(manifest)
+    warned = [
+        text for text in warnings(manifest) if "cannot work with" in text or "cannot read" in text
+    ]
+    assert len(rejected) == (bool(told) and holds_requests)
+    assert len(warned) == (bool(told) and not holds_requests)
+    assert all(told in text for text in [*rejected, *warned])

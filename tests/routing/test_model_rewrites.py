@@ -9,7 +9,7 @@ from routed import LLM_D, ROUTE, V1_2, V1_5, objects, only, picker_container, ro
 from samples import Manifest, container, plan_of, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.diff._shares import share_notes
+from fusioninfer_pulumi.cli.diff._notes import share_notes
 from fusioninfer_pulumi.loading import load
 
 

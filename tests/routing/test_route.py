@@ -13,6 +13,7 @@ from routed import ROUTE, objects, only, routed
 from samples import Manifest, kinds, plan_of, problems, said, warnings
 
 from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.objects import render
 
@@ -425,4 +426,6 @@ def test_a_route_is_external_or_made_here(case: str) -> None:
 
 
 def test_the_drawing_shows_them() -> None:
-    assert 'hop0["HTTPRoute<br/>chat<br/>batch"]' in mermaid(plan_of(routed(httproute=FAR)))
+    assert 'hop0["HTTPRoute<br/>chat<br/>batch"]' in mermaid(
+        [PlanView(plan_of(routed(httproute=FAR)))]
+    )

@@ -19,8 +19,8 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.chart import charts
-from fusioninfer_pulumi.component.readiness import read_keys, readiness
+from fusioninfer_pulumi.cli.mermaid import mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.component.status import refusal
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
@@ -88,13 +88,10 @@ def test_clients_reach_the_route_and_without_one_the_service() -> None:
     assert plan_of(behind_service(httproute=None)).open_service
 
 
-def test_readiness_and_refusals_are_those_of_the_route() -> None:
+def test_a_route_that_is_not_accepted_is_the_services_refusal() -> None:
     plan = plan_of(behind_service())
-    assert read_keys(plan) == ["LeaderWorkerSet/svc-inference-0", "HTTPRoute/svc-httproute"]
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
     state = {"status": {"parents": [{"parentRef": {"name": "gw"}, "conditions": [condition]}]}}
-    types = [each["type"] for each in readiness(plan, {"HTTPRoute/svc-httproute": state})]
-    assert types[-2:] == ["RouterReady", "HTTPRoutesReady"]
     assert plan.routing is not None
     found = refusal(plan.routing, {"svc-httproute": state})
     assert found is not None
@@ -102,14 +99,11 @@ def test_readiness_and_refusals_are_those_of_the_route() -> None:
 
 
 def test_the_chart_ends_at_the_service() -> None:
-    (chart,) = charts([plan_of(behind_service())])
-    assert chart.picker is None
-    assert chart.stations == (
-        ("Gateway", "my-gateway"),
-        ("HTTPRoute", "svc.example.com"),
-        ("Service", "svc", "port 8000"),
-    )
-    assert chart.entries == (0,)
+    chart = mermaid([PlanView(plan_of(behind_service()))])
+    assert "picker" not in chart
+    assert '  entry["Service<br/>svc<br/>port 8000"]\n' in chart
+    assert "  entry --> role0\n" in chart
+    assert chart.endswith('  client(["clients"]) --> hop0 --> hop1 --> entry\n')
 
 
 def test_a_queue_that_no_picker_holds_scales_nothing() -> None:

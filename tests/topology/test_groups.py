@@ -19,7 +19,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.plan_output import plan_json
+from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
@@ -156,7 +156,7 @@ def test_the_names_of_a_group_may_not_be_those_of_another_service() -> None:
 
 def test_the_plan_lists_the_gangs_of_the_groups() -> None:
     plan = plan_of(grouped(2))
-    found = plan_json(plan, capacity_for_gpus(plan, [0]), [])
+    found = plan_json(PlanView(plan, capacity_for_gpus(plan, [0])))
     assert found["groups"] == 2
     assert found["gang"] is None
     (first, second) = found["gangs"]
@@ -172,7 +172,7 @@ def test_the_plan_lists_the_gangs_of_the_groups() -> None:
     assert [(each["name"], each["replicas"]) for each in found["roles"]] == [
         ("prefill", 2), ("decode", 4),
     ]  # fmt: skip
-    without = plan_json(plan_of(grouped(None)), [], [])
+    without = plan_json(PlanView(plan_of(grouped(None))))
     assert without["gang"]["podGroup"] == "svc"
     assert not {"groups", "gangs"} & set(without)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
+from cli.printed import plan_text
 from samples import nodes, plan_of, prefill_decode, problems, rendered, role, said, service
 
-from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.findings import Severity
 
 AT = "schedulingStrategy.gangPolicy.requiredReplicas"
@@ -110,5 +109,4 @@ def test_it_is_not_for_one_set_for_each_role() -> None:
 
 def test_plan_names_them() -> None:
     plan = plan_of(prefill_decode({}, {"replicas": 2}, **asking({"decode": 1}, **LOWEST)))
-    print_plan(plan, (), (), told := io.StringIO())
-    assert "starts with 1 prefill + 1 decode (lowest ordinals)" in told.getvalue()
+    assert "starts with 1 prefill + 1 decode (lowest ordinals)" in plan_text(plan)

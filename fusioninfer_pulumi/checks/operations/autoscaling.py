@@ -18,6 +18,7 @@ from fusioninfer_pulumi.api.autoscaling import (
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -28,8 +29,8 @@ from fusioninfer_pulumi.findings import (
     shown,
     warning,
 )
-from fusioninfer_pulumi.operations.scaling_target import load_metrics
 from fusioninfer_pulumi.plan.build import BuiltService
+from fusioninfer_pulumi.routing.epp import load_metrics
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
@@ -114,6 +115,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         yield from _target(built, role, args, at)
         yield from _metrics(args, at)
         yield from _reach(args, at)
+        yield from _admitted(built, args)
         yield from _behavior(args, at)
         if (spec.groups or 1) > 1:
             yield from _groups(args, at)
@@ -192,8 +194,8 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
         yield error(
             FIELD_REQUIRED,
             where,
-            f"needs {lacking}: the endpoint picker holds the requests that no replica has room "
-            "for; without it clients get an error",
+            f"needs {lacking}: the endpoint picker holds requests while there is no replica; "
+            "without it clients get an error",
         )
     if router is None:
         return
@@ -244,6 +246,28 @@ def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             (*at, "metrics"),
             "are metrics of the role's own pods, and at zero replicas there are none: nothing "
             "starts the first one; use target, or a metric of the endpoint picker or gateway",
+        )
+
+
+def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
+    """Metrics of the engines that NetworkPolicies hide from Prometheus.
+
+    With `monitoring` the policies themselves are checked.
+    """
+    routing = built.plan.routing
+    policy = None if routing is None else routing.network_policy
+    if routing is None or policy is None or policy.metrics or built.args.monitoring is not None:
+        return
+    names = [
+        name for m in args.metrics for name in (m.name or "", *_metric_names(m.query or "")[0])
+    ]
+    read = next(filter(_ENGINE_METRIC.fullmatch, names), None)
+    if read is not None:
+        yield error(
+            NETWORK_POLICY,
+            (*routing.at, "networkPolicy"),
+            f"keeps out Prometheus, so that autoscaling does not see {read}; set metrics to the "
+            "NetworkPolicyPeers that read metrics; enabled: false lets everybody in",
         )
 
 

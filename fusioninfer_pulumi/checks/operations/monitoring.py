@@ -12,7 +12,12 @@ from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.routing.router import RouterPlan
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, OUTPUT_NOT_ALLOWED, SET_BY_LIBRARY
+from fusioninfer_pulumi.rules.common import (
+    ENGINE_WITHOUT_METRICS,
+    FIELD_WITHOUT_EFFECT,
+    OUTPUT_NOT_ALLOWED,
+    SET_BY_LIBRARY,
+)
 from fusioninfer_pulumi.topology.role import RolePlan
 
 MONITORED_TARGET_MISSING = Rule(
@@ -21,13 +26,6 @@ MONITORED_TARGET_MISSING = Rule(
     "What is monitored exists, and serves metrics on a declared port.",
     remedy="Correct it as the message says.",
 )
-MONITORING_ENGINE_WITHOUT_METRICS = Rule(
-    "monitoring-engine-without-metrics",
-    ("warning", "info"),
-    "Engines that are scraped are known, and serve metrics.",
-    remedy="Turn the engine's metrics on.",
-)
-
 MONITORING_CERTIFICATE_UNCHECKED = Rule(
     "monitoring-certificate-unchecked",
     "info",
@@ -56,7 +54,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     yield from _readers(built, args)
     if not (args.engines or monitoring.picker or of_labels or of_picker):
         yield warning(
-            MONITORING_ENGINE_WITHOUT_METRICS,
+            ENGINE_WITHOUT_METRICS,
             ("monitoring",),
             "scrapes nothing: neither engines nor a picker",
         )
@@ -86,7 +84,7 @@ def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
             )
         if strange:
             yield info(
-                MONITORING_ENGINE_WITHOUT_METRICS,
+                ENGINE_WITHOUT_METRICS,
                 at,
                 f"shows of {', '.join(strange)} which replicas serve: its queries of requests read "
                 "vLLM's metrics",
@@ -137,13 +135,13 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
     reason = engine.metrics_off(role.serving.command) if engine is not None else None
     if reason is not None:
         yield warning(
-            MONITORING_ENGINE_WITHOUT_METRICS,
+            ENGINE_WITHOUT_METRICS,
             at,
             f"monitoring gets no metrics from {role.name}: {reason}",
         )
     elif engine is None:
         yield info(
-            MONITORING_ENGINE_WITHOUT_METRICS,
+            ENGINE_WITHOUT_METRICS,
             at,
             f"the program of {role.name} is unknown: monitoring assumes that it serves metrics",
         )

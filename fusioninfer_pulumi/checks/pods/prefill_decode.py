@@ -113,7 +113,7 @@ def _pair(
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
     for key, rule in _RULES.items():
-        filled, read = _setting(prefill, engine, key), _setting(decode, engine, key)
+        filled, read = pair_setting(prefill, engine, key), pair_setting(decode, engine, key)
         if filled is None or read is None or filled == read:
             continue
         # The model's own configuration decides what `auto` means.
@@ -152,8 +152,8 @@ def _names(
     )
 
 
-def _setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
-    """A setting as given, None where it is not known."""
+def pair_setting(command: EngineCommand, engine: Engine, key: str) -> str | None:
+    """Return a setting that prefill and decode must agree on, None where it is not known."""
     if key == "release":
         version = command.image.version
         return command.image.release or (".".join(map(str, version)) if version else None)

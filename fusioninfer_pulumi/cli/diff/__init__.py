@@ -1,7 +1,7 @@
 """What changes between two lists of manifests, and what that does to running pods.
 
-No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `to_markdown`,
-`to_html` and `to_json` write what it found, `text.print_difference` prints it at a terminal.
+No Pulumi, no cluster: `compare` reads plain Kubernetes objects of any origin. `to_markdown` and
+`to_json` write what it found, `text.print_difference` prints it at a terminal.
 """
 
 from fusioninfer_pulumi.cli.diff._records import (
@@ -14,7 +14,6 @@ from fusioninfer_pulumi.cli.diff._records import (
 )
 from fusioninfer_pulumi.cli.diff.compare import compare
 from fusioninfer_pulumi.cli.diff.formats import to_json, to_markdown
-from fusioninfer_pulumi.cli.diff.page import to_html
 
 __all__ = [
     "Difference",
@@ -24,7 +23,6 @@ __all__ = [
     "RoleEffect",
     "ServiceTotals",
     "compare",
-    "to_html",
     "to_json",
     "to_markdown",
 ]

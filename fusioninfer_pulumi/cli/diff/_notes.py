@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
+from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.checks.pods.prefill_decode import pair_setting
 from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
-from fusioninfer_pulumi.cli.diff._records import Action, RoleEffect
-from fusioninfer_pulumi.cli.diff._shares import share_notes
-from fusioninfer_pulumi.cli.diff.manifests import Identity, at, count_at, label, role_of
+from fusioninfer_pulumi.cli.diff._records import Action, EngineChange, RoleEffect
+from fusioninfer_pulumi.cli.diff.manifests import (
+    LWS_TEMPLATE,
+    Identity,
+    Manifest,
+    at,
+    count_at,
+    label,
+    role_of,
+    service_of,
+)
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.engines.argument_changes import argument_changes
+from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.names import POOL_GROUP
+from fusioninfer_pulumi.kube.names import (
+    POOL_GROUP,
+    POOL_KIND,
+    REWRITE_KIND,
+    inference_pool,
+)
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
 # API groups whose objects run no pods, or whose restarts are known. Nothing is said of others.
@@ -236,3 +256,176 @@ def _without_effect(edits: Sequence[Edit], *, known: bool) -> str:
 
 def _is_known(key: Identity) -> bool:
     return key.group in _KNOWN_GROUPS and not (key.group == "" and key.kind in _POD_KINDS)
+
+
+Shares = Mapping[str, float]
+"""Percent by what gets them."""
+
+
+def share_notes(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
+    """Yields what changes in the shares of an InferenceModelRewrite or an HTTPRoute."""
+    of_kind = {REWRITE_KIND: _rewrites, "HTTPRoute": _routes}.get(kind)
+    if of_kind is None:
+        return
+    before, after = of_kind(old), of_kind(new)
+    own_pool = inference_pool(label(new, labels.SERVICE))
+    moves: dict[str, list[str]] = {}  # names that requests ask for, by the same change
+    for asked in dict.fromkeys([*before, *after]):
+        was, is_ = before.get(asked, {}), after.get(asked, {})
+        if was != is_ and max(len(was), len(is_)) > 1:
+            waits = "" if kind == REWRITE_KIND else _waits(own_pool, was, is_)
+            moves.setdefault(f"{_moved(was, is_)}{waits}", []).append(asked)
+    for moved, names in moves.items():
+        yield f"requests{_listed(names)}: {moved}"
+
+
+def _waits(own_pool: str, before: Shares, after: Shares) -> str:
+    """When `up` writes the larger shares of `split`; empty if none grows."""
+    if next(iter(after), None) != own_pool:
+        return ""  # users wrote these backends
+    before = before or {own_pool: 100}
+    growing = [name for name, share in after.items() if share > before.get(name, 0)]
+    return f", when {listed(growing)} can serve" if growing else ""
+
+
+def _moved(before: Shares, after: Shares) -> str:
+    """`next 5 % -> 50 %, base 95 % -> 50 %`."""
+    return ", ".join(
+        f"{name} {before.get(name, 0):.3g} % -> {after.get(name, 0):.3g} %"
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name, 0) != after.get(name, 0)
+    )
+
+
+def _listed(asked: list[str]) -> str:
+    names = [name for name in asked if name]
+    return f" for {', '.join(names)}" if names else ""
+
+
+def _rewrites(manifest: Manifest | None) -> dict[str, Shares]:
+    """Shares of models by the name that requests ask for; empty for all other names."""
+    by_route: dict[str, Shares] = {}
+    for rule in _items(at(manifest, "spec", "rules")):
+        models = [at(match, "model", "value") for match in _items(rule.get("matches"))]
+        shares = _shares(rule.get("targets"), "modelRewrite")
+        for name in models or [""]:
+            by_route.setdefault(str(name), shares)
+    return by_route
+
+
+def _routes(manifest: Manifest | None) -> dict[str, Shares]:
+    """Shares of pools by the rule; empty for a rule of all requests."""
+    by_route: dict[str, Shares] = {}
+    for index, rule in enumerate(_items(at(manifest, "spec", "rules"))):
+        backends = _items(rule.get("backendRefs"))
+        if all(backend.get("kind") == POOL_KIND for backend in backends):
+            name = f"rule {rule.get('name') or index + 1}" if rule.get("matches") else ""
+            by_route[name] = _shares(backends, "name")
+    return by_route
+
+
+def _shares(targets: Any, key: str) -> Shares:
+    weights = {str(item.get(key)): item.get("weight", 1) for item in _items(targets)}
+    numbers = {name: weight for name, weight in weights.items() if isinstance(weight, int)}
+    total = sum(numbers.values())
+    return {name: 100 * number / total for name, number in numbers.items()} if total else {}
+
+
+def _items(listed: Any) -> list[Mapping[str, Any]]:
+    items = listed if isinstance(listed, list) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+_MOST_DEFAULTS = 6
+_TEMPLATES = ("leaderTemplate", "workerTemplate")
+
+
+def engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
+    """What the engines of LeaderWorkerSets no longer take, once for each role."""
+    changed_engines: list[EngineChange] = []
+    for edit, old, new in _commands(edits):
+        changes = argument_changes(old, new)
+        if edit.new is None or changes is None or not (changes.removed or changes.defaults):
+            continue
+        service, role = service_of(edit.key, edit.new), role_of(edit.key, edit.new)
+        change = EngineChange(service, edit.key.namespace, role, changes)
+        if change not in changed_engines:
+            changed_engines.append(change)
+    return changed_engines
+
+
+def handshake_notes(edits: Sequence[Edit]) -> Iterator[str]:
+    """Yields a warning for each decode role whose requests fail while both revisions run.
+
+    The endpoint picker pairs prefill and decode pods of either revision.
+    """
+    warnings: dict[str, None] = {}
+    for edit, old, new in _commands(edits):
+        engine = new.engine
+        if engine is None or old.engine is not engine or edit.new is None:
+            continue
+        remedy = engine.missing_recompute(old) or engine.missing_recompute(new)
+        if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
+            continue
+        changed = []
+        for key in sorted({*engine.must_agree(old, new)} - {"served name"}):
+            before, after = pair_setting(old, engine, key), pair_setting(new, engine, key)
+            if None not in (before, after) and before != after:
+                changed.append(f"{key} {before} -> {after}")
+        if changed:
+            warning = (
+                f"role {role_of(edit.key, edit.new)}: warning: while both revisions run, "
+                f"{engine.title} rejects KV caches between them ({', '.join(changed)}) and these "
+                f"requests fail with HTTP 500; before this update, add {remedy}"
+            )
+            warnings[warning] = None
+    yield from warnings
+
+
+def _commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand, EngineCommand]]:
+    """Yields the command lines, before and after, of each container of a LeaderWorkerSet."""
+    for edit in edits:
+        if not edit.key.is_lws or edit.old is None or edit.new is None:
+            continue
+        for template in _TEMPLATES:
+            olds, news = (_containers(manifest, template) for manifest in (edit.old, edit.new))
+            for name in (name for name in olds if name in news):
+                yield edit, read_command(olds[name]), read_command(news[name])
+
+
+def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
+    containers = at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers")
+    items = containers if isinstance(containers, (list, tuple)) else ()
+    return {
+        container["name"]: container
+        for container in items
+        if isinstance(container, Mapping) and isinstance(container.get("name"), str)
+    }
+
+
+def engine_notes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
+    """Says in sentences what the engines no longer take; names services where there are several."""
+    for change in changes:
+        name = f"{service_name(change.namespace, change.service)}: " if services > 1 else ""
+        arguments = change.changes
+        prefix = (
+            f"{name}role {change.role}, {arguments.engine} {arguments.before} -> {arguments.after}"
+        )
+        if arguments.removed:
+            listed = [
+                f"{argument.name} (use {argument.instead})" if argument.instead else argument.name
+                for argument in arguments.removed
+            ]
+            yield f"{prefix}: no longer takes {', '.join(listed)}"
+        # The engine chooses what null stands for: it may be the same in both releases.
+        stated = [
+            default for default in arguments.defaults if None not in (default.before, default.after)
+        ]
+        if stated:
+            listed = [
+                f"{default.name} {json.dumps(default.before)} -> {json.dumps(default.after)}"
+                for default in stated[:_MOST_DEFAULTS]
+            ]
+            more = len(stated) - len(listed)
+            rest = f" and {more} more (--output json lists them)" if more else ""
+            yield f"{prefix}: other defaults: {', '.join(listed)}{rest}"

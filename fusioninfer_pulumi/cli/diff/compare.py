@@ -7,8 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._cells import service_name
-from fusioninfer_pulumi.cli.diff._engine_arguments import engine_changes, engine_notes
-from fusioninfer_pulumi.cli.diff._notes import notes, secret_notes, unknown_notes
+from fusioninfer_pulumi.cli.diff._notes import (
+    engine_changes,
+    engine_notes,
+    handshake_notes,
+    notes,
+    secret_notes,
+    unknown_notes,
+)
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -114,6 +120,7 @@ def compare(
             *hidden,
             *kept,
             *engine_notes(engines, len(affected)),
+            *handshake_notes(edits),
         ),
         totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
         engines=tuple(engines),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.cli.cost import Money, Prices, update_cost
 from fusioninfer_pulumi.cli.diff._cells import in_order
 from fusioninfer_pulumi.cli.diff.compare import (
     AcceleratorsOf,
@@ -59,15 +58,12 @@ class ServiceTimeline:
     Attributes:
         timeline: None where there is none.
         missing: Why there is none.
-        extra: What the accelerators beyond those before and after cost at most; None without
-            prices.
     """
 
     namespace: str
     service: str
     timeline: Timeline | None = None
     missing: str = ""
-    extra: Money | None = None
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -86,8 +82,7 @@ class ServiceTimeline:
             return
         if self.timeline.extra_hours:
             hours = f"{self.timeline.extra_hours:,.1f}"
-            money = "" if self.extra is None else f", {self.extra}"
-            yield f"At most {hours} GPU-hours{money} beyond those before and after."
+            yield f"At most {hours} GPU-hours beyond those before and after."
         if self.timeline.not_awaited:
             names = in_order(map(self._short, self.timeline.not_awaited))
             yield f"Not awaited, and not counted as serving: {names}."
@@ -125,7 +120,6 @@ class ServiceTimeline:
             "peakGpus": played.peak,
             "longestSeconds": played.after.seconds,
             "extraGpuHours": round(played.extra_hours, 2),
-            **({} if self.extra is None else {"extraAmount": self.extra.rounded}),
             "notAwaited": list(played.not_awaited),
         }
 
@@ -193,30 +187,6 @@ def timelines(
         world = _Update(plan, keys, (old_lws, new_lws), edits, freed, accelerators_of)
         played.append(ServiceTimeline(*service, timeline(plan, world.changes(), world.removed())))
     return played
-
-
-def priced(
-    updates: Iterable[ServiceTimeline],
-    plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]],
-    prices: Prices,
-) -> list[ServiceTimeline]:
-    """Returns updates with what they cost beyond the services before and after.
-
-    Args:
-        updates: Updates of the services after, in their order.
-        plans: Services before and after, as far as they are known.
-        prices: The table of prices.
-
-    Raises:
-        PricesError: The table has no price for the accelerators of a role.
-    """
-    old = {_key(plan): plan for plan in plans[0]}
-    return [
-        replace(update, extra=update_cost(update.timeline, old.get(_key(plan)), plan, prices))
-        if update.timeline is not None
-        else update
-        for update, plan in zip(updates, plans[1], strict=True)
-    ]
 
 
 def _key(plan: ServicePlan) -> tuple[str, str]:

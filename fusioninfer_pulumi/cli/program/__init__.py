@@ -4,7 +4,6 @@ No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives
 Importing this package does not import pulumi; `run_program` does, when it is called.
 """
 
-from fusioninfer_pulumi.cli.program.project import is_project
 from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
     ProgramService,
@@ -22,7 +21,6 @@ __all__ = [
     "Recorded",
     "Recording",
     "Secrets",
-    "is_project",
     "run_program",
     "unmarked",
     "without_service",

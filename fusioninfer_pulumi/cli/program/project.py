@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.cli.program._rules import (
+from fusioninfer_pulumi.cli.program.recording import (
     PROJECT_FILE_INVALID,
+    SECRET,
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
+    refused,
 )
-from fusioninfer_pulumi.cli.program.recording import SECRET, refused
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
@@ -68,11 +69,6 @@ class StackConfig:
     values: dict[str, str]
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str]
-
-
-def is_project(path: Path) -> bool:
-    """Whether a path is a folder with a Pulumi project in it."""
-    return _project_file(path) is not None
 
 
 def load_project(folder: Path) -> Project:

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,10 +23,15 @@ from pulumi.runtime.mocks import MockMonitor, Mocks
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_root_directory, get_stack
 
-from fusioninfer_pulumi.cli.program._marks import marked_as_before, revealed
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_MESSAGE, UNKNOWN_WITHOUT_PULUMI
-from fusioninfer_pulumi.cli.program.recording import SECRET, Recorded, Secrets
+from fusioninfer_pulumi.cli.program.recording import (
+    PROGRAM_MESSAGE,
+    SECRET,
+    UNKNOWN_WITHOUT_PULUMI,
+    Recorded,
+    Secrets,
+)
 from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.component.sdk import SIGNATURE, CollectedService
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml import documents
@@ -36,8 +41,6 @@ _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDER = "pulumi:providers:kubernetes"
 #: Resources that the engine expands into many objects.
 _EXPANDED_BY_ENGINE = frozenset({"kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v4:Chart"})
-#: The key by which the SDK recognises secrets, assets and references among mappings.
-_SIGNATURE = next(iter(rpc.wrap_rpc_secret(None)))
 _SECRET_DATA = ("data", "stringData")
 #: Largest whole number that protobuf keeps: all its numbers are floats.
 _EXACT = 2**53
@@ -45,25 +48,12 @@ _EXACT = 2**53
 Inputs = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RegisteredService:
-    """Where a program makes an InferenceService, and the provider of its objects.
-
-    Attributes:
-        file: The file, relative to the project where it lies below it; empty if not known.
-        line: The line in it, None where it is not known.
-        provider: Name of its Kubernetes provider, empty for the default one.
-    """
-
-    file: str
-    line: int | None
-    provider: str
-
-
 class Recorder(MockMonitor):
     """Records Kubernetes objects; a subclass so that calls of later SDKs have an answer too.
 
-    It is the resource monitor, and keeps the functions that the engine would call back.
+    It is the resource monitor, and keeps the functions that the engine would call back. `Mocks`
+    alone see neither parents nor whether a component is remote, nor which parts of a value are
+    secret.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -75,25 +65,25 @@ class Recorder(MockMonitor):
         self._constructions = 0
         self._states: dict[str, Struct] = {}
         self._parents: dict[str, str] = {}
-        self._services: list[tuple[int, RegisteredService]] = []
+        self._services: list[tuple[int, tuple[str, int | None, str]]] = []
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         self._transforms: dict[str, list[str]] = {}  # by resource
         self._of_stack: list[str] = []
 
-    def recorded(self) -> tuple[Recorded, ...]:
-        """The objects in the order of their constructors, which is not that of the calls."""
-        return tuple(recorded for _, recorded in sorted(self._recorded, key=lambda pair: pair[0]))
-
-    def services(self) -> tuple[RegisteredService, ...]:
-        """The services in the order of their constructors."""
-        return tuple(service for _, service in sorted(self._services, key=lambda pair: pair[0]))
-
-    def warnings(self) -> tuple[Finding, ...]:
-        """The warnings in the program's order, each text once."""
-        by_message: dict[str, Finding] = {}
-        for _, finding in sorted(self._findings, key=lambda pair: pair[0]):
-            by_message.setdefault(finding.message, finding)
-        return tuple(by_message.values())
+    def outcome(self, services: Sequence[CollectedService]) -> dict[str, Any]:
+        """What the program registered, in the order of constructors, which is not that of calls."""
+        places = [place for _, place in sorted(self._services, key=itemgetter(0))]
+        findings: dict[str, Finding] = {}  # each text once
+        for _, finding in sorted(self._findings, key=itemgetter(0)):
+            findings.setdefault(finding.message, finding)
+        return {
+            "resources": tuple(item for _, item in sorted(self._recorded, key=itemgetter(0))),
+            "services": [
+                (service.name, service.args, service.plan.findings, place)
+                for service, place in zip(services, places, strict=True)
+            ],
+            "findings": tuple(findings.values()),
+        }
 
     def warn(self, rule: Rule, text: str, position: int | None = None) -> None:
         """Keeps a warning, in one line; about a resource at the position of its constructor."""
@@ -190,14 +180,10 @@ class Recorder(MockMonitor):
         """Keeps a transform of every later resource."""
         self._of_stack.append(self.register_transform(transform).token)
 
-    def register_invoke_transform(self, _transform: object) -> None:
-        """Takes a transform of provider functions, none of which is called here."""
+    def ignore(self, _registered: object) -> None:
+        """Takes what belongs to deployments, or to provider functions, none of which is called."""
 
-    def register_resource_hook(self, _hook: object) -> None:
-        """Takes a hook; hooks belong to deployments."""
-
-    def register_error_hook(self, _hook: object) -> None:
-        """Takes an error hook; hooks belong to deployments."""
+    register_invoke_transform = register_resource_hook = register_error_hook = ignore
 
     async def _transformed(
         self, urn: str, request: Any, tokens: Sequence[str]
@@ -235,8 +221,8 @@ class Recorder(MockMonitor):
         token, name = request.type, request.name
         if token == TOKEN:
             provider = request.providers.get("kubernetes", "").rpartition("::")[0]
-            service = RegisteredService(*_source(request), provider.rpartition("::")[2])
-            self._services.append((position, service))
+            place = (*_source(request), provider.rpartition("::")[2])
+            self._services.append((position, place))
         if request.remote or token in _EXPANDED_BY_ENGINE:
             text = "only the Pulumi engine can expand it; its objects are missing here"
             self.warn(UNKNOWN_WITHOUT_PULUMI, f'{token} "{name}": {text}', position)
@@ -244,7 +230,7 @@ class Recorder(MockMonitor):
         if token.startswith("pulumi-python:dynamic"):
             text = f'{token} "{name}": a dynamic provider runs only in a deployment'
             self.warn(UNKNOWN_WITHOUT_PULUMI, text, position)
-        inputs = marked_as_before(_plain(properties), _plain(request.object))
+        inputs = _marked_as_before(_plain(properties), _plain(request.object))
         if token == _PROVIDER and "namespace" in inputs:
             text = f"in namespace {_masked(inputs['namespace'], Secrets.MASKED)}"
             self.warn(
@@ -258,7 +244,7 @@ class Recorder(MockMonitor):
         manifest = _manifest(token, name, inputs, self._secrets)
         self._recorded.append((position, Recorded(name, token, manifest)))
         metadata = inputs.get("metadata", {})
-        if isinstance(metadata, dict) and not {"name", _SIGNATURE} & metadata.keys():
+        if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
             # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
@@ -366,7 +352,7 @@ def _masked(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
             return _mask(value["value"], secrets)
-        if _SIGNATURE in value:
+        if SIGNATURE in value:
             return UNKNOWN  # assets and references have no place in a Kubernetes object
         return {key: _masked(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
@@ -374,7 +360,7 @@ def _masked(value: Any, secrets: Secrets) -> Any:
 
 def _mask(value: Any, secrets: Secrets) -> Any:
     if secrets is Secrets.SHOWN:
-        return _masked(revealed(value), secrets)
+        return _masked(_revealed(value), secrets)
     return SECRET if value == rpc.UNKNOWN else secrets.mask(value)
 
 
@@ -382,6 +368,44 @@ def _data(value: Any, secrets: Secrets) -> Any:
     """The data of a Secret, all of which the SDK makes secret: its keys are shown."""
     if isinstance(value, dict) and rpc.is_rpc_secret(value):
         value = value["value"]
-    if not isinstance(value, dict) or _SIGNATURE in value:
+    if not isinstance(value, dict) or SIGNATURE in value:
         return _mask(value, secrets)
     return {key: _mask(item, secrets) for key, item in value.items()}
+
+
+def _marked_as_before(value: Any, before: Any) -> Any:
+    """Properties after transforms with secrets where they were; what is new among them is secret.
+
+    The SDK hands a transform each property that holds a secret as one secret, and marks the whole
+    of it when the transform returns it: one variable of a container makes a secret of the `spec`.
+    """
+    if not isinstance(value, dict):
+        return value
+    if rpc.is_rpc_secret(value):
+        return _narrowed(_revealed(value), before)
+    fields = before if isinstance(before, Mapping) else {}
+    return {key: _marked_as_before(item, fields.get(key)) for key, item in value.items()}
+
+
+def _narrowed(value: Any, before: Any) -> Any:
+    """A value of a secret without marks inside of it; plain as far as it was plain before."""
+    if not rpc.is_rpc_secret(before):
+        if isinstance(value, dict) and isinstance(before, Mapping):
+            return {key: _narrowed(item, before.get(key, ...)) for key, item in value.items()}
+        if isinstance(value, list) and isinstance(before, list):
+            added = [...] * (len(value) - len(before))
+            return [_narrowed(*pair) for pair in zip(value, [*before, *added], strict=False)]
+        if type(value) is type(before) and value == before:
+            return value
+    return rpc.wrap_rpc_secret(value)
+
+
+def _revealed(value: Any) -> Any:
+    """A value without the marks of secrets inside of it."""
+    if isinstance(value, list):
+        return [_revealed(item) for item in value]
+    if isinstance(value, dict):
+        if rpc.is_rpc_secret(value):
+            return _revealed(value["value"])
+        return {key: _revealed(item) for key, item in value.items()}
+    return value

@@ -1,7 +1,6 @@
-"""What a run of a program hands back: objects, findings, and what stands in place of secrets.
+"""What a run of a program brings to light, in plain values, and what hides secrets in it.
 
-A marked mask ends in a keyed hash of the value. Each command draws a key of its own and never
-writes it, so that a mark that gets out by mistake reveals nothing about the value.
+Imports no Pulumi: commands and the list of rules read it.
 """
 
 from __future__ import annotations
@@ -10,13 +9,55 @@ import enum
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_WITHOUT_SERVICE
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, one_line, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+PROGRAM_ENDED = Rule(
+    "program-ended",
+    "error",
+    "The program returns within `--timeout`, and does not end its process.",
+    remedy="See where it waits or ends.",
+)
+PROGRAM_MESSAGE = Rule(
+    "program-message",
+    "warning",
+    "The program logs neither warnings nor errors.",
+    remedy="See the message.",
+)
+UNKNOWN_WITHOUT_PULUMI = Rule(
+    "unknown-without-pulumi",
+    "warning",
+    "Everything that the program's objects depend on is known without the Pulumi engine.",
+    remedy="Use `pulumi preview`, or pass the value as config.",
+)
+PROGRAM_WITHOUT_SERVICE = Rule(
+    "program-without-service",
+    "warning",
+    "A program that is checked or planned makes an InferenceService.",
+    remedy="Make one, or check another project; a program that calls `sys.exit` ends there.",
+)
+PROJECT_FILE_INVALID = Rule(
+    "project-file-invalid",
+    "error",
+    "The files of a Pulumi project are there and valid, and its program is one in Python.",
+    remedy="Correct the file as the message says.",
+)
+PROGRAM_FAILED = Rule(
+    "program-failed",
+    "error",
+    "The program runs to its end.",
+    remedy="Correct the program; the lines below the message are yours.",
+)
+STACK_NOT_CHOSEN = Rule(
+    "stack-not-chosen",
+    "warning",
+    "Where a project has several stacks, one is chosen.",
+    remedy="Give `--stack`.",
+)
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
@@ -26,6 +67,11 @@ T = TypeVar("T")
 _KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
+#: Sequences that colour text, move the cursor, or name links and titles.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+#: Commands of CI runners: `::error::` begins a line, `##[error]` and `##vso[` stand anywhere.
+_COMMAND = re.compile(r"^(\s*)::|##(?=\w*\[)")
+_LINE_ENDS = re.compile(r"\r?\n|\r(?=[^\n])")
 
 
 @dataclass(frozen=True)
@@ -75,15 +121,13 @@ class Recording:
         services: The InferenceService components, in the same order.
         findings: Warnings: what is missing here because only the engine can expand it, and what
             the program itself warned about; no text twice.
-        encrypted: Of each encrypted value of the stack's config what is written there.
-        left: Where the program called `sys.exit` with success, empty where it ran to its end.
+        encrypted: The ciphertext of each encrypted value of the stack's config.
     """
 
     resources: tuple[Recorded, ...]
     services: tuple[ProgramService, ...]
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str] = field(default_factory=dict)
-    left: str = ""
 
     @property
     def plans(self) -> tuple[ServicePlan, ...]:
@@ -108,10 +152,9 @@ class ProgramError(Exception):
         return "\n".join(str(finding) for finding in self.findings)
 
 
-def without_service(recording: Recording) -> Finding:
+def without_service() -> Finding:
     """Says that a program made no InferenceService."""
-    how = f": it called sys.exit at {recording.left}" if recording.left else ""
-    return warning(PROGRAM_WITHOUT_SERVICE, (), f"the program makes no InferenceService{how}")
+    return warning(PROGRAM_WITHOUT_SERVICE, (), "the program makes no InferenceService")
 
 
 def refused(rule: Rule, message: str) -> ProgramError:
@@ -159,8 +202,23 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_unmarked(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        values = {
-            attribute.name: _unmarked(getattr(value, attribute.name)) for attribute in fields(value)
-        }
-        return type(value)(**values)
+        return replace(
+            value, **{item.name: _unmarked(getattr(value, item.name)) for item in fields(value)}
+        )
     return value
+
+
+def printable(text: str, secrets: Iterable[str]) -> str:
+    """What a program says, made fit for a terminal and for a log of a CI job.
+
+    Each secret is masked, the longest first; escape sequences, control characters and commands of
+    CI runners are removed.
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, SECRET)
+    return "\n".join(map(_printable_line, _LINE_ENDS.split(text)))
+
+
+def _printable_line(line: str) -> str:
+    line = "\t".join(one_line(part) for part in _ESCAPES.sub("", line).split("\t"))
+    return _COMMAND.sub(lambda match: f"{match[1]}: : " if match[1] is not None else "# #", line)

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
-import json
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.program._rules import PROGRAM_ENDED
-from fusioninfer_pulumi.cli.program._text import harmless, masked
-from fusioninfer_pulumi.cli.program._wire import SpecReader, findings_from_json
-from fusioninfer_pulumi.cli.program.project import StackConfig, load_project, stack_config
+from fusioninfer_pulumi.cli.program.project import Project, StackConfig, load_project, stack_config
 from fusioninfer_pulumi.cli.program.recording import (
+    PROGRAM_ENDED,
     ProgramError,
     ProgramService,
-    Recorded,
     Recording,
     Secrets,
     key,
+    printable,
     refused,
 )
 from fusioninfer_pulumi.findings import Finding
@@ -48,6 +43,27 @@ _GRACE = 3.0
 _POLL = 0.05
 #: Bytes that a program may print; a temporary file keeps them until it ends.
 _MOST_PRINTED = 64 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the child process runs.
+
+    Attributes:
+        project: The project.
+        config: The configuration of the stack.
+        secrets: What stands in place of secret values in objects.
+        key: The key of the marks of secret values.
+        limit: Seconds after which the program is ended.
+        printed: The file for what the program and its own child processes print.
+    """
+
+    project: Project
+    config: StackConfig
+    secrets: Secrets
+    key: bytes
+    limit: float
+    printed: str
 
 
 def run_program(
@@ -80,173 +96,105 @@ def run_program(
     project = load_project(folder)
     config = stack_config(project, stack)
     # Imported before the fork: several programs share the loaded SDK.
-    with _without_collecting():
-        child = importlib.import_module("fusioninfer_pulumi.cli.program._child")
+    child = importlib.import_module("fusioninfer_pulumi.cli.program.child")
+    hidden: set[str] = set()
     descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
     with os.fdopen(descriptor, "rb") as printed:
-        request = child.Request(project, config, secrets, key(), limit, path)
-        messages = _Messages(shown=secrets is Secrets.SHOWN)
         try:
             with working(f"{folder}: running the program"):
-                status = _status(child, request, messages, printed)
+                request = Request(project, config, secrets, key(), limit, path)
+                outcome = _outcome(child.main, request, hidden, printed)
+        except ProgramError as problem:
+            outcome = problem.findings
         finally:
             Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
-            _print(messages.text(printed.read().decode("utf-8", "replace")))
-    try:
-        outcome = messages.recording(status, limit)
-        with _in_folder(project.program.parent):  # paths in specs are relative to it
-            return _recording(outcome, config, messages)
-    except ProgramError as problem:
-        raise ProgramError(*config.findings, *problem.findings) from None
-
-
-@contextmanager
-def _in_folder(folder: Path) -> Iterator[None]:
+            hidden = set() if secrets is Secrets.SHOWN else hidden
+            if text := printable(printed.read().decode("utf-8", "replace"), hidden):
+                sys.stderr.write(text.removesuffix("\n") + "\n")
+                sys.stderr.flush()
+    if isinstance(outcome, tuple):
+        raise ProgramError(*config.findings, *_masked(outcome, hidden))
     before = Path.cwd()
-    os.chdir(folder)
+    os.chdir(project.program.parent)  # paths in specs are relative to it
     try:
-        yield
+        services = tuple(
+            ProgramService(
+                name,
+                file,
+                line,
+                provider,
+                # The component also knows what it collides with.
+                replace(plan_service(args, name), findings=_masked(findings, hidden)),
+            )
+            for name, args, findings, (file, line, provider) in outcome["services"]
+        )
     finally:
         os.chdir(before)
+    found = (*config.findings, *_masked(outcome["findings"], hidden))
+    return Recording(outcome["resources"], services, found, config.encrypted)
 
 
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Imports without collecting garbage among what is loaded, which takes a fifth of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
+def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
+    return tuple(
+        replace(finding, message=printable(finding.message, hidden)) for finding in findings
+    )
 
 
-def _print(text: str) -> None:
-    if text:
-        sys.stderr.write(text.removesuffix("\n") + "\n")
-        sys.stderr.flush()
+def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -> Any:
+    """Runs the child process; the recording that it sends, or a tuple of errors.
 
-
-@dataclass
-class _Messages:
-    """What the child process sent.
-
-    Attributes:
-        shown: Whether secret values are shown.
-        secrets: The secret values.
-        last: The last message with a recording, or with what is wrong.
+    Secret values are added to `hidden` as they come.
     """
-
-    shown: bool
-    secrets: set[str] = field(default_factory=set)
-    last: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, message: dict[str, Any]) -> None:
-        """Keeps a message."""
-        if "secret" not in message:
-            self.last = message
-        elif not self.shown:
-            self.secrets.add(message["secret"])
-
-    def text(self, text: str) -> str:
-        """A text without secrets, and without what a terminal or a CI job obeys."""
-        return harmless(masked(text, self.secrets))
-
-    def findings(self, values: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
-        """Findings with such messages."""
-        return tuple(
-            replace(finding, message=self.text(finding.message))
-            for finding in findings_from_json(values)
-        )
-
-    def recording(self, status: int | None, limit: float) -> Mapping[str, Any]:
-        """The recording; raises ProgramError if there is none."""
-        if status is None:
-            text = f"the program did not end within {limit:g} s"
-            raise refused(PROGRAM_ENDED, text)
-        if not self.last:
-            raise refused(PROGRAM_ENDED, _how_it_ended(status))
-        if "findings" in self.last:
-            raise ProgramError(*self.findings(self.last["findings"]))
-        recording: dict[str, Any] = self.last["recording"]
-        return recording
-
-
-def _status(child: Any, request: Any, messages: _Messages, printed: BinaryIO) -> int | None:
-    """Runs the child process; its exit status, None where it did not end in time."""
     context: Any = multiprocessing.get_context(_METHOD)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=child.main, args=(sender, request))
+    process = context.Process(target=main, args=(sender, request))
     with warnings.catch_warnings():
         # Python warns of threads, of which a test runner has some.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     sender.close()
+    outcome: Any = None
     try:
-        for message in _listen(process, receiver, request.limit):
+        for message in _listen(process, receiver, request.limit + _GRACE):
             if os.fstat(printed.fileno()).st_size > _MOST_PRINTED:
                 text = f"the program prints more than {_MOST_PRINTED >> 20} MiB"
                 raise refused(PROGRAM_ENDED, text)
-            if message:
-                messages.add(message)
-        status: int | None = process.exitcode
-        return status
+            if isinstance(message, str):
+                hidden.add(message)
+            elif message is not None:
+                outcome = message
+        if outcome is None:
+            raise refused(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
+        return outcome
     finally:
-        _end(process)
+        process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
         process.join()
         receiver.close()
 
 
-def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[dict[str, Any]]:
-    """Yields messages until the process ends or its time is over; an empty one now and then."""
-    deadline = time.monotonic() + limit + _GRACE
+def _listen(process: Any, receiver: Connection, limit: float) -> Iterator[Any]:
+    """Yields messages until the process ends or its time is over; None now and then."""
+    deadline = time.monotonic() + limit
     while (left := deadline - time.monotonic()) > 0:
         ended = process.exitcode is not None
         if receiver.poll(_POLL):
             try:
-                yield json.loads(receiver.recv_bytes())
+                yield pickle.loads(receiver.recv_bytes())  # noqa: S301  # from our own process
             except (EOFError, OSError):
                 process.join(left)
                 return
         elif ended:
             return  # what it started may hold the connection open
         else:
-            yield {}
+            yield None
 
 
-def _end(process: Any) -> None:
-    """Ends a process and those that it started."""
-    process.kill()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _how_it_ended(status: int) -> str:
+def _how_it_ended(status: int | None, limit: float) -> str:
+    if status is None:
+        return f"the program did not end within {limit:g} s"
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), as the system does when memory runs out"
     how = "it crashed, or called os._exit" if status else "it called os._exit"
     return f"the program ended its process with status {status}: {how}"
-
-
-def _recording(recording: Mapping[str, Any], config: StackConfig, messages: _Messages) -> Recording:
-    specs = SpecReader()
-    services = []
-    for service in recording["services"]:
-        args = InferenceServiceArgs.model_validate(specs.spec(service["spec"]))
-        plan = plan_service(args, service["name"])
-        # The component also knows what it collides with.
-        plan = replace(plan, findings=messages.findings(service["findings"]))
-        services.append(
-            ProgramService(
-                service["name"], service["file"], service["line"], service["provider"], plan
-            )
-        )
-    return Recording(
-        resources=tuple(Recorded(**resource) for resource in recording["resources"]),
-        services=tuple(services),
-        findings=(*config.findings, *messages.findings(recording["findings"])),
-        encrypted=config.encrypted,
-        left=recording["left"],
-    )

@@ -9,7 +9,7 @@ import pulumi
 from fusioninfer_pulumi.component.cluster_access import Cluster, names_cluster, read_error_text
 from fusioninfer_pulumi.component.diagnosis._pods import missing_accelerators
 from fusioninfer_pulumi.component.diagnosis.read import Nodes, read_nodes
-from fusioninfer_pulumi.component.run_mode import has_engine
+from fusioninfer_pulumi.component.sdk import has_engine
 from fusioninfer_pulumi.findings import error, listed
 from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -1,0 +1,130 @@
+"""Pickers see the load of each engine, and hold requests only while no pod can take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from e2e.harness import Object
+from e2e.routers import PICKERS
+from e2e.strategies.engine import Load
+from e2e.strategies.fleet import Chooser, Fleet, same
+from e2e.strategies.test_from_zero import HOLDING, HOLDS, gauge
+
+ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
+VERSIONS = pytest.mark.parametrize("version", sorted(PICKERS))
+HOLDERS = pytest.mark.parametrize("version", sorted(HOLDING))
+SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enable-metrics"]
+
+
+@pytest.fixture
+def mixed(fleet: Fleet) -> Iterator[Fleet]:
+    """The three pods, which play vLLM again afterwards."""
+    yield fleet
+    play(fleet, "vllm")
+
+
+def play(fleet: Fleet, engine: str) -> None:
+    """Let all stand-ins serve the metrics of an engine."""
+    for stand_in in fleet.engines.values():
+        stand_in.name = engine
+
+
+def sglang(manifest: Object) -> Object:
+    """The service with SGLang in its serving role."""
+    (container,) = manifest["spec"]["roles"][1]["template"]["spec"]["containers"]
+    port = container["args"][container["args"].index("--port") + 1]
+    container |= {"image": "lmsysorg/sglang:v0.5.4", "command": SGLANG, "args": ["--port", port]}
+    return manifest
+
+
+def available(version: str) -> None:
+    """Skip the test where a picker cannot run."""
+    if not PICKERS[version].is_available():
+        pytest.skip("llm-d-epp is not on PATH")
+
+
+@pytest.mark.proves("a picker sees by the engine's own metrics which pod is busy: vLLM and SGLang")
+@ENGINES
+@VERSIONS
+def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> None:
+    available(version)
+    play(mixed, engine)
+    (pod, *_) = sorted(mixed.engines)
+    with mixed.picker(version, sglang if engine == "sglang" else same) as picker:
+        mixed.load({pod: Load(waiting=50)})
+        mixed.wait_scraped()
+        assert picker.picks(20)[pod] == 0
+        mixed.load({pod: Load(kv_cache=0.9)})
+        mixed.wait_scraped()
+        assert picker.picks(20)[pod] == 0
+
+
+@pytest.mark.proves(
+    "with flow control a picker answers while one pod of several has a long queue: vLLM and SGLang"
+)
+@ENGINES
+@HOLDERS
+def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: str) -> None:
+    available(version)
+    play(mixed, engine)
+    (pod, *_) = sorted(mixed.engines)
+    change = sglang if engine == "sglang" else same
+    with mixed.picker(version, change, endpointPicker=HOLDS) as picker:
+        mixed.load({pod: Load(waiting=500, running=100, kv_cache=1.0)})
+        mixed.wait_scraped()
+        assert picker.picks(20)[pod] == 0
+        mixed.load(default=Load(waiting=12))
+        mixed.wait_scraped()
+        assert picker.picks(20).total() == 20, "engines have queues of their own"
+
+
+@pytest.mark.proves(
+    "with flow control a picker holds a request while the KV caches of all pods are full"
+)
+@ENGINES
+@HOLDERS
+def test_requests_are_held_while_all_kv_caches_are_full(
+    mixed: Fleet, version: str, engine: str
+) -> None:
+    available(version)
+    play(mixed, engine)
+    change = sglang if engine == "sglang" else same
+    with (
+        mixed.picker(version, change, endpointPicker=HOLDS) as picker,
+        ThreadPoolExecutor() as threads,
+    ):
+        mixed.load(default=Load(kv_cache=1.0))
+        mixed.wait_scraped()
+        asked = threads.submit(picker.ask)
+        _wait_held(mixed, picker, version)
+        assert not asked.done()
+        mixed.load({sorted(mixed.engines)[0]: Load()}, default=Load(kv_cache=1.0))
+        assert asked.result(60).endpoint is not None
+
+
+@pytest.mark.proves(
+    "an engine without metrics gets no requests from a picker with flow control: it is rejected"
+)
+@HOLDERS
+def test_requests_are_held_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
+    available(version)
+    play(mixed, "none")
+    with (
+        mixed.picker(version, endpointPicker=HOLDS) as picker,
+        ThreadPoolExecutor() as threads,
+    ):
+        mixed.wait_scraped()
+        asked = threads.submit(picker.ask)
+        _wait_held(mixed, picker, version)
+        assert not asked.done()
+        play(mixed, "vllm")
+        assert asked.result(60).endpoint is not None
+
+
+def _wait_held(fleet: Fleet, picker: Chooser, version: str) -> None:
+    flow = HOLDING[version].flow_control
+    assert flow is not None
+    fleet.cluster.wait(lambda: gauge(picker, flow.held) == 1, 60, picker.picker.metrics)

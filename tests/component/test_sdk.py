@@ -1,0 +1,59 @@
+"""What the component takes from Pulumi's SDK beyond its documented functions is still there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf.struct_pb2 import Value
+from pulumi.runtime import rpc
+
+from fusioninfer_pulumi.component.resources import KubernetesObject
+from fusioninfer_pulumi.component.sdk import SIGNATURE, read_value, stack_resources, value_at
+
+MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+
+@pytest.mark.parametrize("value", [pulumi.StringAsset("x"), pulumi.AssetArchive({})])
+def test_one_key_marks_secrets_and_assets(value: object) -> None:
+    assert SIGNATURE in asyncio.run(rpc.serialize_property(value, [], None))
+    assert SIGNATURE in rpc.wrap_rpc_secret(1)
+
+
+def test_values_of_the_state_are_read_through_secrets() -> None:
+    value = Value()
+    secret = rpc.wrap_rpc_secret({"size": rpc.wrap_rpc_secret(2.0), "name": "a"})
+    value.struct_value.update({"spec": secret})
+    assert read_value(value, "spec", "size") == 2
+    assert value_at(value, "spec", "absent") is None
+
+
+def test_the_state_of_the_stack_is_an_answer_of_the_monitor(engine: Any) -> None:
+    engine.state = {"urn:pulumi:dev::app::acme:index:Made::made": {"outputs": {"size": 1}}}
+    found: list[Any] = []
+
+    def program() -> None:
+        found.append(stack_resources())
+
+    engine.run(program)
+    ((urn, resource),) = found[0].items()
+    assert (urn, read_value(resource, "outputs", "size")) == (*engine.state, 1)
+
+
+def test_what_depends_on_a_held_resource_waits(engine: Any) -> None:
+    order: list[str] = []
+
+    async def later() -> None:
+        await asyncio.sleep(0.05)
+        order.append("released")
+
+    def program() -> None:
+        first = KubernetesObject("first", MANIFEST)
+        first.hold(pulumi.Output.from_input(later()))
+        second = KubernetesObject("second", MANIFEST, pulumi.ResourceOptions(depends_on=[first]))
+        second.metadata.apply(lambda _: order.append("second"))
+
+    engine.run(program)
+    assert order == ["released", "second"]
