@@ -94,7 +94,7 @@ def target_findings(
         if other is None:
             if complete:
                 yield from _missing_findings(place, plan, plans, share.service, fails)
-        elif not other.routers or (other.routing is not None and other.router is None):
+        elif not other.shape.routers or (other.routing is not None and other.router is None):
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
             yield make_finding(
@@ -121,7 +121,7 @@ def target_findings(
     if other is None and complete:
         yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
     elif other is not None and (
-        not other.routers or (other.routing is not None and other.routing.route is None)
+        not other.shape.routers or (other.routing is not None and other.routing.route is None)
     ):
         message = f"{by} has no route: no request comes"
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
