@@ -196,9 +196,9 @@ class Cluster:
         return [*self._owners.add(plan), *self._gateways.findings(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """The same of a service that others may follow."""
+        """The same for a service that others may follow, and its targets among earlier ones."""
         self._gateways.add(plan)
-        return self.shared(plan)
+        return [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
 
     def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
         """Returns warnings about shares of existing services that are none of these services."""

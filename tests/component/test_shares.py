@@ -1,4 +1,4 @@
-"""A program is told of shares of requests that do not arrive at another of its services."""
+"""Shares of requests for another service of the same program."""
 
 from __future__ import annotations
 
@@ -18,23 +18,16 @@ def made(name: str, manifest: Manifest) -> InferenceService:
     return InferenceService(name, manifest["spec"])
 
 
-def test_a_program_is_told_of_the_services_made_so_far(engine: Any) -> None:
+def test_share_of_a_service_without_pool_is_rejected(engine: Any) -> None:
     def program() -> None:
-        made("chat", routed(httproute=CHAT))
-        with pytest.raises(InvalidServiceError) as refused:
-            made("next", service(role()))
-        assert str(refused.value).startswith(
-            "next: roles[0].httproute.split[0].service of service chat: next has no router"
-        )
-        made("talk", routed(httproute=ROUTE))
-        plan = made("other", routed(httproute={"routedBy": "talk"})).plan
-        assert any(
-            "the route of talk does not lead here" in finding.message for finding in plan.findings
+        made("next", service(role()))
+        with pytest.raises(InvalidServiceError) as rejected:
+            made("chat", routed(httproute=CHAT))
+        assert str(rejected.value).startswith(
+            "chat: roles[0].httproute.split[0].service: next has no InferencePool next-pool"
         )
 
-    logged = engine.run(program).logged
-    (line,) = [each for each in logged if "routedBy" in each]
-    assert line.startswith("warning: roles[0].httproute.routedBy: the route of talk does not lead")
+    engine.run(program)
 
 
 def test_a_pair_that_fits_is_not_told_in_either_order(engine: Any) -> None:

@@ -174,16 +174,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
          "model.cache.readOnly: has no effect without warmUp; remove it"],
     ),
     (
-        cached({"storage": {"size": "1Gi", "accessModes": ["ReadOnlyMany"]}, "warmUp": True}),
-        ["model.cache.storage.accessModes: must hold a mode that somebody can write with"],
-    ),
-    (
         cached({"storage": {"size": "0"}, "warmUp": True}),
         ['model.cache.storage.size: must be an amount of bytes such as 80Gi, got "0"'],
-    ),
-    (
-        cached({**WARM, "mountPath": "/mnt/models/cache"}),
-        ["model.cache.mountPath: must not overlap model.mountPath /mnt/models"],
     ),
     (
         service(

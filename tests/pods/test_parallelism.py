@@ -18,7 +18,6 @@ from tests.samples import (
     problems,
     rendered,
     role,
-    said,
     service,
     template,
     warnings,
@@ -267,12 +266,6 @@ def test_idle_accelerators_and_unread_arguments_are_warned_of() -> None:
     script = split({"tensor": 8}, command=["sh", "-c", "vllm serve m --x y $MORE"], args=None)
     (one,) = warnings(script)
     assert one.startswith("warning: roles[0].parallelism: arguments that cannot be read here may")
-
-
-def test_the_number_of_pods_is_said() -> None:
-    assert said(split({"tensor": 4, "data": 8, "dataLocal": 2})) == [
-        "info: roles[0].parallelism: a replica has 4 pods: data 8 / dataLocal 2"
-    ]
 
 
 @given(
