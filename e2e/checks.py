@@ -135,13 +135,13 @@ def _pod_facts(
         own = written.get("labels") or {}
         yield "user's labels", {key: labels.get(key) for key in own}, dict(own)
 
-        gang = plan.service if plan.gang_scheduled else None
+        gang = plan.service if plan.shape.needs_gang else None
         yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), gang
-        task = planned.task if plan.gang_scheduled else None
+        task = planned.task if plan.shape.needs_gang else None
         yield "task", annotations.get("volcano.sh/task-spec"), task
         own = written.get("annotations") or {}
         yield "user's annotations", {key: annotations.get(key) for key in own}, dict(own)
-        scheduler = plan.scheduler_name or spec.get("schedulerName")
+        scheduler = plan.shape.scheduler or spec.get("schedulerName")
         yield "scheduler", spec.get("schedulerName"), scheduler
 
         names = [container["name"] for container in spec["containers"]]

@@ -125,7 +125,7 @@ class Claim:
         text: The sentence.
         file: Test file.
         test: Test function.
-        long: Whether only the long run proves it.
+        by_hand: Whether CI leaves it out.
         needs: Programs that no registry offers, without which its tests are skipped.
         cases: Node ids of its tests.
     """
@@ -133,7 +133,7 @@ class Claim:
     text: str
     file: Path
     test: str
-    long: bool
+    by_hand: bool
     needs: str | None
     cases: set[str] = field(default_factory=set)
 
@@ -158,9 +158,10 @@ class Report:
                 continue
             (text,) = marker.args
             test = item.nodeid.split("::")[1].partition("[")[0]
-            is_long = item.get_closest_marker("long") is not None
+            names = {mark.name for mark in item.iter_markers()}
+            by_hand = "long" in names or ("engine" in names and "core" not in names)
             claim = self.claims.setdefault(
-                (item.path, text), Claim(text, item.path, test, is_long, marker.kwargs.get("needs"))
+                (item.path, text), Claim(text, item.path, test, by_hand, marker.kwargs.get("needs"))
             )
             claim.cases.add(item.nodeid)
         files = set(Path(__file__).parent.rglob("test_*.py"))
@@ -297,7 +298,7 @@ def _runs_on(claim: Claim) -> str:
 
 
 def _in_ci(claim: Claim) -> str:
-    if claim.long:
+    if claim.by_hand:
         return "by hand"
     return "if installed" if claim.needs else "yes"
 

@@ -53,7 +53,7 @@ ROUTERS: dict[str, dict[str, Any]] = {
     "shares": {"httproute": {**PARENT, "split": [{"service": "canary", "weight": 10}]}},
     "routed by another service": {
         "httproute": {"routedBy": "stable"},
-        "gateway": {"implementation": "istio"},
+        "gateway": {"implementation": "istio", "refs": [{"name": "shared"}]},
     },
     "several replicas": {"endpointPicker": {"replicas": 3, "failureMode": "FailClose"}},
     "authenticated metrics": {"endpointPicker": {"metrics": "Authenticated"}},

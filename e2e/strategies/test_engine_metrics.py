@@ -18,6 +18,8 @@ VERSIONS = pytest.mark.parametrize("version", sorted(PICKERS))
 HOLDERS = pytest.mark.parametrize("version", sorted(HOLDING))
 SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enable-metrics"]
 
+LLM_D = "llm-d-epp is on PATH"
+
 
 @pytest.fixture
 def mixed(fleet: Fleet) -> Iterator[Fleet]:
@@ -46,7 +48,9 @@ def available(version: str) -> None:
         pytest.skip("llm-d-epp is not on PATH")
 
 
-@pytest.mark.proves("a picker sees by the engine's own metrics which pod is busy: vLLM and SGLang")
+@pytest.mark.proves(
+    "a picker sees by the engine's own metrics which pod is busy: vLLM and SGLang", needs=LLM_D
+)
 @ENGINES
 @VERSIONS
 def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> None:
@@ -63,7 +67,8 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
 
 
 @pytest.mark.proves(
-    "with flow control a picker answers while one pod of several has a long queue: vLLM and SGLang"
+    "with flow control a picker answers while one pod of several has a long queue: vLLM and SGLang",
+    needs=LLM_D,
 )
 @ENGINES
 @HOLDERS
@@ -82,7 +87,8 @@ def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: s
 
 
 @pytest.mark.proves(
-    "with flow control a picker holds a request while the KV caches of all pods are full"
+    "with flow control a picker holds a request while the KV caches of all pods are full",
+    needs=LLM_D,
 )
 @ENGINES
 @HOLDERS
@@ -106,7 +112,8 @@ def test_requests_are_held_while_all_kv_caches_are_full(
 
 
 @pytest.mark.proves(
-    "an engine without metrics gets no requests from a picker with flow control: it is rejected"
+    "an engine without metrics gets no requests from a picker with flow control: it is rejected",
+    needs=LLM_D,
 )
 @HOLDERS
 def test_requests_are_held_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:

@@ -1,16 +1,81 @@
-"""What follows from a service's roles: which serve, which clients may reach, and the gang."""
+"""What a service is: which roles serve, which clients may reach, its gang and its layout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
+from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import PassedName
 
 DEFAULT_SCHEDULER = "default-scheduler"
 VOLCANO = "volcano"
+
+
+@dataclass(frozen=True)
+class ServiceShape:
+    """What a service is, decided once from its spec.
+
+    The gang is decided by the declared roles, not by their replica counts: scaling a role to zero
+    must not change the pods of the others.
+
+    Attributes:
+        routers: Router roles.
+        is_prefill_decode: Whether prefill and decode are separate roles.
+        entry_types: Component types that clients may be sent to without an endpoint picker.
+        layout: Which LeaderWorkerSets run the replicas.
+        needs_gang: Whether a PodGroup gang-schedules the pods, also while no replica exists.
+        is_native: Whether the PodGroups are Kubernetes' own.
+        scheduler: Scheduler of the pods, None for the pod templates' own.
+        queue: Volcano queue, None for the default and for other backends.
+        local_queue: Kueue's LocalQueue in which replicas wait, None if they wait in none.
+        priority_class: PriorityClass of the pods.
+    """
+
+    routers: tuple[RoleArgs, ...]
+    is_prefill_decode: bool
+    entry_types: tuple[ComponentType, ...]
+    layout: Layout
+    needs_gang: bool
+    is_native: bool
+    scheduler: PassedName | None
+    queue: PassedName | None
+    local_queue: PassedName | None
+    priority_class: PassedName | None
+
+
+def service_shape(args: InferenceServiceArgs) -> ServiceShape:
+    """Decides what a service is; `args` has all its defaults."""
+    roles, strategy = args.roles, args.scheduling_strategy
+    policy = strategy.gang_policy
+    kueue = policy.backend is GangBackend.KUEUE
+    native = policy.backend is GangBackend.NATIVE
+    gang = policy.mode is GangMode.ON or (
+        policy.mode is GangMode.AUTO
+        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles)))
+    )
+    needs_gang = gang and not kueue
+    scheduler = strategy.scheduler_name
+    if needs_gang and not scheduler:
+        scheduler = DEFAULT_SCHEDULER if native else VOLCANO
+    # An autoscaler needs a scale subresource for all replicas of a role, which only PerRole has.
+    scaled = any(role.autoscaling is not None for role in roles)
+    per_role = scaled and "layout" not in args.model_fields_set
+    return ServiceShape(
+        routers=tuple(role for role in roles if role.component_type is ComponentType.ROUTER),
+        is_prefill_decode=is_prefill_decode(roles),
+        entry_types=entry_types(roles),
+        layout=Layout.PER_ROLE if per_role else args.layout,
+        needs_gang=needs_gang,
+        is_native=native,
+        scheduler=scheduler,
+        queue=strategy.queue if policy.backend is GangBackend.VOLCANO else None,
+        local_queue=strategy.queue if kueue and policy.mode is not GangMode.OFF else None,
+        priority_class=strategy.priority_class_name,
+    )
 
 
 def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
@@ -22,53 +87,6 @@ def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
     """Whether prefill and decode are separate roles."""
     types = {role.component_type for role in roles}
     return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
-
-
-def chosen_layout(layout: Layout, roles: Iterable[RoleArgs], *, is_written: bool) -> Layout:
-    """Returns the layout of a service: where none is written, the one that its roles need.
-
-    An autoscaler needs a scale subresource for all replicas of a role, which only `PerRole` has.
-    """
-    scaled = any(role.autoscaling is not None for role in roles)
-    return Layout.PER_ROLE if scaled and not is_written else layout
-
-
-def needs_gang(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> bool:
-    """Whether the service's pods are scheduled as a gang, by a PodGroup.
-
-    Decided by the declared roles, not by their replica counts: parking a role must not change
-    the pods of the others.
-    """
-    if scheduling.gang_policy.backend is GangBackend.KUEUE:
-        return False
-    mode = scheduling.gang_policy.mode
-    if mode is not GangMode.AUTO:
-        return mode is GangMode.ON
-    return is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles))
-
-
-def is_native(scheduling: SchedulingStrategyArgs) -> bool:
-    """Whether gangs are Kubernetes' own PodGroups."""
-    return scheduling.gang_policy.backend is GangBackend.NATIVE
-
-
-def volcano_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
-    """Volcano queue of a service, None for the default and for other backends."""
-    return scheduling.queue if scheduling.gang_policy.backend is GangBackend.VOLCANO else None
-
-
-def local_queue(scheduling: SchedulingStrategyArgs) -> PassedName | None:
-    """Kueue's LocalQueue in which the replicas of a service wait, None if they wait in none."""
-    policy = scheduling.gang_policy
-    queued = policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF
-    return scheduling.queue if queued else None
-
-
-def scheduler_name(roles: Sequence[RoleArgs], scheduling: SchedulingStrategyArgs) -> str | None:
-    """Scheduler of the service's pods, None for the pod templates' own."""
-    if scheduling.scheduler_name or not needs_gang(roles, scheduling):
-        return scheduling.scheduler_name
-    return DEFAULT_SCHEDULER if is_native(scheduling) else VOLCANO
 
 
 def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:

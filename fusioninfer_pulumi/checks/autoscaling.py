@@ -88,7 +88,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         if args is None:
             continue
         at = ("roles", role.position, "autoscaling")
-        if built.plan.layout is not Layout.PER_ROLE:
+        if built.plan.shape.layout is not Layout.PER_ROLE:
             yield error(
                 FIELD_OUT_OF_PLACE,
                 at,

@@ -94,7 +94,7 @@ def target_findings(
         if other is None:
             if complete:
                 yield from _missing_findings(place, plan, plans, share.service, fails)
-        elif not other.routers or (other.routing is not None and other.router is None):
+        elif not other.shape.routers or (other.routing is not None and other.router is None):
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
             yield make_finding(
@@ -121,7 +121,7 @@ def target_findings(
     if other is None and complete:
         yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
     elif other is not None and (
-        not other.routers or (other.routing is not None and other.routing.route is None)
+        not other.shape.routers or (other.routing is not None and other.routing.route is None)
     ):
         message = f"{by} has no route: no request comes"
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
@@ -196,21 +196,9 @@ class Cluster:
         return [*self._owners.add(plan), *self._gateways.findings(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """The same of a service that others may follow, with targets of `split` and `routedBy`."""
+        """The same for a service that others may follow, and its targets among earlier ones."""
         self._gateways.add(plan)
-        earlier = tuple(self._plans)
-        findings = [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
-        for other in earlier:
-            findings += [
-                Finding(
-                    finding.rule,
-                    finding.severity,
-                    (),
-                    f"{finding.path} of service {other.service}: {finding.message}",
-                )
-                for finding in target_findings(other, [plan], complete=False)
-            ]
-        return findings
+        return [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
 
     def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
         """Returns warnings about shares of existing services that are none of these services."""

@@ -37,7 +37,7 @@ _AT = ("schedulingStrategy", "gangPolicy", "backend")
 
 def backend_of(plan: ServicePlan) -> str | None:
     """What starts a service's pods together, None where nothing does."""
-    if plan.local_queue is not None:
+    if plan.shape.local_queue is not None:
         return KUEUE
     if plan.gang is None:
         return None

@@ -17,9 +17,7 @@ from fusioninfer_pulumi.api.scheduling import (
 from fusioninfer_pulumi.api.topology import (
     DEFAULT_SCHEDULER,
     VOLCANO,
-    is_native,
     is_prefill_decode,
-    volcano_queue,
 )
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
@@ -103,12 +101,12 @@ def scheduling_findings(
     for role in roles:
         for pod in role.pods.written:
             yield from _pod_scheduler(pod, scheduling, scheduler)
-            if gang_scheduled and is_native(scheduling):
+            if gang_scheduled and scheduling.gang_policy.backend is GangBackend.NATIVE:
                 yield from _native_pod(pod, scheduling)
             elif gang_scheduled:
                 yield from _gang_pod(pod)
                 yield from _without_requests(role, pod.path)
-            elif volcano_queue(scheduling) and scheduler:
+            elif scheduling.gang_policy.backend is GangBackend.VOLCANO and scheduler:
                 yield from _pod_queue(pod, scheduling.queue)
         if not role.args.sub_group_policy and _annotated(
             role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
@@ -120,7 +118,7 @@ def scheduling_findings(
             )
     if scheduling.gang_policy.backend is GangBackend.KUEUE:
         yield from _kueue(roles, scheduling)
-    elif is_native(scheduling):
+    elif scheduling.gang_policy.backend is GangBackend.NATIVE:
         yield from _native(roles, scheduling, annotations, gang, gang_scheduled=gang_scheduled)
     elif gang_scheduled:
         yield from _deadlocks(roles, scheduling, annotations)

@@ -29,7 +29,7 @@ def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
             "all objects get it, and replicas wait in a queue that the plan does not know; set "
             "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
-    is_queued = of_service or built.plan.local_queue is not None
+    is_queued = of_service or built.plan.shape.local_queue is not None
     message = (
         "keeps the pods from starting, while Kueue counts them as admitted: it labels pods of a "
         "LeaderWorkerSet itself; remove it"

@@ -149,13 +149,13 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yields kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
-    if plan.gang_scheduled and plan.groups is None:
+    if plan.shape.needs_gang and plan.groups is None:
         yield "PodGroup", names.pod_group(plan.service), _NAME, here
     for gang in plan.gangs:
         if gang.group is not None:
             yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
     yield "Service", names.serving_service(plan.service), _NAME, here
-    if plan.routers and plan.service_route is None:
+    if plan.shape.routers and plan.service_route is None:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
     guarded = plan.routing is not None and plan.routing.network_policy is not None
     if guarded and plan.service_route is None:

@@ -199,7 +199,7 @@ class Prerequisites:
         ]
         if gangs:
             yield from self._gang_provider_findings(gangs)
-        queued = any(plan.local_queue is not None for plan in self._plans)
+        queued = any(plan.shape.local_queue is not None for plan in self._plans)
         if (
             queued
             and KUEUE.group in self._api.versions

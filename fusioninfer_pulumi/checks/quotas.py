@@ -45,9 +45,9 @@ def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
     """Returns Kueue's LocalQueues that services name, with the services."""
     by_queue: dict[Key, list[ServicePlan]] = {}
     for plan in plans:
-        key = (plan.namespace, plan.local_queue)
-        if plan.local_queue is not None and not any(map(is_output, key)):
-            by_queue.setdefault((plan.namespace, plan.local_queue), []).append(plan)
+        key = (plan.namespace, plan.shape.local_queue)
+        if plan.shape.local_queue is not None and not any(map(is_output, key)):
+            by_queue.setdefault((plan.namespace, plan.shape.local_queue), []).append(plan)
     return by_queue
 
 

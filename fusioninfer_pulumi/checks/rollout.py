@@ -72,7 +72,7 @@ UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule(
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
     """Yields the findings of `rollout` and `wait` of a service and its roles."""
-    if plan.wait.level is WaitLevel.SCHEDULED and not plan.gang_scheduled:
+    if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
             FIELD_WITHOUT_EFFECT,
             ("wait", "level"),
@@ -186,7 +186,11 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
         )
     optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
     lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
-    if plan.layout is Layout.PER_REPLICA and 0 < optional < count and not lowest.get(role.name):
+    if (
+        plan.shape.layout is Layout.PER_REPLICA
+        and 0 < optional < count
+        and not lowest.get(role.name)
+    ):
         yield info(
             REQUIRED_REPLICAS_ANY,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
@@ -197,7 +201,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
 def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
     """Yields the findings of `rollout` with the layout, once for a field that roles share."""
-    gang = None if plan.layout is Layout.PER_REPLICA else plan.gang
+    gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
             FIELD_OUT_OF_PLACE,
@@ -212,7 +216,7 @@ def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
 def _role_in_layout(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     rollout = role_rollout(plan.rollout, role)
     surge = explicit(plan.rollout, role, "max_surge")
-    per_role = plan.layout is Layout.PER_ROLE
+    per_role = plan.shape.layout is Layout.PER_ROLE
     rolling = rollout.strategy is RolloutStrategy.ROLLING
     if explicit(plan.rollout, role, "max_unavailable") == 0 and not (per_role and surge):
         yield error(
@@ -273,7 +277,7 @@ def _surge(plan: Topology, role: RolePlan) -> Iterator[Finding]:
     room = f"room for {more}" + (f" ({accelerators} accelerators)" if accelerators else "")
     # Additional replicas have the highest ordinals, which are updated first, regardless of
     # maxUnavailable.
-    if plan.gang_scheduled:
+    if plan.shape.needs_gang:
         yield warning(
             UPDATE_NEEDS_ROOM,
             field_location(role, "max_surge"),

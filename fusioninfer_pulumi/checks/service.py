@@ -51,7 +51,7 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     """Names that are made of those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
-    picked = bool(plan.routers) and plan.service_route is None
+    picked = bool(plan.shape.routers) and plan.service_route is None
     yield from service_name_findings(plan.service, plan.roles, picked=picked)
 
 
@@ -62,16 +62,16 @@ def _scheduling(built: BuiltService) -> Iterator[Finding]:
         plan.roles,
         strategy,
         built.args.annotations,
-        plan.scheduler_name,
+        plan.shape.scheduler,
         plan.gangs[0] if plan.gangs else None,
-        gang_scheduled=plan.gang_scheduled,
+        gang_scheduled=plan.shape.needs_gang,
     )
 
 
 def _network_topology(built: BuiltService) -> Iterator[Finding]:
     """How close to each other the pods of a gang are placed."""
     return network_topology_findings(
-        built.args.scheduling_strategy, gang_scheduled=built.plan.gang_scheduled
+        built.args.scheduling_strategy, gang_scheduled=built.plan.shape.needs_gang
     )
 
 
@@ -85,7 +85,7 @@ def _spread(built: BuiltService) -> Iterator[Finding]:
 def _entry(built: BuiltService) -> Iterator[Finding]:
     """What a missing endpoint picker means for clients."""
     plan = built.plan
-    if plan.routers and plan.service_route is None:
+    if plan.shape.routers and plan.service_route is None:
         return
     declared = built.args.roles
     lacking, remedy = "router", "add a role of componentType router"

@@ -101,11 +101,11 @@ def layout_switch_findings(
         if other.service == plan.service
         and other.component == component
         and other.is_at(other.name, plan.namespace)
-        and other.layout not in (None, plan.layout)
+        and other.layout not in (None, plan.shape.layout)
     }
     planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
     return layout_findings(
-        plan.layout, others, planned, awaits_replicas=plan.wait.level.awaits_replicas
+        plan.shape.layout, others, planned, awaits_replicas=plan.wait.level.awaits_replicas
     )
 
 

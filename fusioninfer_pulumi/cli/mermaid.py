@@ -124,8 +124,8 @@ def _role(box: str, service: str, role: RolePlan) -> Iterator[str]:
 
 
 def _gang(plan: ServicePlan) -> str | None:
-    if plan.local_queue is not None:
-        return f"LocalQueue {plain(plan.local_queue)}: each replica starts as a whole"
+    if plan.shape.local_queue is not None:
+        return f"LocalQueue {plain(plan.shape.local_queue)}: each replica starts as a whole"
     if plan.gang is None:
         return None
     pods, accelerators = plan.gang.min_member, plan.gang.min_accelerators

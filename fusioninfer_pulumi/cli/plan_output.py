@@ -47,7 +47,11 @@ def plan_json(view: PlanView) -> dict[str, Any]:
         "service": plan.service,
         "namespace": plain(plan.namespace),
         # Only written if it is not the default: older readers see no change.
-        **({"layout": plan.layout.value} if plan.layout is not Layout.PER_REPLICA else {}),
+        **(
+            {"layout": plan.shape.layout.value}
+            if plan.shape.layout is not Layout.PER_REPLICA
+            else {}
+        ),
         **({} if plan.groups is None else {"groups": plan.groups}),
         "roles": [
             {
@@ -66,7 +70,7 @@ def plan_json(view: PlanView) -> dict[str, Any]:
         "totalPods": plan.total_pods,
         "totalGpus": plan.total_accelerators,
         **_gangs(plan),
-        **({} if plan.local_queue is None else {"localQueue": plain(plan.local_queue)}),
+        **({} if plan.shape.local_queue is None else {"localQueue": plain(plan.shape.local_queue)}),
         "capacity": [
             {
                 "gpus": row.gpus,

@@ -147,7 +147,7 @@ def _roles(plan: ServicePlan) -> Table:
             str(role.accelerators_per_pod),
             str(role.total_accelerators),
         )
-    for router in plan.routers:
+    for router in plan.shape.routers:
         roles.add_row(router.name, router.component_type.value)
     roles.add_row(
         "total", "", "", "", str(plan.total_pods), "", str(plan.total_accelerators), style="bold"
@@ -177,7 +177,7 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     if plan.groups is not None:
         table.add_row("Groups", str(plan.groups))
     table.add_row("Gang", _gang(plan))
-    if plan.layout is Layout.PER_ROLE:
+    if plan.shape.layout is Layout.PER_ROLE:
         table.add_row("Layout", _layout(plan))
     if plan.engines:
         table.add_row("Engine", _engines(plan))
@@ -256,8 +256,8 @@ def _layout(plan: ServicePlan) -> str:
 
 def _gang(plan: ServicePlan) -> str:
     gang = plan.gang
-    if plan.local_queue is not None:
-        queue = plain(plan.local_queue)
+    if plan.shape.local_queue is not None:
+        queue = plain(plan.shape.local_queue)
         return f"none: LocalQueue {queue} (Kueue) admits each replica as a whole, by itself"
     if gang is None:
         return "none: every pod is scheduled by itself"
@@ -274,7 +274,7 @@ def _gang(plan: ServicePlan) -> str:
         lowest = any(group.lowest for group in gang.sub_groups)
         form = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
-    return f"{named}, {form}: {size} (scheduler {plan.scheduler_name}{needs})"
+    return f"{named}, {form}: {size} (scheduler {plan.shape.scheduler}{needs})"
 
 
 def _capacity(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:

@@ -554,18 +554,9 @@ class Vllm(Engine):
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
         settings = transfer_config(command)
-        version = command.image.version
         if not isinstance(settings, dict):
             return []
-        if settings.get("kv_connector") != _REMOVED_CONNECTOR:
-            return list(_check_transfer(settings, version))
-        if settings.get("kv_connector_module_path"):
-            return []
-        message = (
-            f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
-            f"'Unsupported connector type'; use {NIXL}"
-        )
-        return [warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)]
+        return list(_check_transfer(settings, command.image.version))
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         if not _by_nixl(prefill, decode):
@@ -927,9 +918,15 @@ def _check_transfer(settings: Mapping[str, Any], version: Version | None) -> Ite
         if role is None and isinstance(name, str):
             message += f" beside kv_connector {name}"
         yield error(ARGUMENT_VALUE_INVALID, (_TRANSFER,), message)
-    # Unknown names may be newer, or a plugin's: only a likely typing error is reported.
     module_path = settings.get("kv_connector_module_path")
-    if isinstance(name, str) and name not in _CONNECTORS and not module_path:
+    if name == _REMOVED_CONNECTOR and not module_path:
+        message = (
+            f"{_REMOVED_CONNECTOR} is not a connector of vLLM's V1 engine, which stops with "
+            f"'Unsupported connector type'; use {NIXL}"
+        )
+        yield warning(RELEASE_WITHOUT_FEATURE, (_TRANSFER,), message)
+    # Unknown names may be newer, or a plugin's: only a likely typing error is reported.
+    elif isinstance(name, str) and name not in _CONNECTORS and not module_path:
         import difflib  # noqa: PLC0415  # start-up time: few connectors are unknown
 
         near = difflib.get_close_matches(name, _CONNECTORS, n=1, cutoff=0.85)

@@ -115,7 +115,7 @@ def _of_role(plan: Topology, role: RolePlan) -> Iterator[Alert]:
             f"may take ({timeout}).",
             "Look for pending pods: a gang that does not fit starts no pod, which its PodGroup "
             "says."
-            if plan.gang_scheduled
+            if plan.shape.needs_gang
             else "Look for pending pods and for engines that do not start.",
             named,
         )

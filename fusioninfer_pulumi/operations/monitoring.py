@@ -143,7 +143,7 @@ def _pod_monitor(
             "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
             "podTargetLabels": [
                 *_TARGET_LABELS,
-                plan.layout.replica_label,
+                plan.shape.layout.replica_label,
                 *grouped,
                 *monitoring.more_labels,
             ],

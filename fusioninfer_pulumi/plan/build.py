@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import (
-    chosen_layout,
-    local_queue,
-    needs_gang,
-    scheduler_name,
-    volcano_queue,
-)
+from fusioninfer_pulumi.api.topology import service_shape
 from fusioninfer_pulumi.endpoint_pickers.intent import epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -59,32 +52,23 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     )
     args = with_pod_metadata(with_model_size(args))
     findings: list[Finding] = []
-    routers = [
-        position
-        for position, role in enumerate(args.roles)
-        if role.component_type is ComponentType.ROUTER
-    ]
-    intent = (
-        epp_intent(args.roles[routers[0]], args.roles, args.image_registry) if routers else None
-    )
+    shape = service_shape(args)
+    routers = shape.routers
+    intent = epp_intent(routers[0], args.roles, args.image_registry) if routers else None
     built = []
-    for ctx in contexts(meta, args, intent):
+    for ctx in contexts(meta, args, shape, intent):
         pods, problems = build_pods(ctx)
         built.append((ctx, pods))
         findings += problems
-    layout = chosen_layout(args.layout, args.roles, is_written="layout" in args.model_fields_set)
-    roles = tuple(role_plan(ctx, pods, layout, args.groups) for ctx, pods in built)
-    strategy = args.scheduling_strategy
-    ganged = needs_gang(args.roles, strategy)
-    gangs = gang_plans(service, roles, strategy, layout, args.groups) if ganged else ()
+    roles = tuple(role_plan(ctx, pods, shape.layout, args.groups) for ctx, pods in built)
+    gangs = gang_plans(service, roles, args.scheduling_strategy, shape, args.groups)
     parts: RouterParts | None = None
     router: RouterPlan | None = None
     if intent is not None:
-        position = routers[0]
         parts = router_parts(
             service,
             args.namespace,
-            position,
+            args.roles.index(shape.routers[0]),
             args.roles,
             roles,
             intent,
@@ -100,17 +84,11 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         labels=args.labels,
         annotations=args.annotations,
         roles=roles,
-        routers=tuple(args.roles[position] for position in routers),
         router=router,
         service_route=None if parts is None or parts.picks_endpoints else parts,
         groups=args.groups,
         gangs=gangs,
-        scheduler_name=scheduler_name(args.roles, strategy),
-        gang_scheduled=ganged,
-        queue=volcano_queue(strategy),
-        local_queue=local_queue(strategy),
-        priority_class=strategy.priority_class_name,
-        layout=layout,
+        shape=shape,
         rollout=args.rollout,
         wait=args.wait,
         findings=(),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
@@ -76,7 +75,6 @@ class ServicePlan(Topology):
     """The plan of one service, from which its Kubernetes objects are built.
 
     Attributes:
-        routers: Router roles.
         router: The router with its endpoint picker; None without one, or if it cannot be planned.
         service_route: The router that leads to the Service, None without one.
         findings: All findings, errors first.
@@ -87,7 +85,6 @@ class ServicePlan(Topology):
         engines: Engines of these containers.
     """
 
-    routers: tuple[RoleArgs, ...]
     router: RouterPlan | None
     service_route: RouterParts | None = None
     findings: tuple[Finding, ...]
@@ -106,7 +103,7 @@ class ServicePlan(Topology):
     def open_service(self) -> bool:
         """Whether clients reach the Service itself: no route leads to the pods."""
         return self.roles != () and (
-            not self.routers
+            not self.shape.routers
             or (self.service_route is not None and not self.service_route.is_routed)
         )
 

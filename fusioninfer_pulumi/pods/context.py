@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology import (
-    is_native,
-    is_prefill_decode,
-    needs_gang,
-    scheduler_name,
-    serving,
-    volcano_queue,
-)
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
@@ -26,7 +19,7 @@ from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
 
 
 def contexts(
-    meta: ServiceMeta, args: InferenceServiceArgs, intent: EppIntent | None
+    meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
 ) -> list[Context]:
     """The context of each role that runs pods; `intent` is the router's, None without one."""
     roles = [
@@ -34,8 +27,7 @@ def contexts(
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
-    pairing = _pairing(args.roles, roles, intent)
-    gang = needs_gang(args.roles, args.scheduling_strategy)
+    pairing = _pairing(shape, roles, intent)
     files = model_files(meta.service, args.model) if args.model is not None else None
     return [
         Context(
@@ -49,11 +41,7 @@ def contexts(
             files=files,
             pairing=pairing if role.component_type in PAIRED else None,
             tracing=args.tracing,
-            gang=gang,
-            native=is_native(args.scheduling_strategy),
-            scheduler=scheduler_name(args.roles, args.scheduling_strategy),
-            queue=volcano_queue(args.scheduling_strategy),
-            priority_class=args.scheduling_strategy.priority_class_name,
+            shape=shape,
         )
         for position, role, written in roles
     ]
@@ -91,15 +79,14 @@ def _launcher(role: RoleArgs, pods: Pods) -> Launcher | None:
 
 
 def _pairing(
-    declared: Sequence[RoleArgs],
+    shape: ServiceShape,
     roles: Sequence[tuple[int, RoleArgs, Pods]],
     intent: EppIntent | None,
 ) -> Pairing | None:
     """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
-    routers = [role for role in declared if role.component_type is ComponentType.ROUTER]
-    if intent is None or not is_prefill_decode(serving(declared)) or not intent.pairs:
+    if intent is None or not shape.is_prefill_decode or not intent.pairs:
         return None
-    _, family, _ = epp_image((), routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    _, family, _ = epp_image((), shape.routers[0].endpoint_picker or EndpointPickerArgs(), intent)
     if family is None:
         # The router's plan refuses the image, and pods are built for the default endpoint picker.
         family = family_of(DEFAULT_PD_IMAGE)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import edit, with_command
@@ -213,7 +214,7 @@ class Context:
         written: Its pods as the user wrote them.
         launcher: How they find each other, None for single pods.
         pairing: Of prefill with decode, None for other services and other roles.
-        native: Whether a gang is a PodGroup of Kubernetes itself.
+        shape: What the service is.
     """
 
     meta: ServiceMeta
@@ -226,11 +227,7 @@ class Context:
     files: ModelFiles | None
     pairing: Pairing | None
     tracing: TracingArgs | None
-    gang: bool
-    native: bool
-    scheduler: str | None
-    queue: str | None
-    priority_class: str | None
+    shape: ServiceShape
 
     def at(self, *field: str | int) -> Location:
         """Path of a field of the role."""

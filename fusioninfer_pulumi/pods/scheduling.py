@@ -26,17 +26,17 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     """Sets scheduler, priority, and the gang, or the annotation of the queue."""
     annotations: dict[str, str] = {}
     fields: dict[str, Any] = {
-        "schedulerName": ctx.scheduler,
-        "priorityClassName": ctx.priority_class,
+        "schedulerName": ctx.shape.scheduler,
+        "priorityClassName": ctx.shape.priority_class,
     }
-    if ctx.gang and ctx.native:
+    if ctx.shape.needs_gang and ctx.shape.is_native:
         fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
-    elif ctx.gang:
+    elif ctx.shape.needs_gang:
         # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
         annotations[labels.GROUP_NAME] = names.pod_group(ctx.meta.service)
-    elif ctx.queue and ctx.scheduler:
+    elif ctx.shape.queue and ctx.shape.scheduler:
         # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
-        annotations[labels.QUEUE_NAME] = ctx.queue
+        annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.each():
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         written = (pod.template.get("metadata") or {}).get("labels") or {}

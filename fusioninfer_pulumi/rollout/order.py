@@ -89,7 +89,7 @@ def update_order(plan: Topology) -> tuple[LwsStep, ...]:
 
 def _step(plan: Topology, role: RolePlan, planned: LwsPlan) -> LwsStep:
     rollout, required = role_rollout(plan.rollout, role), required_ordinals(plan, role)
-    whole, count = plan.layout is Layout.PER_ROLE, len(planned.replicas)
+    whole, count = plan.shape.layout is Layout.PER_ROLE, len(planned.replicas)
     grouped = by_group(plan)
     ordinal = planned.replicas[0].index
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.scheduling import (
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import is_native, volcano_queue
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.kube.resources import pod_requests, total
@@ -86,15 +86,16 @@ def gang_plans(
     service: str,
     roles: Sequence[RolePlan],
     scheduling: SchedulingStrategyArgs,
-    layout: Layout = Layout.PER_REPLICA,
+    shape: ServiceShape,
     groups: int | None = None,
 ) -> tuple[GangPlan, ...]:
     """Returns the gang of a service, or one for each of its serving groups.
 
-    None if no replica exists or every role is optional. Replicas of one LeaderWorkerSet share their
-    pod template and so their task: with layout PerRole only subgroups separate them.
+    None if it needs no gang, no replica exists, or every role is optional. Replicas of one
+    LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
+    separate them.
     """
-    whole = _gang_plan(service, roles, scheduling, layout)
+    whole = _gang_plan(service, roles, scheduling, shape) if shape.needs_gang else None
     if whole is None:
         return ()
     if groups is None:
@@ -106,9 +107,9 @@ def gang_plans(
 
 
 def _gang_plan(
-    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, layout: Layout
+    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, shape: ServiceShape
 ) -> GangPlan | None:
-    native = is_native(scheduling)
+    native, layout = shape.is_native, shape.layout
     # A PodGroup of Kubernetes knows no roles: what asks for them is refused.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
@@ -128,7 +129,7 @@ def _gang_plan(
         sub_groups=_sub_groups(roles, minima, policy) if grouped else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_requests(roles, minima) if policy.min_resources else None,
-        queue=volcano_queue(scheduling),
+        queue=shape.queue,
         priority_class=scheduling.priority_class_name,
         topology=topology,
         replica_label=layout.replica_label,

@@ -29,7 +29,7 @@ def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
 
 
 def _leader_worker_set(plan: Topology, role: RolePlan, planned: LwsPlan) -> Manifest:
-    queue = {} if plan.local_queue is None else {labels.KUEUE_QUEUE: plan.local_queue}
+    queue = {} if plan.shape.local_queue is None else {labels.KUEUE_QUEUE: plan.shape.local_queue}
     own_labels = {
         **role_labels(plan, role.args),
         **_lws_labels(planned, role.pods.revision),
@@ -96,7 +96,7 @@ def _for_lws(
     if "schedulingGroup" in spec:
         if planned.group is not None:
             spec = {**spec, "schedulingGroup": scheduling_group(plan.service, planned.group)}
-    elif plan.gang_scheduled:
+    elif plan.shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
             gang[labels.GROUP_NAME] = names.pod_group(plan.service, planned.group)

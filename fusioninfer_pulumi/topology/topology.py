@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
+from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.topology.capacity import (
     Capacity,
@@ -28,12 +29,7 @@ class Topology(ServiceMeta):
         groups: Number of serving groups, None where the service has none.
         gangs: The gang of the service, or one for each serving group, which differ only in their
             names. Empty if pods are scheduled one by one or none exist.
-        scheduler_name: Scheduler of the pods, None for the pod templates' own.
-        gang_scheduled: Whether the service needs a gang (also while no replica exists).
-        queue: Volcano queue of the service, None for the default.
-        local_queue: Kueue's LocalQueue in which replicas wait, None if they wait in none.
-        priority_class: PriorityClass of the pods.
-        layout: Which LeaderWorkerSets run the replicas.
+        shape: What the service is, as its spec says.
         rollout: The `rollout` settings as the user wrote them.
         wait: What an update waits for.
     """
@@ -41,12 +37,7 @@ class Topology(ServiceMeta):
     roles: tuple[RolePlan, ...]
     groups: int | None
     gangs: tuple[GangPlan, ...]
-    scheduler_name: str | None
-    gang_scheduled: bool
-    queue: str | None
-    local_queue: str | None = None
-    priority_class: str | None
-    layout: Layout
+    shape: ServiceShape
     rollout: RolloutArgs
     wait: WaitArgs
 
@@ -82,7 +73,7 @@ def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
-    form = gang_form(plan.gang, queued=plan.local_queue is not None)
+    form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
     if plan.groups is not None:
         running = group_capacity(demands, form, pools, plan.groups)
     else:

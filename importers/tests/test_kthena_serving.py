@@ -91,7 +91,7 @@ def test_single_pods_are_a_gang_too(group: Manifest, expected: Manifest) -> None
 
 def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
     document = serving(role(replicas=4), group={"gangPolicy": {"minRoleReplicas": {"server": 0}}})
-    assert not source(document).plans[0].gang_scheduled
+    assert not source(document).plans[0].shape.needs_gang
     assert (
         "f: warning: template.gangPolicy.minRoleReplicas: has no effect: the pods are "
         "no gang (gangPolicy.mode: On makes them one)" in said(document)

@@ -168,4 +168,4 @@ def test_a_queue_and_an_autoscaler() -> None:
 def test_what_is_no_queue_is_left_to_our_rules() -> None:
     document = labelled(kserve.llm(), "")
     (plan,) = source(document).plans
-    assert plan.local_queue is None
+    assert plan.shape.local_queue is None

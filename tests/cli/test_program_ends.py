@@ -171,7 +171,7 @@ def test_the_stack_is_told_before_a_failure(folder: Folder) -> None:
 def test_findings_of_each_service_name_its_line(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = "{**ROLE, 'multinode': {'nodeCount': 1, 'launcher': 'ray'}, 'replicas': 0}"
+    wrong = "{**ROLE, 'replicas': 2, 'rollout': {'maxUnavailable': 2}}"
     program = (
         f"{SERVICE}WRONG = {wrong}\n"
         "InferenceService('one', {'roles': [WRONG]})\n"

@@ -1,4 +1,4 @@
-"""A program is told of shares of requests that do not arrive at another of its services."""
+"""Shares of requests for another service of the same program."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def made(name: str, manifest: Manifest) -> InferenceService:
     return InferenceService(name, manifest["spec"])
 
 
-def test_a_program_is_told_of_the_services_made_so_far(engine: Any) -> None:
+def test_share_of_a_service_without_pool_is_rejected(engine: Any) -> None:
     def program() -> None:
-        made("chat", routed(httproute=CHAT))
-        with pytest.raises(InvalidServiceError) as refused:
-            made("next", service(role()))
-        assert str(refused.value).startswith(
-            "next: roles[0].httproute.split[0].service of service chat: next has no InferencePool"
+        made("next", service(role()))
+        with pytest.raises(InvalidServiceError) as rejected:
+            made("chat", routed(httproute=CHAT))
+        assert str(rejected.value).startswith(
+            "chat: roles[0].httproute.split[0].service: next has no InferencePool next-pool"
         )
 
     engine.run(program)

@@ -63,7 +63,15 @@ OWN_CONNECTOR = (
 )
 
 
-@pytest.mark.parametrize("command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest")])
+INNER = (
+    '{"kv_connector":"MultiConnector","kv_role":"kv_both",'
+    f'"kv_connector_extra_config":{{"connectors":[{PYNCCL}]}}}}'
+)
+
+
+@pytest.mark.parametrize(
+    "command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest"), vllm([FLAG, INNER])]
+)
 def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     message = (
         "PyNcclConnector is not a connector of vLLM's V1 engine, which stops with 'Unsupported "

@@ -46,7 +46,7 @@ def test_a_manifest_becomes_its_golden_objects(
     whole = list(render(plan))
     # What a router builds has golden files of its own; it leaves the workloads as they are.
     assert [each for each in whole if each in objects] == objects
-    golden(name, objects if plan.routers else whole)
+    golden(name, objects if plan.shape.routers else whole)
 
 
 def test_a_gang_that_may_run_in_part_becomes_its_golden_objects(

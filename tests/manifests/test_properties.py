@@ -76,7 +76,7 @@ def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     wanted = [min(replicas, copies) if per_role else replicas for _, replicas, _ in roles(manifest)]
     assert len(lws) == sum(wanted)
     assert sum(each["spec"]["replicas"] for each in lws) == sum(r for _, r, _ in roles(manifest))
-    event(f"layout: {plan.layout.value}")
+    event(f"layout: {plan.shape.layout.value}")
     assert len(of_kind(objects, "Service")) == 1
     groups = of_kind(objects, "PodGroup")
     assert [each["kind"] for each in objects if each["kind"] not in BESIDE] == [

@@ -21,6 +21,7 @@ from samples import (
     template,
 )
 
+from fusioninfer_pulumi.api.topology import service_shape
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
@@ -38,7 +39,7 @@ NAMED = ("containers", "initContainers", "volumes")
 def roles_of(manifest: Any) -> list[Context]:
     (args,) = load(manifest)
     meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
-    return contexts(meta, args, None)
+    return contexts(meta, args, service_shape(args), None)
 
 
 @cache

@@ -43,7 +43,7 @@ def test_all_at_once_is_never_refused_but_for_a_partition(plan: ServicePlan, dat
              for role in plan.roles]  # fmt: skip
     order = plan.rollout.role_order
     rollout = RolloutArgs(strategy=RolloutStrategy.ALL_AT_ONCE, role_order=order)
-    if plan.layout is Layout.PER_ROLE:
+    if plan.shape.layout is Layout.PER_ROLE:
         rollout = RolloutArgs(strategy=RolloutStrategy.RECREATE, role_order=order)
     plan = replace(plan, roles=tuple(roles), rollout=rollout)
     assert not gang_findings(plan, running(plan, data, gang=""))

@@ -231,7 +231,7 @@ def test_nothing_of_a_users_route_is_lost(given_route: Manifest) -> None:
 
 CANARY = {**POOL, "name": "new-pool"}
 GATEWAYS = {
-    None: "Envoy AI Gateway to 1.1 takes one pool in a rule",
+    None: "agentgateway (1.0) and NGINX Gateway Fabric (2.3) split such requests",
     "agentgateway": None,
     "nginx-gateway-fabric": None,
     "istio": "asks the picker of one pool for all of the rule's requests",

@@ -60,8 +60,8 @@ def test_a_gang_is_needed_where_pods_only_work_together(
     manifest: dict[str, Any], gang: bool
 ) -> None:
     plan = plan_of(manifest)
-    assert plan.gang_scheduled is gang
-    assert plan.scheduler_name == ("volcano" if gang else None)
+    assert plan.shape.needs_gang is gang
+    assert plan.shape.scheduler == ("volcano" if gang else None)
 
 
 def test_the_literal_form_lists_every_replica() -> None:

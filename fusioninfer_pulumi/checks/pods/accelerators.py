@@ -221,9 +221,13 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
     pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
     """
     for ctx, pods in roles:
-        if ctx.scheduler != VOLCANO:
+        if ctx.shape.scheduler != VOLCANO:
             return
-        out = "gangPolicy.mode to Off" if ctx.gang else "schedulerName to another scheduler"
+        out = (
+            "gangPolicy.mode to Off"
+            if ctx.shape.needs_gang
+            else "schedulerName to another scheduler"
+        )
         by_hand = (
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.written
