@@ -34,7 +34,7 @@ LIMITS = {"nvidia.com/gpu": "1"}
 MOUNT, DATA = {"name": "data", "mountPath": "/data"}, {"name": "data", "emptyDir": {}}
 WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
     "restart policy Never": (
-        lambda t: t["spec"].update(restartPolicy="Never"), "must be Always"),
+        lambda t: t["spec"].update(restartPolicy="Never"), "must be one of Always"),
     "a fraction of a device": (
         lambda t: first(t).update(resources={"limits": {"nvidia.com/gpu": "500m"}}),
         "whole number"),
@@ -51,10 +51,10 @@ WITHOUT_PODS: dict[str, tuple[Edit, str]] = {
         "is in containers"),
     "a container name that is no label": (
         lambda t: first(t).update(name="My_Engine"), "DNS label"),
-    "a container without an image": (lambda t: first(t).pop("image"), "an image"),
-    "an image with a leading space": (lambda t: first(t).update(image=" a:1"), "an image"),
+    "a container without an image": (lambda t: first(t).pop("image"), "image: "),
+    "an image with a leading space": (lambda t: first(t).update(image=" a:1"), "image: "),
     "a port out of range": (
-        lambda t: first(t).update(ports=[{"containerPort": 70000}]), "1 to 65535"),
+        lambda t: first(t).update(ports=[{"containerPort": 70000}]), "at most 65535"),
     "a mount of a volume that there is not": (
         lambda t: first(t).update(volumeMounts=[MOUNT]), "the pod has no volume"),
     "a volume with two sources": (
