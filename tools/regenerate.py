@@ -17,8 +17,6 @@ import model_catalogue
 import pictures
 import reference
 
-from fusioninfer_pulumi.api._help import docstrings_text
-from fusioninfer_pulumi.api.base import DOCSTRINGS
 from fusioninfer_pulumi.api.schema import schema_text
 from fusioninfer_pulumi.cli import rule_texts
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
@@ -44,8 +42,7 @@ def main() -> int:
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
     (FOLDER / package_schema.PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
-    (FOLDER / DOCSTRINGS).write_text(docstrings_text(), encoding="utf-8")
-    args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
+    args_dicts.write()
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -17,15 +18,23 @@ from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
 
 
 class _Signature:
-    """The signature of a constructor, made when somebody asks for it.
+    """The signature of a constructor: pydantic's own has the names of YAML."""
 
-    Pydantic's own has the names that YAML has.
-    """
-
-    def __get__(self, _instance: object, model: type[SpecModel]) -> Any:
-        from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
-
-        return _help.signature(model)
+    def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        fields = model.model_fields.items()
+        defaults = {
+            name: inspect.Parameter.empty
+            if kind.is_required()
+            else kind.get_default(call_default_factory=True)
+            for name, kind in fields
+        }
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, keyword, annotation=kind.annotation, default=defaults[name])
+                for name, kind in fields
+            ]
+        )
 
 
 #: In `generated`: the docstring of each model, with an entry for each field.
@@ -48,8 +57,7 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Takes the fields by name; editors show the meaning, default and unit of each.
 
-        Each model says to type checkers what it takes, by its TypedDict in `generated.dicts`: more
-        than its fields hold.
+        Type checkers read the stub of the module: constructors take more than fields hold.
         """
         try:
             super().__init__(**fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -19,12 +19,6 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 _Label = Annotated[
     str,
@@ -50,10 +44,6 @@ class ResourceClaimArgs(SpecModel):
     ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
     `templateName` and `claimName` name existing objects.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
 
     name: _Label
     """Name of the claim in the pod."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -11,11 +11,6 @@ from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class UnhealthyPods(str, enum.Enum):
@@ -27,10 +22,6 @@ class UnhealthyPods(str, enum.Enum):
 
 class DisruptionBudgetArgs(SpecModel):
     """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DisruptionBudgetArgsDict]) -> None: ...
 
     max_unavailable: CountOrAnyPercentage | None = None
     """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class EngineName(str, enum.Enum):
@@ -45,10 +40,6 @@ class EngineArgs(SpecModel):
     Beside a template with an image it asks for the rest of the container, which the template's own
     values replace.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EngineArgsDict]) -> None: ...
 
     name: Annotated[EngineName, Field(strict=False)] = EngineName.VLLM
     """`vllm` (default) or `sglang`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import model_validator
 
 from fusioninfer_pulumi.api.base import SpecModel
@@ -12,18 +10,9 @@ from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.types import Bytes
 from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 class StartupArgs(SpecModel):
     """How long an engine may take to load its model: a startup probe on its health path."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.StartupArgsDict]) -> None: ...
 
     timeout: Duration | None = None
     """How long, such as `30m`."""

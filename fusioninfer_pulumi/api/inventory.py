@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,12 +15,6 @@ from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, 
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 INVENTORY_KIND = "NodePoolInventory"
 
@@ -36,10 +30,6 @@ class TaintEffect(str, enum.Enum):
 class TaintArgs(SpecModel):
     """A taint of a pool's nodes, as Kubernetes writes it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
-
     key: Text
     """Key of the taint."""
 
@@ -53,10 +43,6 @@ class TaintArgs(SpecModel):
 class DeviceArgs(SpecModel):
     """What the accelerators of a pool are."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
-
     memory: Bytes | None = None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
     without it."""
@@ -67,10 +53,6 @@ class DeviceArgs(SpecModel):
 
 class NodePoolArgs(SpecModel):
     """Nodes of one kind."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NodePoolArgsDict]) -> None: ...
 
     name: Text
     """Name of the pool, unique in the inventory."""
@@ -112,10 +94,6 @@ class InventoryArgs(SpecModel):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
 
     pool_label: Text | None = None
     """Node label that identifies a pool; its value is the pool's name unless the pool's own

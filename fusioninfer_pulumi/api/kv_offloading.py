@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -20,12 +20,6 @@ from fusioninfer_pulumi.rules.common import (
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.schemas.kind import CLAIM
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 _Folder = Annotated[
     str,
@@ -45,20 +39,12 @@ class EvictionPolicy(str, enum.Enum):
 class EmptyDirTierArgs(SpecModel):
     """The node's disk: each pod has its own, which ends with it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EmptyDirTierArgsDict]) -> None: ...
-
     size: Bytes
     """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
 
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
 
     name: PassedName
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
@@ -70,10 +56,6 @@ class ClaimReferenceArgs(SpecModel):
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ClaimTierArgsDict]) -> None: ...
-
     spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
     """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
 
@@ -83,10 +65,6 @@ class ClaimTierArgs(SpecModel):
 
 class FileSystemTierArgs(SpecModel):
     """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.FileSystemTierArgsDict]) -> None: ...
 
     empty_dir: EmptyDirTierArgs | None = None
     """The node's disk."""
@@ -98,10 +76,6 @@ class FileSystemTierArgs(SpecModel):
 class SecondaryTierArgs(SpecModel):
     """A place behind the host memory."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SecondaryTierArgsDict]) -> None: ...
-
     file_system: FileSystemTierArgs
     """A folder, the only kind there is."""
 
@@ -112,10 +86,6 @@ class KvCacheOffloadingArgs(SpecModel):
     KServe's `kvCacheOffloading`. vLLM's OffloadingConnector from 0.14, with `secondary` from 0.22;
     SGLang's hierarchical cache, with `secondary` from 0.5.3.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
 
     cpu: Bytes
     """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with

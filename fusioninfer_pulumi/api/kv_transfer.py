@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -23,11 +23,6 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class KvRole(str, enum.Enum):
@@ -53,10 +48,6 @@ class SidecarArgs(SpecModel):
 
     It listens on the pool's port and passes everything else on to the engine beside it.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether it is added; without it the pods serve as their template says."""
@@ -102,10 +93,6 @@ _Endpoint = Annotated[
 class RdmaArgs(SpecModel):
     """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RdmaArgsDict]) -> None: ...
-
     resource: _Resource | None = None
     """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
 
@@ -132,10 +119,6 @@ class KvTransferArgs(SpecModel):
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
     engine's arguments hold `--kv-transfer-config` already, they are used as they are.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
@@ -172,10 +155,6 @@ class KvEventsArgs(SpecModel):
 
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
 
     endpoint: _Endpoint = "tcp://*:5557"
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -37,11 +37,6 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 INVALID_MODEL_URI = Rule(
     "invalid-model-uri",
@@ -90,10 +85,6 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
-
     name: PassedName
     """Name of the Secret; may be an Output."""
 
@@ -103,10 +94,6 @@ class SecretKeyArgs(SpecModel):
 
 class S3Args(SpecModel):
     """How a bucket is reached."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
 
     secret_name: PassedName | None = None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
@@ -127,10 +114,6 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
-
     name: Text
     """Name by which requests ask for it."""
 
@@ -140,10 +123,6 @@ class LoraAdapterArgs(SpecModel):
 
 class LoraArgs(SpecModel):
     """LoRA adapters that are served beside the model."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
@@ -160,10 +139,6 @@ class LoraArgs(SpecModel):
 
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
 
     image: LeafText = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
@@ -184,10 +159,6 @@ class FetcherArgs(SpecModel):
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
-
     size: Bytes
     """Its size, such as `500Gi`."""
 
@@ -203,10 +174,6 @@ class StorageArgs(SpecModel):
 
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
 
     timeout: Text = "2h"
     """How long it may take, all attempts together."""
@@ -230,10 +197,6 @@ class WarmUpJobArgs(SpecModel):
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
 
     claim_name: PassedName | None = None
     """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
@@ -263,10 +226,6 @@ class CacheArgs(SpecModel):
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,18 +12,9 @@ from fusioninfer_pulumi.api.types import Text
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 class ModelTargetArgs(SpecModel):
     """A model or adapter that the engines serve."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ModelTargetArgsDict]) -> None: ...
 
     model: Text
     """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
@@ -35,10 +26,6 @@ class ModelTargetArgs(SpecModel):
 
 class ModelRewriteArgs(SpecModel):
     """Names that clients ask for, and the models that answer."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ModelRewriteArgsDict]) -> None: ...
 
     models: Annotated[list[Text], Field(min_length=1)] | None = None
     """Names in requests; by default all that no other rewrite has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -13,11 +13,6 @@ from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
@@ -41,10 +36,6 @@ Interval = Annotated[
 class TokenSecretArgs(SpecModel):
     """A key of a Secret."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
-
     name: PassedText
     """Name of the Secret, in the service's namespace; may be an Output."""
 
@@ -54,10 +45,6 @@ class TokenSecretArgs(SpecModel):
 
 class AlertsArgs(SpecModel):
     """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
 
     labels: LabelMap = Field(default_factory=dict)
     """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
@@ -69,10 +56,6 @@ class AlertsArgs(SpecModel):
 
 class DashboardsArgs(SpecModel):
     """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DashboardsArgsDict]) -> None: ...
 
     labels: LabelMap = Field(default_factory=dict)
     """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
@@ -86,10 +69,6 @@ _Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 class MonitoringArgs(SpecModel):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
 
     engines: bool = True
     """A PodMonitor for each serving role: its leaders, on the serving port."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,11 +17,6 @@ from fusioninfer_pulumi.rules.common import (
     PARALLELISM_NOT_DIVISIBLE,
     STATED_TWICE,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 #: `targetPorts` of an InferencePool (CRD v1.1 and later).
 MAX_TARGET_PORTS = 8
@@ -40,10 +35,6 @@ class ParallelismArgs(SpecModel):
     KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
     unless `multinode.nodeCount` says otherwise.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ParallelismArgsDict]) -> None: ...
 
     tensor: PositiveCount | None = None
     """Accelerators that share each layer; by default the engine's 1."""

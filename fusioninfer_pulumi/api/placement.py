@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.types import Bytes, Text
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 def _listed(value: Any) -> Any:
@@ -38,10 +33,6 @@ AnyOf = Annotated[
 class DeviceRequirementArgs(SpecModel):
     """What each accelerator of a role has to be."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
-
     attributes: dict[Text, AnyOf] = Field(default_factory=dict)
     """Attributes of the pool's devices and the values that are allowed, one or a list:
     `{model: [H100, H200]}`."""
@@ -53,10 +44,6 @@ class DeviceRequirementArgs(SpecModel):
 class RolePlacementArgs(SpecModel):
     """Which node pools a role may be placed on, beside what its pod templates select."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
-
     pools: Annotated[list[Text], Field(min_length=1)] | None = None
     """Names of the pools that are allowed; by default all. Their taints are tolerated."""
 
@@ -66,10 +53,6 @@ class RolePlacementArgs(SpecModel):
 
 class ServicePlacementArgs(SpecModel):
     """How the roles of a service are placed in relation to each other."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
 
     colocate: Text | None = None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one

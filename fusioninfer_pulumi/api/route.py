@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -23,18 +23,9 @@ from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, 
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 class SplitArgs(SpecModel):
     """A share of the requests for another service of the namespace, such as a canary."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
 
     service: Name
     """Name of the service; its router says `routedBy`."""
@@ -46,10 +37,6 @@ class SplitArgs(SpecModel):
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is made elsewhere."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.HttpRouteRefArgsDict]) -> None: ...
-
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -59,10 +46,6 @@ class HttpRouteRefArgs(SpecModel):
 
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
@@ -97,10 +80,6 @@ class HttpRouteArgs(SpecModel):
 class GatewayRefArgs(SpecModel):
     """A Gateway that exists already."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.GatewayRefArgsDict]) -> None: ...
-
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -120,10 +99,6 @@ class GatewayRefArgs(SpecModel):
 
 class GatewayArgs(SpecModel):
     """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
 
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`

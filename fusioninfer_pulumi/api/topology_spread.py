@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.types import LabelKey, PositiveCount
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class WhenUnsatisfiable(str, enum.Enum):
@@ -25,10 +20,6 @@ class WhenUnsatisfiable(str, enum.Enum):
 
 class TopologySpreadArgs(SpecModel):
     """Spreads the leaders of a role's replicas over zones, racks or nodes."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TopologySpreadArgsDict]) -> None: ...
 
     topology_key: LabelKey
     """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 _Collector = Annotated[
     str,
@@ -25,10 +20,6 @@ _Collector = Annotated[
 
 class TracingArgs(SpecModel):
     """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TracingArgsDict]) -> None: ...
 
     endpoint: _Collector
     """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""

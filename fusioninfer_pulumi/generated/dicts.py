@@ -14,103 +14,116 @@ if TYPE_CHECKING:
     from pulumi import Input
     from pulumi_kubernetes.core.v1 import PodTemplateSpecArgs, PodTemplateSpecArgsDict
 
-    from fusioninfer_pulumi.api import (
-        AccessMode,
-        AlertsArgs,
+    from fusioninfer_pulumi.api.autoscaling import (
         AutoscalingArgs,
         AutoscalingEngine,
         AutoscalingMetricArgs,
         AutoscalingTarget,
-        CacheArgs,
-        ClaimReferenceArgs,
-        ClaimTierArgs,
-        ComponentType,
-        DashboardsArgs,
-        DeviceArgs,
-        DeviceRequirementArgs,
-        DisruptionBudgetArgs,
-        EmptyDirTierArgs,
-        EndpointPickerArgs,
-        EngineArgs,
-        EngineName,
-        EvictionPolicy,
-        FailureMode,
-        Fetch,
-        FetcherArgs,
-        FileSystemTierArgs,
-        GangBackend,
-        GangMode,
-        GangPolicyArgs,
-        GatewayArgs,
-        GatewayRefArgs,
-        GroupPairing,
-        HttpRouteArgs,
-        HttpRouteRefArgs,
         KedaArgs,
         KedaFallbackArgs,
+        MetricSource,
+        PrefillDecodeRatioArgs,
+    )
+    from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
+    from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs, UnhealthyPods
+    from fusioninfer_pulumi.api.engine import EngineArgs, EngineName
+    from fusioninfer_pulumi.api.health import StartupArgs
+    from fusioninfer_pulumi.api.inventory import DeviceArgs, NodePoolArgs, TaintArgs, TaintEffect
+    from fusioninfer_pulumi.api.kv_offloading import (
+        ClaimReferenceArgs,
+        ClaimTierArgs,
+        EmptyDirTierArgs,
+        EvictionPolicy,
+        FileSystemTierArgs,
         KvCacheOffloadingArgs,
+        SecondaryTierArgs,
+    )
+    from fusioninfer_pulumi.api.kv_transfer import (
         KvEventsArgs,
         KvRole,
         KvTransferArgs,
-        Launcher,
-        Layout,
-        LoraAdapterArgs,
-        LoraArgs,
-        MetricsMode,
-        MetricSource,
-        ModelArgs,
-        ModelRewriteArgs,
-        ModelTargetArgs,
-        MonitoringArgs,
-        MultinodeArgs,
-        NetworkConfigArgs,
-        NetworkPolicyArgs,
-        NetworkTopologyArgs,
-        NetworkTopologyMode,
-        NetworkTopologyRuleArgs,
-        NodePoolArgs,
-        ParallelismArgs,
-        PickerTlsArgs,
-        PodEnvironment,
-        PoolArgs,
-        PrefillDecodeRatioArgs,
         RdmaArgs,
-        RequiredReplicas,
-        ResourceClaimArgs,
-        RestartPolicy,
-        RoleArgs,
-        RoleOrder,
-        RolePlacementArgs,
-        RoleRolloutArgs,
-        RolloutArgs,
-        RolloutLevel,
-        RolloutStrategy,
-        S3Args,
-        SchedulingStrategyArgs,
-        SecondaryTierArgs,
-        SecretKeyArgs,
-        ServicePlacementArgs,
         SidecarArgs,
         SidecarConnector,
-        SplitArgs,
-        StartupArgs,
-        StartupPolicy,
+    )
+    from fusioninfer_pulumi.api.model import (
+        AccessMode,
+        CacheArgs,
+        Fetch,
+        FetcherArgs,
+        LoraAdapterArgs,
+        LoraArgs,
+        ModelArgs,
+        S3Args,
+        SecretKeyArgs,
         StorageArgs,
+        WarmUpJobArgs,
+    )
+    from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs, ModelTargetArgs
+    from fusioninfer_pulumi.api.monitoring import (
+        AlertsArgs,
+        DashboardsArgs,
+        MonitoringArgs,
+        TokenSecretArgs,
+    )
+    from fusioninfer_pulumi.api.parallelism import ParallelismArgs
+    from fusioninfer_pulumi.api.placement import (
+        DeviceRequirementArgs,
+        RolePlacementArgs,
+        ServicePlacementArgs,
+    )
+    from fusioninfer_pulumi.api.role import (
+        ComponentType,
+        Launcher,
+        MultinodeArgs,
+        NetworkConfigArgs,
+        PodEnvironment,
+        RestartPolicy,
+        RoleArgs,
+        StartupPolicy,
         Strategy,
         SubdomainPolicy,
         SubGroupPolicyArgs,
         SubGroupPolicyType,
-        TaintArgs,
-        TaintEffect,
-        TokenSecretArgs,
-        TopologySpreadArgs,
-        TracingArgs,
-        UnhealthyPods,
+    )
+    from fusioninfer_pulumi.api.rollout import (
+        Layout,
+        RoleOrder,
+        RoleRolloutArgs,
+        RolloutArgs,
+        RolloutLevel,
+        RolloutStrategy,
         WaitArgs,
         WaitLevel,
-        WarmUpJobArgs,
-        WhenUnsatisfiable,
     )
+    from fusioninfer_pulumi.api.route import (
+        GatewayArgs,
+        GatewayRefArgs,
+        HttpRouteArgs,
+        HttpRouteRefArgs,
+        SplitArgs,
+    )
+    from fusioninfer_pulumi.api.router import (
+        EndpointPickerArgs,
+        FailureMode,
+        GroupPairing,
+        MetricsMode,
+        NetworkPolicyArgs,
+        PickerTlsArgs,
+        PoolArgs,
+    )
+    from fusioninfer_pulumi.api.scheduling import (
+        GangBackend,
+        GangMode,
+        GangPolicyArgs,
+        NetworkTopologyArgs,
+        NetworkTopologyMode,
+        NetworkTopologyRuleArgs,
+        RequiredReplicas,
+        SchedulingStrategyArgs,
+    )
+    from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs, WhenUnsatisfiable
+    from fusioninfer_pulumi.api.tracing import TracingArgs
 
 
 class AlertsArgsDict(TypedDict, total=False):
