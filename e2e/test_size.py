@@ -42,6 +42,7 @@ STOCK = load_inventory(POOLS)
 def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
     """A proposal in a namespace."""
     text["metadata"]["namespace"] = namespace
+    service: InferenceServiceArgs
     (service,) = load(text)
     return service
 

@@ -1,4 +1,4 @@
-"""A router's `httproute` and `gateway`: fields of the Gateway API, passed on as they are."""
+"""A router's route, Gateway and model rewrites; Gateway API fields are passed on as they are."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedText,
     Port,
+    Text,
     known_json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUT_OF_RANGE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
 
@@ -241,3 +247,57 @@ def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Find
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
+
+
+class ModelTargetArgs(SpecModel):
+    """A model or adapter that the engines serve."""
+
+    model: Text
+    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
+    there is one target."""
+
+
+class ModelRewriteArgs(SpecModel):
+    """Names that clients ask for, and the models that answer."""
+
+    models: Annotated[list[Text], Field(min_length=1)] | None = None
+    """Names in requests; by default all that no other rewrite has."""
+
+    targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
+    """What the name becomes, drawn for each request by weight."""
+
+
+def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
+    """Checks rewrites, each field of which is valid."""
+    seen: set[str | None] = set()
+    for index, rewrite in enumerate(rewrites):
+        here = (*at, index)
+        for number, name in enumerate(rewrite.models or [None]):
+            if name in seen:
+                yield _twice(here, number, name)
+            seen.add(name)
+        yield from _targets((*here, "targets"), rewrite.targets)
+
+
+def _twice(at: Location, number: int, name: str | None) -> Finding:
+    if name is None:
+        return error(DUPLICATE_NAME, at, "has no models, and neither has another one; name them")
+    message = f'"{name}" is rewritten already; remove one'
+    return error(DUPLICATE_NAME, (*at, "models", number), message)
+
+
+def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
+    names = [target.model for target in targets]
+    for index, target in enumerate(targets):
+        if target.model in names[:index]:
+            message = f'"{target.model}" is a target already; add the weights up'
+            yield error(DUPLICATE_NAME, (*at, index, "model"), message)
+        if target.weight is None and len(targets) > 1:
+            message = "is required where there are several targets"
+            yield error(FIELD_REQUIRED, (*at, index, "weight"), message)
+    if all(target.weight == 0 for target in targets):
+        message = "all have weight 0, so no model would answer; give one a weight above 0"
+        yield error(OUT_OF_RANGE, at, message)

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.device_claims import claim_findings
+from fusioninfer_pulumi.api.engine import parallelism_findings
 from fusioninfer_pulumi.api.kv_offloading import offloading_findings
 from fusioninfer_pulumi.api.kv_transfer import kv_transfer_findings
 from fusioninfer_pulumi.api.model import model_findings
-from fusioninfer_pulumi.api.model_rewrite import model_rewrite_findings
-from fusioninfer_pulumi.api.parallelism import parallelism_findings
 from fusioninfer_pulumi.api.pod_template import pod_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy, SubGroupPolicyType
-from fusioninfer_pulumi.api.route import gateway_findings, httproute_findings
+from fusioninfer_pulumi.api.route import (
+    gateway_findings,
+    httproute_findings,
+    model_rewrite_findings,
+)
 from fusioninfer_pulumi.api.router import (
     EndpointPickerArgs,
     network_policy_findings,

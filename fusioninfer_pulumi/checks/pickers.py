@@ -11,7 +11,7 @@ from fusioninfer_pulumi.checks.picker_strategy import check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics, load_scorers
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.family import EPP_CONFIG_KIND, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.endpoint_pickers.images import family_of
 from fusioninfer_pulumi.endpoint_pickers.rules import (
@@ -108,7 +108,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
     # Every endpoint picker accepts a text without either of the two (measured).
-    for key, allowed in (("kind", (KIND,)), ("apiVersion", family.api_versions)):
+    for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
             message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
             yield error(PICKER_CONFIG_INVALID, (key,), message)

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.generated import FOLDER
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
-KIND = "EndpointPickerConfig"
+EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 #: Image versions as numbers: `v1.2.1` is (1, 2, 1).
 Version = tuple[int, int, int]

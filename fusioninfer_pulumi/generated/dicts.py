@@ -24,11 +24,24 @@ if TYPE_CHECKING:
         MetricSource,
         PrefillDecodeRatioArgs,
     )
+    from fusioninfer_pulumi.api.availability import (
+        DisruptionBudgetArgs,
+        StartupArgs,
+        TopologySpreadArgs,
+        UnhealthyPods,
+        WhenUnsatisfiable,
+    )
     from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-    from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs, UnhealthyPods
-    from fusioninfer_pulumi.api.engine import EngineArgs, EngineName
-    from fusioninfer_pulumi.api.health import StartupArgs
-    from fusioninfer_pulumi.api.inventory import DeviceArgs, NodePoolArgs, TaintArgs, TaintEffect
+    from fusioninfer_pulumi.api.engine import EngineArgs, EngineName, ParallelismArgs
+    from fusioninfer_pulumi.api.inventory import (
+        DeviceArgs,
+        DeviceRequirementArgs,
+        NodePoolArgs,
+        RolePlacementArgs,
+        ServicePlacementArgs,
+        TaintArgs,
+        TaintEffect,
+    )
     from fusioninfer_pulumi.api.kv_offloading import (
         ClaimReferenceArgs,
         ClaimTierArgs,
@@ -59,18 +72,12 @@ if TYPE_CHECKING:
         StorageArgs,
         WarmUpJobArgs,
     )
-    from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs, ModelTargetArgs
     from fusioninfer_pulumi.api.monitoring import (
         AlertsArgs,
         DashboardsArgs,
         MonitoringArgs,
         TokenSecretArgs,
-    )
-    from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-    from fusioninfer_pulumi.api.placement import (
-        DeviceRequirementArgs,
-        RolePlacementArgs,
-        ServicePlacementArgs,
+        TracingArgs,
     )
     from fusioninfer_pulumi.api.role import (
         ComponentType,
@@ -101,6 +108,8 @@ if TYPE_CHECKING:
         GatewayRefArgs,
         HttpRouteArgs,
         HttpRouteRefArgs,
+        ModelRewriteArgs,
+        ModelTargetArgs,
         SplitArgs,
     )
     from fusioninfer_pulumi.api.router import (
@@ -122,8 +131,6 @@ if TYPE_CHECKING:
         RequiredReplicas,
         SchedulingStrategyArgs,
     )
-    from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs, WhenUnsatisfiable
-    from fusioninfer_pulumi.api.tracing import TracingArgs
 
 
 class AlertsArgsDict(TypedDict, total=False):

@@ -12,10 +12,8 @@ from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, shown, warning
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
 from fusioninfer_pulumi.loading.model_config import with_model_config
-from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.loading.rules import NO_SERVICE, WRONG_KIND
-from fusioninfer_pulumi.loading.source import SourceDocument
-from fusioninfer_pulumi.loading.validate import Document, examine
+from fusioninfer_pulumi.loading.source import Origins, SourceDocument
+from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, examine
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, WRONG_TYPE
 
 OBJECT_FINDS_NOTHING = Rule(

@@ -11,8 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.extras import plugins
 from fusioninfer_pulumi.findings import Finding, Origin
-from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.loading.source import SourceDocument
+from fusioninfer_pulumi.loading.source import Origins, SourceDocument
 
 #: Entry points of this group are importers.
 GROUP = "fusioninfer.importers"

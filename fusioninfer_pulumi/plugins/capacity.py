@@ -10,12 +10,12 @@ from typing import Any
 from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
 from fusioninfer_pulumi.api.inventory import InventoryArgs as InventoryArgs
 from fusioninfer_pulumi.api.inventory import NodePoolArgs as NodePoolArgs
+from fusioninfer_pulumi.api.inventory import ServicePlacementArgs as ServicePlacementArgs
 from fusioninfer_pulumi.api.inventory import TaintArgs as TaintArgs
 from fusioninfer_pulumi.api.inventory import TaintEffect as TaintEffect
 from fusioninfer_pulumi.api.model import ModelArgs as ModelArgs
 from fusioninfer_pulumi.api.model import hub_name as hub_name
 from fusioninfer_pulumi.api.model import read_source as read_source
-from fusioninfer_pulumi.api.placement import ServicePlacementArgs as ServicePlacementArgs
 from fusioninfer_pulumi.api.role import RoleArgs as RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs as InferenceServiceArgs
 from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED as MEMORY_NOT_CHECKED

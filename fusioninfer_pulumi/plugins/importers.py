@@ -11,6 +11,7 @@ from fusioninfer_pulumi.api.service import KIND as KIND
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage as CountOrAnyPercentage
 from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text as epp_config_text
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES as FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.family import EPP_CONFIG_KIND as EPP_CONFIG_KIND
 from fusioninfer_pulumi.endpoint_pickers.family import EppFamily as EppFamily
 from fusioninfer_pulumi.endpoint_pickers.family import Family as Family
 from fusioninfer_pulumi.endpoint_pickers.images import family_of as family_of
@@ -39,8 +40,8 @@ from fusioninfer_pulumi.loading.importer import Conversion as Conversion
 from fusioninfer_pulumi.loading.importer import ConvertedService as ConvertedService
 from fusioninfer_pulumi.loading.importer import Importer as Importer
 from fusioninfer_pulumi.loading.importer import ObjectKey as ObjectKey
-from fusioninfer_pulumi.loading.origins import FieldOrigin as FieldOrigin
-from fusioninfer_pulumi.loading.origins import Origins as Origins
+from fusioninfer_pulumi.loading.source import FieldOrigin as FieldOrigin
+from fusioninfer_pulumi.loading.source import Origins as Origins
 from fusioninfer_pulumi.loading.source import SourceDocument as SourceDocument
 from fusioninfer_pulumi.loading.source import SourceField as SourceField
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN as ENGINE_UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
+from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.editing import EditError, missing
 from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV

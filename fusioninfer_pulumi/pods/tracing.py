@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.engines.editing import EditError
 from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.findings import Finding, error, info

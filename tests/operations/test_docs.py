@@ -15,11 +15,12 @@ from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingMetricArgs,
     PrefillDecodeRatioArgs,
 )
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.health import StartupArgs
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs, TokenSecretArgs
-from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
-from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.availability import (
+    DisruptionBudgetArgs,
+    StartupArgs,
+    TopologySpreadArgs,
+)
+from fusioninfer_pulumi.api.monitoring import MonitoringArgs, TokenSecretArgs, TracingArgs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 MANIFESTS = re.findall(

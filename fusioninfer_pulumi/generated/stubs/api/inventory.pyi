@@ -1,12 +1,12 @@
-"""The node pools that services are placed on, as a user writes them."""
+"""The node pools of a cluster, and what services demand of the pools that `place` chooses."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.base import SpecModel, default
@@ -106,3 +106,43 @@ class InventoryManifest(SpecModel):
     "The pools."
 
 def _findings(inventory: InventoryArgs) -> Iterator[Finding]: ...
+def _listed(value: Any) -> Any: ...
+
+AnyOf = Annotated[
+    list[Text],
+    BeforeValidator(_listed),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+class DeviceRequirementArgs(SpecModel):
+    """What each accelerator of a role has to be."""
+
+    def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
+    attributes: dict[Text, AnyOf] = Field(default_factory=dict)
+    "Attributes of the pool's devices and the values that are allowed, one or a list:\n    `{model: [H100, H200]}`."
+    min_memory: Bytes | None = None
+    "Least memory of one accelerator, such as `80Gi`; by default any."
+
+class RolePlacementArgs(SpecModel):
+    """Which node pools a role may be placed on, beside what its pod templates select."""
+
+    def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
+    pools: Annotated[list[Text], Field(min_length=1)] | None = None
+    "Names of the pools that are allowed; by default all. Their taints are tolerated."
+    device: DeviceRequirementArgs | None = None
+    "What each accelerator has to be; by default anything."
+
+class ServicePlacementArgs(SpecModel):
+    """How the roles of a service are placed in relation to each other."""
+
+    def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
+    colocate: Text | None = None
+    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one\n    value on the pools of all roles: the KV cache goes over the network between them. By default\n    roles may be anywhere."

@@ -1,4 +1,4 @@
-"""Metrics of a service: monitors, alerts and dashboards."""
+"""Metrics and traces of a service: monitors, alerts, dashboards, OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -74,3 +74,24 @@ class MonitoringArgs(SpecModel):
     "A PrometheusRule with alerts; none by default."
     dashboards: DashboardsArgs | None = None
     "A ConfigMap with Grafana dashboards; none by default."
+
+_Collector = Annotated[
+    str,
+    string_format(
+        "^https?://[^\\s/]+/?$",
+        "an address such as http://otel-collector.observability:4317, without a path",
+    ),
+]
+
+class TracingArgs(SpecModel):
+    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+
+    def __init__(self, **fields: Unpack[dicts.TracingArgsDict]) -> None: ...
+    endpoint: _Collector
+    "Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."
+    sampling: float = Field(default=0.1, ge=0, le=1)
+    "Share of the requests that are traced where the client has not decided; 0.1 by default."
+    engines: bool = True
+    "Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."
+    picker: bool = True
+    "Whether the endpoint picker traces, where there is one."

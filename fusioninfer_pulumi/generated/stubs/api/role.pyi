@@ -9,20 +9,20 @@ from pydantic import Field
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
+from fusioninfer_pulumi.api.availability import (
+    DisruptionBudgetArgs,
+    StartupArgs,
+    TopologySpreadArgs,
+)
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.engine import EngineArgs
-from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
+from fusioninfer_pulumi.api.inventory import RolePlacementArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
-from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
-from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs
+from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
-from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     Count,

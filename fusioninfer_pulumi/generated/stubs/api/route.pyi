@@ -1,4 +1,4 @@
-"""A router's `httproute` and `gateway`: fields of the Gateway API, passed on as they are."""
+"""A router's route, Gateway and model rewrites; Gateway API fields are passed on as they are."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedText,
     Port,
+    Text,
 )
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.generated import dicts
@@ -118,3 +119,27 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]: ...
 def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]: ...
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]: ...
 def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]: ...
+
+class ModelTargetArgs(SpecModel):
+    """A model or adapter that the engines serve."""
+
+    def __init__(self, **fields: Unpack[dicts.ModelTargetArgsDict]) -> None: ...
+    model: Text
+    "Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."
+    weight: Annotated[int, Field(ge=0, le=1000000)] | None = None
+    "Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where\n    there is one target."
+
+class ModelRewriteArgs(SpecModel):
+    """Names that clients ask for, and the models that answer."""
+
+    def __init__(self, **fields: Unpack[dicts.ModelRewriteArgsDict]) -> None: ...
+    models: Annotated[list[Text], Field(min_length=1)] | None = None
+    "Names in requests; by default all that no other rewrite has."
+    targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
+    "What the name becomes, drawn for each request by weight."
+
+def model_rewrite_findings(
+    at: Location, rewrites: Sequence[ModelRewriteArgs]
+) -> Iterator[Finding]: ...
+def _twice(at: Location, number: int, name: str | None) -> Finding: ...
+def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]: ...
