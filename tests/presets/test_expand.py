@@ -99,7 +99,7 @@ def test_a_model_and_an_accelerator_are_enough() -> None:
     "model",
     [
         {"cache": {"claimName": "models"}},
-        {"fetch": "initContainer"},
+        {"fetch": "InitContainer"},
         {"uri": "pvc://models/qwen"},
     ],
     ids=str,
