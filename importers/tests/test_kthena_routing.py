@@ -317,7 +317,9 @@ def test_shared_requests_have_the_same_retries(one: Any, other: Any, fine: bool)
         converted(*documents)
     else:
         (lost,) = problems(*documents)
-        assert lost.startswith("f#3: trafficPolicy.retry: cannot be carried over: requests that new sh")
+        assert lost.startswith(
+            "f#3: trafficPolicy.retry: cannot be carried over: requests that new sh"
+        )
 
 
 ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
