@@ -7,15 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, reject_fields, require_one
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
-    FIELDS_EXCLUDE_EACH_OTHER,
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
@@ -27,14 +25,6 @@ _Label = Annotated[
         "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
     ),
 ]
-
-_SOURCES = {
-    "device_class_name": "deviceClassName",
-    "spec": "spec",
-    "template_name": "templateName",
-    "claim_name": "claimName",
-}
-_TYPED = {"count": "count", "selectors": "selectors", "admin_access": "adminAccess"}
 
 
 class ResourceClaimArgs(SpecModel):
@@ -87,20 +77,12 @@ def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterato
                 (*here, "name"),
                 f'"{claim.name}" is also the name of resourceClaims[{first}]',
             )
-        present = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
-        if len(present) != 1:
-            got = f", got {' and '.join(present)}" if present else ""
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER, here, f"needs one of {', '.join(_SOURCES.values())}{got}"
-            )
+        yield from require_one(
+            here, claim, "device_class_name", "spec", "template_name", "claim_name"
+        )
         if claim.device_class_name is None:
-            for field, alias in _TYPED.items():
-                if getattr(claim, field) is not None:
-                    yield error(
-                        FIELD_OUT_OF_PLACE,
-                        (*here, alias),
-                        "belongs to deviceClassName",
-                    )
+            typed = ("count", "selectors", "admin_access")
+            yield from reject_fields(here, claim, typed, "belongs to deviceClassName")
         if claim.spec is not None:
             yield from json_findings((*here, "spec"), claim.spec)
             if contains_output(claim.spec):

@@ -8,14 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, require_one
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, fits, json_findings
+from fusioninfer_pulumi.api.types import Bytes, PassedName, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
 from fusioninfer_pulumi.rules.common import (
-    FIELD_REQUIRED,
-    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
     OUTPUT_NOT_ALLOWED,
 )
@@ -104,23 +102,13 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
     for index, tier in enumerate(offloading.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system
-        if (system.empty_dir is None) == (system.pvc is None):
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                here,
-                "needs either emptyDir (the node's disk) or pvc (a claim)",
-            )
+        yield from require_one(here, system, "empty_dir", "pvc")
         if system.pvc is not None:
             yield from _claim((*here, "pvc"), system.pvc)
 
 
 def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
-    if (claim.spec is None) == (claim.ref is None):
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "needs either spec (a claim for each pod) or ref (an existing claim)",
-        )
+    yield from require_one(at, claim, "spec", "ref")
     if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
         yield error(
             INVALID_FORMAT,
@@ -134,19 +122,3 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
         yield error(OUTPUT_NOT_ALLOWED, at, LIFT)
         return
     yield from json_findings(at, claim.spec)
-    modes = claim.spec.get("accessModes")
-    if not isinstance(modes, list) or not modes:
-        yield error(
-            FIELD_REQUIRED, (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]"
-        )
-    resources = claim.spec.get("resources")
-    requests = resources.get("requests") if isinstance(resources, dict) else None
-    storage = requests.get("storage") if isinstance(requests, dict) else None
-    if storage is None:
-        yield error(
-            FIELD_REQUIRED,
-            (*at, "resources"),
-            "must hold requests.storage: the size of each claim",
-        )
-    elif problem := bytes_finding((*at, "resources", "requests", "storage"), storage):
-        yield problem

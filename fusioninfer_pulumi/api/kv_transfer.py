@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.base import SpecModel, default, reject_fields
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
@@ -185,10 +185,6 @@ def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
     if sidecar.resources is not None:
         yield from pod_part_findings((*at, "resources"), sidecar.resources, RESOURCES)
     if not sidecar.enabled:
-        for field in sorted(sidecar.model_fields_set - {"enabled"}):
-            alias = SidecarArgs.model_fields[field].alias or field
-            yield error(
-                FIELD_WITHOUT_EFFECT,
-                (*at, alias),
-                "has no effect: the sidecar is not enabled; remove it",
-            )
+        message = "has no effect: the sidecar is not enabled; remove it"
+        fields = sorted(sidecar.model_fields_set - {"enabled"})
+        yield from reject_fields(at, sidecar, fields, message, FIELD_WITHOUT_EFFECT)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic.alias_generators import to_snake
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, reject_fields
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,
@@ -22,7 +23,6 @@ from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     OUT_OF_RANGE,
 )
@@ -172,15 +172,12 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     external = route.external_field
     if external is None:
         return
-    for field in sorted(route.model_fields_set):
-        alias = HttpRouteArgs.model_fields[field].alias or field
-        if alias != external and getattr(route, field) is not None:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, alias),
-                f"belongs to a route, and none is made here: another one leads to the pool "
-                f"({external}); give one or the other",
-            )
+    message = (
+        "belongs to a route, and none is made here: another one leads to the pool "
+        f"({external}); give one or the other"
+    )
+    fields = sorted(route.model_fields_set - {to_snake(external)})
+    yield from reject_fields(at, route, fields, message)
     seen: dict[tuple[str, str], int] = {}
     for index, ref in enumerate(route.refs or ()):
         if is_output(ref.namespace):
@@ -216,15 +213,11 @@ def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
     """Checks the spec of a Gateway, or the references to existing ones."""
     if gateway.refs is not None:
-        for field in _OWN:
-            if field in gateway.model_fields_set and getattr(gateway, field):
-                alias = GatewayArgs.model_fields[field].alias or field
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    (*at, alias),
-                    "belongs to a Gateway that is created here, and refs name existing ones; "
-                    "give one or the other",
-                )
+        message = (
+            "belongs to a Gateway that is created here, and refs name existing ones; "
+            "give one or the other"
+        )
+        yield from reject_fields(at, gateway, _OWN, message)
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}

@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from samples import Manifest, problems, role, service
 
 from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import format_description
+from fusioninfer_pulumi.api.messages import _DESCRIPTIONS
 from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.schema import manifest_schema
@@ -51,7 +51,7 @@ def test_every_format_has_a_description() -> None:
     for told in TELL_THEMSELVES:
         found -= set(patterns(TypeAdapter(told).json_schema()))
     assert len(found) > 10
-    assert all(map(format_description, found))
+    assert found <= set(_DESCRIPTIONS)
 
 
 TOLD: dict[str, tuple[Manifest, str]] = {

@@ -22,13 +22,6 @@ _Label = Annotated[
         "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
     ),
 ]
-_SOURCES = {
-    "device_class_name": "deviceClassName",
-    "spec": "spec",
-    "template_name": "templateName",
-    "claim_name": "claimName",
-}
-_TYPED = {"count": "count", "selectors": "selectors", "admin_access": "adminAccess"}
 
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
