@@ -9,11 +9,11 @@ import sys
 from importlib import resources
 
 import pytest
+from json_schema import fields_schema
 
 import fusioninfer_pulumi
 import fusioninfer_pulumi.api
 from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 
 #: Those of version 0.1.0; programs depend on them.

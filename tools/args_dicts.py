@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from json_schema import class_docstring, field_docstrings, fields_schema
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -22,7 +23,6 @@ import fusioninfer_pulumi
 from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.base import DOCSTRINGS
 from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.api.schema import class_docstring, field_docstrings, fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.generated import FOLDER

@@ -9,7 +9,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.schema import fields_schema, manifest_schema
+from json_schema import fields_schema, manifest_schema
+
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.cli.main import command_line

@@ -8,8 +8,9 @@ import json
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from fusioninfer_pulumi import __version__, api
-from fusioninfer_pulumi.api.schema import attribute_docstrings, fields_schema
+from json_schema import attribute_docstrings, fields_schema
+
+from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
@@ -17,13 +18,9 @@ from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.prerequisites import ServingPrerequisites
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.provider.server import VERSION
 
-#: Its file in `generated`.
-PACKAGED = "pulumi-package.json"
 REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
-#: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
-VERSION = __version__.replace(".dev", "-dev.")
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
@@ -93,11 +90,6 @@ def package_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as the package holds it."""
     return json.dumps(package_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def packaged_schema() -> str:
-    """The text of the schema in the installed package."""
-    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
 def _component(
