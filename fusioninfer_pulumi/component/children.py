@@ -9,16 +9,17 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from fusioninfer_pulumi.component import options
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.component.cluster_access import reads_cluster
-from fusioninfer_pulumi.component.outputs import LiveObjects, combined
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
     InferencePool,
     KubernetesObject,
     LeaderWorkerSet,
+    LiveObjects,
     PodGroup,
+    combined,
 )
 from fusioninfer_pulumi.component.sdk import renders_yaml
 from fusioninfer_pulumi.component.split import growing_shares
@@ -26,8 +27,7 @@ from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.replacement import Replacement
+from fusioninfer_pulumi.rollout.order import LwsStep, update_order
 from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
 
 Manifest = dict[str, Any]
@@ -72,6 +72,27 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
+#: Kinds that the provider would not wait for anyway, unless the live object has an annotation of an
+#: earlier version of this library, and claims, which are bound when the first pod mounts them.
+_NEVER_AWAITED = (
+    "LeaderWorkerSet",
+    "PodGroup",
+    "Gateway",
+    "InferencePool",
+    "InferenceModelRewrite",
+    "HTTPRoute",
+    "PersistentVolumeClaim",
+    # Its endpoints are ready when the pods are, which the update waits for.
+    "Service",
+)
+_TEMPLATE = ("spec.leaderWorkerTemplate",)
+# What makes a revision of a LeaderWorkerSet.
+_REVISED = (*_TEMPLATE, "spec.networkConfig")
+#: The provider's default timeout of a deletion, which it makes in the foreground.
+_DEFAULT_SECONDS = 600
+#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
+_MARGIN_SECONDS = 300
+
 
 @dataclass(frozen=True)
 class _Registered:
@@ -90,13 +111,9 @@ class Children:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Manifest],
-        beside: Replacement | None,
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers all objects in apply order.
-
-        `beside` are roles that take the place of others, `child_options` those of every child.
-        """
+        """Registers all objects in apply order; `child_options` are those of every child."""
         self._registered: dict[str, list[_Registered]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
         self._yaml_only = renders_yaml(component)
@@ -106,7 +123,7 @@ class Children:
         self._seen = pulumi.Output.from_input(Observed())
         if reads_cluster() and self._yaml_only is not True:
             yaml_only = self.yaml_only()
-            self._update = Update(component, name, plan, manifests, beside, yaml_only.future)
+            self._update = Update(component, name, plan, manifests, yaml_only.future)
             self._seen = self._update.result
         elif pulumi.runtime.is_dry_run():
             self._seen = pulumi.Output.from_input(observed_of(name))
@@ -184,7 +201,7 @@ class Children:
         if kind == "LeaderWorkerSet":
             before = self._sub_group_policies.get(name)
             now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
-            object_options = options.lws_options(
+            object_options = lws_options(
                 self._steps[name],
                 grouped=bool(before or now),
                 same_policy=before is not None and same_policy(before, now),
@@ -199,12 +216,12 @@ class Children:
             object_options.protect = self._plan.router.pool.protect
             object_options.retain_on_delete = self._plan.router.pool.retain
         object_options.depends_on = after or None
-        object_options.custom_timeouts = options.timeouts(manifest, self._plan)
+        object_options.custom_timeouts = timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     def _annotated(self, manifest: Manifest) -> Manifest:
         """The object as it is registered: files get no annotations that only the provider reads."""
-        extra = options.await_annotations(manifest, self._plan)
+        extra = await_annotations(manifest, self._plan)
         if not extra or self._yaml_only is True:
             return manifest
         metadata = manifest["metadata"]
@@ -235,3 +252,69 @@ def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, 
         for lws_name, lws in (stack_lws_of(name, plan) or {}).items()
         if lws.template is not None and lws.template.sub_groups
     }
+
+
+def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
+    """Annotations of an object that keep the provider from waiting for it."""
+    kind, level = manifest["kind"], plan.wait.level
+    awaited = kind not in _NEVER_AWAITED
+    if kind == "Deployment":
+        awaited = level.awaits_replicas
+    return {} if awaited else {labels.PULUMI_SKIP_AWAIT: "true"}
+
+
+def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
+    """How long the provider may take for an object; None for its own limits."""
+    kind, delete = manifest["kind"], _deletion_timeout(manifest)
+    if kind == "Job" and plan.model is not None and plan.model.warm_up:
+        # Always awaited: the pods would find no model.
+        text = f"{plan.model.warm_up.seconds}s"
+        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
+    if kind == "Deployment":
+        text = plan.wait.timeout
+        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
+    return pulumi.CustomTimeouts(delete=delete) if delete else None
+
+
+def lws_options(
+    step: LwsStep, *, grouped: bool = False, same_policy: bool = False
+) -> pulumi.ResourceOptions:
+    """Options of a LeaderWorkerSet: what is ignored, and what replaces it.
+
+    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `same_policy`: the
+    live one means the same as the new one. Pulumi compares how they are written, and would replace
+    the LeaderWorkerSet for a type that is written out.
+    """
+    recreate = step.rollout.strategy is RolloutStrategy.RECREATE
+    # The template in the stack's state stays, in spite of the program.
+    ignored: list[str] = []
+    if step.frozen:
+        # Replicas may change all the same, where it runs several.
+        ignored += list(_REVISED) if step.whole else ["spec"]
+        ignored.append(f'metadata.labels["{labels.REVISION}"]')
+    elif same_policy:
+        ignored += LeaderWorkerSet.IMMUTABLE
+    if step.scaled_externally:
+        ignored.append("spec.replicas")
+    return pulumi.ResourceOptions(
+        ignore_changes=ignored or None,
+        replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
+        # Where the name stays, the old object has to go before the new one comes. One without
+        # these fields is replaced when its service is renamed: then the new one comes first.
+        delete_before_replace=(recreate or grouped) or None,
+    )
+
+
+def _deletion_timeout(manifest: Manifest) -> str | None:
+    """How long the deletion of an object with pods may take, as a duration.
+
+    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
+    default of 10 minutes is enough.
+    """
+    spec = manifest.get("spec") or {}
+    lws = spec.get("leaderWorkerTemplate") or {}
+    pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
+    graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
+    longest = max((grace for grace in graces if isinstance(grace, int)), default=0)
+    seconds = longest + _MARGIN_SECONDS
+    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.sdk import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services, provider_of
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.prerequisites import KUEUE, LEADER_WORKER_SET, VOLCANO, release_text
@@ -104,7 +104,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             return pulumi.Output.unsecret(releases)
         named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if not named and self.get_provider("kubernetes:core/v1:Service"):
+        if not named and provider_of(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
         return pulumi.Output.from_input(self._check(kubeconfig, context))

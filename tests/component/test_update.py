@@ -14,7 +14,7 @@ from samples import nodes, role, service
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import children, update
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.live import LiveState
+from fusioninfer_pulumi.component.cluster_access import LiveState
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout import state_machine
 
