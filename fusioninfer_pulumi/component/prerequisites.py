@@ -28,27 +28,27 @@ TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token i
 
 @dataclass(frozen=True)
 class ServingPrerequisitesArgs:
-    """What is checked, and how the cluster is read.
-
-    Attributes:
-        services: The services that the cluster shall run: their specs, plans or components.
-        kubeconfig: Path or text of the cluster's kubeconfig; may be an Output. By default that
-            of the stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use.
-            With an explicit provider and no context there is no default, because its cluster may
-            be another one.
-        context: Its context, by default `kubernetes:context` of the stack's config, else the
-            current one.
-        lws_namespace: Namespace of LeaderWorkerSet's manager.
-        volcano_namespace: Namespace of Volcano's scheduler.
-        kueue_namespace: Namespace of Kueue's manager.
-    """
+    """What is checked, and how the cluster is read."""
 
     services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
+    """The services that the cluster shall run: their specs, or in Python plans or components."""
+
     kubeconfig: pulumi.Input[str] | None = None
+    """Path or text of the cluster's kubeconfig; may be an Output. By default that of the stack's
+    config (`kubernetes:kubeconfig`), else the one that kubectl would use. With an explicit provider
+    and no context there is no default, because its cluster may be another one."""
+
     context: str | None = None
+    """Its context, by default `kubernetes:context` of the stack's config, else the current one."""
+
     lws_namespace: str = LEADER_WORKER_SET.namespace
+    """Namespace of LeaderWorkerSet's manager, by default `lws-system`."""
+
     volcano_namespace: str = VOLCANO.namespace
+    """Namespace of Volcano's scheduler, by default `volcano-system`."""
+
     kueue_namespace: str = KUEUE.namespace
+    """Namespace of Kueue's manager, by default `kueue-system`."""
 
 
 class ServingPrerequisites(pulumi.ComponentResource):
