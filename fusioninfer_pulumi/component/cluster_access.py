@@ -31,7 +31,7 @@ _LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 _READ_SECONDS = 15.0
 
 # The SDK's registrations use the event loop's threads, so reads have their own.
-_threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
+THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 # Keyed by the stack, so that nothing outlives it, and by provider, because each cluster may have
 # the same name once.
@@ -85,7 +85,7 @@ class Cluster:
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
                 self._where = kubeconfig, context, namespace
             run = asyncio.get_running_loop().run_in_executor
-            return await run(_threads, call, *self._where, *arguments)
+            return await run(THREADS, call, *self._where, *arguments)
 
         try:
             return await asyncio.wait_for(reading(), seconds)
