@@ -8,8 +8,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic.alias_generators import to_camel
-
 from fusioninfer_pulumi import __version__, api
 from fusioninfer_pulumi.api.schema import attribute_docstrings, fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -23,6 +21,7 @@ from fusioninfer_pulumi.component.prerequisites import (
 )
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 
 #: Its file in `generated`.
 PACKAGED = "pulumi-package.json"
@@ -61,7 +60,7 @@ def package_schema() -> dict[str, Any]:
     kinds |= {_token(kind.__name__): _status_type(kind) for kind in statuses}
     described = attribute_docstrings(ServingPrerequisitesArgs)
     prerequisites = {
-        to_camel(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
+        kubernetes_name(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
         for name, text in described.items()
     }
     return {

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 import pulumi.provider
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.runtime import settings
-from pydantic.alias_generators import to_snake
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
@@ -27,6 +27,7 @@ from fusioninfer_pulumi.component.prerequisites import (
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import examine_mapping
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def _construct(
             f"{name} cannot work",
             [{"property_path": "services", "reason": "must be a list of services"}],
         )
-    given = {to_snake(key): value for key, value in inputs.items() if value is not None}
+    names = {kubernetes_name(field.name): field.name for field in fields(ServingPrerequisitesArgs)}
+    given = {names[key]: value for key, value in inputs.items() if value is not None}
     args = ServingPrerequisitesArgs(services=_services(services), **given)
     return ServingPrerequisites(name, args, options)
 
