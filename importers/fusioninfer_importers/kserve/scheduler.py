@@ -55,6 +55,14 @@ _DECIDER = "always-disagg-pd-decider"
 _CONFIG_FLAGS = ("config-text", "configText")
 
 
+#: Ports of the picker in KServe's preset, the same as ours.
+_PORTS = [
+    {"containerPort": port, "name": name, **protocol}
+    for port, name in ((9002, "grpc"), (9003, "grpc-health"), (9090, "metrics"), (5557, "zmq"))
+    for protocol in ({}, {"protocol": "TCP"})
+]
+
+
 def map_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
     """Namespaces in which KServe looks for a scheduler's ConfigMap, in this order."""
     return (namespace, SYSTEM) if name.startswith(SHARED) else (namespace,)
@@ -218,6 +226,10 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
             continue
         name = container.content["name"]
         builder.report.consume(name.at)
+        ports = container.get("ports")
+        if ports is not None and all(port.value in _PORTS for port in ports.items):
+            builder.report.consume(ports.at)
+            container = with_fields(container, ports=None)
         args = container.get("args")
         if args is not None and isinstance(args.content, list):
             kept, config = _flags(builder, args)
