@@ -53,6 +53,8 @@ class Provider(pulumi.provider.Provider):
         Raises:
             InputPropertiesError: The component cannot work; one error for each problem.
         """
+        if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
+            raise ValueError(f"the package fusioninfer has no resource {resource_type}")
         _enter_stack()
         arguments = {key: as_written(value) for key, value in inputs.items()}
         try:
@@ -90,8 +92,6 @@ def _construct(
     if token == TOKEN:
         # Programs in other languages send a mapping of any shape: the constructor checks it.
         return InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
-    if token != PREREQUISITES_TOKEN:
-        raise ValueError(f"the package fusioninfer has no resource {token}")
     services = inputs.pop("services", None)
     if not isinstance(services, list):
         raise InputPropertiesError(

@@ -99,7 +99,6 @@ def test_prerequisites_locate_what_is_wrong_in_a_service(engine: Any) -> None:
     assert engine.run(program).registered == []
 
 
-def test_a_resource_of_no_such_type_is_refused(output: Any) -> None:
-    output("the fixture gives an event loop")
+def test_a_resource_of_no_such_type_is_refused() -> None:
     with pytest.raises(ValueError, match="no resource fusioninfer:index:Nothing"):
         Provider().construct("a", "fusioninfer:index:Nothing", {})
