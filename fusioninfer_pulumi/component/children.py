@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pulumi
@@ -94,16 +93,14 @@ _DEFAULT_SECONDS = 600
 _MARGIN_SECONDS = 300
 
 
-@dataclass(frozen=True)
-class _Registered:
-    """An object of the service with its resource."""
-
-    manifest: Manifest
-    resource: KubernetesObject
-
-
 class Children:
-    """The children of one component, by kind, and the update that they are part of."""
+    """The children of one component, by kind, and the update that they are part of.
+
+    Attributes:
+        yaml_only: Whether objects are only written to files.
+        observed: What the update has seen, when it is over.
+        waited: Live objects as the update has last seen them, by Kubernetes name.
+    """
 
     def __init__(
         self,
@@ -114,19 +111,22 @@ class Children:
         child_options: pulumi.ResourceOptions,
     ) -> None:
         """Registers all objects in apply order; `child_options` are those of every child."""
-        self._registered: dict[str, list[_Registered]] = {}
+        self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._yaml_only = renders_yaml(component)
+        self._writes_files = renders_yaml(component)
+        self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in update_order(plan)}
         self._sub_group_policies = _sub_group_policies(name, plan)
         self._update: Update | None = None
-        self._seen = pulumi.Output.from_input(Observed())
-        if reads_cluster() and self._yaml_only is not True:
-            yaml_only = self.yaml_only()
-            self._update = Update(component, name, plan, manifests, yaml_only.future)
-            self._seen = self._update.result
+        self.observed = pulumi.Output.from_input(Observed())
+        if reads_cluster() and self._writes_files is not True:
+            self._update = Update(component, name, plan, manifests, self.yaml_only.future)
+            self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
-            self._seen = pulumi.Output.from_input(observed_of(name))
+            self.observed = pulumi.Output.from_input(observed_of(name))
+        self.waited: pulumi.Output[LiveObjects] = combined(
+            [self.observed], lambda values: dict(values[0].objects)
+        )
         resource = None
         # The SDK notes the whole call stack with each resource: few calls lie between.
         for manifest in manifests:
@@ -134,49 +134,36 @@ class Children:
             make = _TYPES.get(kind, KubernetesObject)
             registered, opts = self._annotated(manifest), self._options(manifest)
             resource = make(self._logical(manifest), registered, opts)
-            self._registered.setdefault(kind, []).append(_Registered(manifest, resource))
+            self._registered.setdefault(kind, []).append((manifest, resource))
             if self._update is not None:
                 self._update.registered(kind, manifest["metadata"]["name"], resource)
         if self._update is not None:
             if resource is not None:
                 # What depends on the component waits for the URNs of all its objects.
-                resource.hold(self._seen)
+                resource.hold(self.observed)
             self._update.start()
 
     def of_type(self, kind: type[Made]) -> dict[str, Made]:
         """The objects of a type by Kubernetes name, in apply order."""
-        resources = self.by_name(kind.__name__)
-        return {
-            name: resource for name, resource in resources.items() if isinstance(resource, kind)
-        }
+        resources = self.by_name(kind.__name__).items()
+        return {name: resource for name, resource in resources if isinstance(resource, kind)}
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
         """The objects of a kind by Kubernetes name, in apply order."""
-        return {child.manifest["metadata"]["name"]: child.resource for child in self._of(kind)}
+        children = self._registered.get(kind, ())
+        return {manifest["metadata"]["name"]: resource for manifest, resource in children}
 
     def deadline(self) -> pulumi.Output[float | None]:
         """Known when all that is awaited is there: the deadline of the update (`time.monotonic`).
 
         None where nothing is awaited, as where files are written.
         """
-        services = [child.resource.id for child in self._of("Service")]
+        services = [resource.id for resource in self.by_name("Service").values()]
 
         def deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
-        return combined([self.yaml_only(), self._seen, *services], deadline)
-
-    def yaml_only(self) -> pulumi.Output[bool]:
-        """Whether objects are only written to files."""
-        return pulumi.Output.from_input(self._yaml_only)
-
-    def observed(self) -> pulumi.Output[Observed]:
-        """What the update has seen, when it is over."""
-        return self._seen
-
-    def waited(self) -> pulumi.Output[LiveObjects]:
-        """Live objects as the update has last seen them, by Kubernetes name."""
-        return combined([self._seen], lambda values: dict(values[0].objects))
+        return combined([self.yaml_only, self.observed, *services], deadline)
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""
@@ -190,11 +177,12 @@ class Children:
 
     def _options(self, manifest: Manifest) -> pulumi.ResourceOptions:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
+        group = _group(manifest)
         needed = [
-            child.resource
-            for other in AFTER.get(kind, ())
-            for child in self._of(other)
-            if _concerns(child.manifest, manifest)
+            resource
+            for other_kind in AFTER.get(kind, ())
+            for other, resource in self._registered.get(other_kind, ())
+            if _group(other) in (None, group)
         ]
         after: Any = needed
         object_options = pulumi.ResourceOptions()
@@ -220,29 +208,19 @@ class Children:
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     def _annotated(self, manifest: Manifest) -> Manifest:
-        """The object as it is registered: files get no annotations that only the provider reads."""
+        """The object as it is registered: with annotations that only the provider reads."""
         extra = await_annotations(manifest, self._plan)
-        if not extra or self._yaml_only is True:
+        if not extra or self._writes_files is True:
             return manifest
         metadata = manifest["metadata"]
-        added: Any = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
-        if isinstance(self._yaml_only, pulumi.Output):
-            return {
-                **manifest,
-                "metadata": self._yaml_only.apply(
-                    lambda yaml_only: metadata if yaml_only else added
-                ),
-            }
-        return {**manifest, "metadata": added}
-
-    def _of(self, kind: str) -> list[_Registered]:
-        return self._registered.get(kind, [])
+        annotations = {**(metadata.get("annotations") or {}), **extra}
+        return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to the same serving group as another, or to none."""
-    group = other["metadata"]["labels"].get(labels.GROUP_INDEX)
-    return group is None or group == manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
+def _group(manifest: Manifest) -> str | None:
+    """The serving group that an object belongs to, None if it belongs to all."""
+    group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
+    return group
 
 
 def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
@@ -256,11 +234,11 @@ def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, 
 
 def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
     """Annotations of an object that keep the provider from waiting for it."""
-    kind, level = manifest["kind"], plan.wait.level
-    awaited = kind not in _NEVER_AWAITED
+    kind = manifest["kind"]
+    skips = kind in _NEVER_AWAITED
     if kind == "Deployment":
-        awaited = level.awaits_replicas
-    return {} if awaited else {labels.PULUMI_SKIP_AWAIT: "true"}
+        skips = not plan.wait.level.awaits_replicas
+    return {labels.PULUMI_SKIP_AWAIT: "true"} if skips else {}
 
 
 def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:

@@ -138,19 +138,19 @@ class InferenceService(pulumi.ComponentResource):
         self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        waited = self._children.waited()
+        waited = self._children.waited
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
         warn_of_removed_targets(self, self.plan, services)
-        check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
+        check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
         self.register_outputs(
             {
                 "name": self.name,
                 "namespace": self.namespace,
                 "endpoint": self.endpoint,
                 "status": self.status,
-                OBSERVED: self._children.observed().apply(asdict),
+                OBSERVED: self._children.observed.apply(asdict),
             }
         )
 
@@ -205,7 +205,7 @@ class InferenceService(pulumi.ComponentResource):
                 if planned_object is not None and resource is not None
             }
 
-        yaml_only = self._children.yaml_only()
+        yaml_only = self._children.yaml_only
 
         async def computed(states: list[LiveObjects]) -> ServiceStatus:
             first, later = states
