@@ -191,10 +191,7 @@ class _World:
             awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
             if not state.listing and not self.up.intersection(awaited):
                 turns.append(self._row())
-                # Time passes until the next LeaderWorkerSet has to be available.
-                self.begun = False
-                self.now = min(state.lws[name].deadline for name in awaited)
-                self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
+                self._wait(state, awaited)
             observation = Listed(self.now, self._snapshots())
         if self.begun:
             turns.append(self._row())
@@ -227,6 +224,12 @@ class _World:
         if change.before is None or change.recreated:
             return "after", 1
         return "before", 2 if change.restarts or change.before != change.after else 1
+
+    def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
+        """Lets time pass until the next LeaderWorkerSet has to be available."""
+        self.begun = False
+        self.now = min(state.lws[name].deadline for name in awaited)
+        self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
 
     def _snapshots(self) -> dict[str, Snapshot]:
         return {

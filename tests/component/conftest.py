@@ -14,6 +14,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from component.stacks import Stack, answering
 from pulumi.runtime import mocks, rpc, settings, stack
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
@@ -212,6 +213,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield Engine()
     logging.getLogger("asyncio").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(name="stack")
+def _stack(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    return answering(engine, monkeypatch)
 
 
 @pytest.fixture
