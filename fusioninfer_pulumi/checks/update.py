@@ -10,8 +10,7 @@ from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.order import by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import StackLws
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.role_rollout import role_rollout
