@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.status import gang_blocked, gang_placed
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 
 Manifest = Mapping[str, Any]
 Live = Mapping[str, Mapping[str, Any]]
@@ -45,7 +45,7 @@ def not_accepted(plan: ServicePlan, manifests: Sequence[Manifest], live: Live) -
 
 
 def _statuses(
-    router: RouterParts | None, kind: str, name: str, live: Mapping[str, Any]
+    router: Routing | None, kind: str, name: str, live: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     if kind == "Gateway" or router is None:
         yield from _condition_statuses(live, ("Accepted", "Programmed"), f"{kind} {name}")

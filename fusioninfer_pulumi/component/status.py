@@ -8,7 +8,7 @@ from itertools import starmap
 from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
@@ -153,12 +153,12 @@ def ready_replicas(planned: LwsPlan, live: Mapping[str, Any] | None) -> int:
     return int(observed(live).get("readyReplicas") or 0)
 
 
-def refusal(router: RouterParts, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
+def refusal(router: Routing, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
     """The first of a router's objects that a gateway's controller refuses, None without one.
 
     Objects without a status, and conditions of an older generation, are no refusal.
     """
-    pool = router.pool if isinstance(router, RouterPlan) and router.route else None
+    pool = router.picker.pool if router.picker is not None and router.route else None
     named = [
         ("GatewayNotReady", "Gateway", router.gateway),
         ("RouteNotAccepted", "HTTPRoute", router.route),

@@ -11,9 +11,13 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan
-from fusioninfer_pulumi.operations.series import replicas_up, role_selector
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.operations.monitoring import (
+    MonitoringPlan,
+    monitoring_plan,
+    replicas_up,
+    role_selector,
+)
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
@@ -44,7 +48,7 @@ def dashboards(plan: Topology, monitoring: MonitoringPlan) -> dict[str, str]:
     }
 
 
-def dashboard_files(plan: Topology, routing: RouterParts | None) -> dict[str, str]:
+def dashboard_files(plan: Topology, routing: Routing | None) -> dict[str, str]:
     """Returns the dashboards of a service, also of one without `monitoring`."""
     # Labels of the monitors matter to no dashboard.
     monitoring = monitoring_plan(plan.service, MonitoringArgs(), plan.roles, routing)

@@ -1,4 +1,4 @@
-"""PodMonitors of engines and the ServiceMonitor of the endpoint picker."""
+"""PodMonitors of engines, the ServiceMonitor of the endpoint picker, and their series in PromQL."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_meta
+from fusioninfer_pulumi.routing.router import Routing, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
-
-Manifest = dict[str, Any]
 
 _API = "monitoring.coreos.com/v1"
 #: Pod labels that Prometheus copies to metrics, with dots, slashes and dashes as underscores.
@@ -68,12 +66,13 @@ def monitoring_plan(
     service: str,
     args: MonitoringArgs | None,
     roles: Sequence[RolePlan],
-    routing: RouterParts | None,
+    routing: Routing | None,
 ) -> MonitoringPlan | None:
     """Returns the monitors of a service, None without `monitoring`."""
     if args is None:
         return None
-    metrics = routing.epp.metrics if isinstance(routing, RouterPlan) else MetricsMode.OFF
+    picker = routing.picker if routing is not None else None
+    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
     routed = routing is not None and routing.route is not None
     return MonitoringPlan(
         args=args,
@@ -84,14 +83,14 @@ def monitoring_plan(
 
 
 def _engine(service: str, role: RolePlan) -> EngineMonitor:
-    port = role.serving.port
+    port = role.pods.port
     name = (declared_port(role, port) or {}).get("name")
     return EngineMonitor(
         role=role.name,
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
-        rank_ports=tuple(rank for rank in role.serving.ports[1:] if declared_port(role, rank)),
+        rank_ports=tuple(rank for rank in role.pods.ports[1:] if declared_port(role, rank)),
         https=_https(role),
     )
 
@@ -109,20 +108,21 @@ def declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
 
 def _https(role: RolePlan) -> bool:
     sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-    if sidecar is not None and sidecar.port == role.serving.port:
+    if sidecar is not None and sidecar.port == role.pods.port:
         return sidecar.https
-    return role.serving.command.serves_https
+    return role.pods.command.serves_https
 
 
 def monitors(
-    plan: Topology, router: RouterPlan | None, monitoring: MonitoringPlan
+    plan: Topology, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yields a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     roles = {role.name: role for role in plan.roles}
     for monitor in monitoring.engines:
         yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)
-    if monitoring.picker and router is not None:
-        yield _service_monitor(plan, router, monitoring)
+    if monitoring.picker and routing is not None and routing.picker is not None:
+        metrics = routing.picker.epp.args.metrics
+        yield _service_monitor(plan, router_meta(plan, routing.name), metrics, monitoring)
 
 
 def _pod_monitor(
@@ -155,15 +155,17 @@ def _pod_monitor(
     }
 
 
-def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringPlan) -> Manifest:
+def _service_monitor(
+    plan: Topology, meta: ServiceMeta, metrics: MetricsMode, monitoring: MonitoringPlan
+) -> Manifest:
     token = monitoring.args.picker_token
     shown: Manifest = {}
-    if router.epp.metrics is MetricsMode.AUTHENTICATED and token is not None:
+    if metrics is MetricsMode.AUTHENTICATED and token is not None:
         credentials = {"name": token.name, "key": token.key}
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    elif router.epp.metrics is MetricsMode.AUTHENTICATED:
+    elif metrics is MetricsMode.AUTHENTICATED:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = metadata(router_meta(plan, router.name), names.epp_monitor(plan.service))
+    built = metadata(meta, names.epp_monitor(plan.service))
     port = {"port": names.EPP_METRICS_PORT, "path": "/metrics"}
     return {
         "apiVersion": _API,
@@ -191,3 +193,34 @@ def _scraping(monitoring: MonitoringPlan) -> Manifest:
         "scrapeTimeout": monitoring.args.scrape_timeout,
     }
     return {key: value for key, value in authorization.items() if value is not None}
+
+
+def series_label(label: str) -> str:
+    """Returns the name that Prometheus makes of a pod's label."""
+    return "".join(letter if letter.isalnum() else "_" for letter in label)
+
+
+#: Series label with the role.
+ROLE = series_label(labels.ROLE_NAME)
+#: Series label with the revision of the pod's template.
+REVISION = series_label(labels.REVISION)
+
+
+def service_selector(plan: Topology) -> str:
+    """Returns the matchers of all engines of a service."""
+    return f'namespace="{plan.namespace}", {series_label(labels.SERVICE)}="{plan.service}"'
+
+
+def role_selector(plan: Topology, role: RolePlan) -> str:
+    """Returns the matchers of the engines of one role."""
+    return f'{service_selector(plan)}, {ROLE}="{role.name}"'
+
+
+def picker_selector(plan: Topology) -> str:
+    """Returns the matchers of the endpoint picker, whose job is named after its Service."""
+    return f'namespace="{plan.namespace}", job="{names.endpoint_picker(plan.service)}"'
+
+
+def replicas_up(selector: str) -> str:
+    """Returns the number of replicas whose leader answers on every port; 0 without any series."""
+    return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"

@@ -23,8 +23,7 @@ from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
-from fusioninfer_pulumi.pods.parts import KvTransferPlan
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.pod import Context, KvTransferPlan, Pod, RolePods, why_unknown
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
@@ -60,14 +59,14 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 
-def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Sets the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
 
     Arguments that hold a flag and its value in one, which no engine knows, are split on the way:
     here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
     asks for what was written.
     """
-    role, command = ctx.role, pods.engine_command
+    role, command = ctx.role, pods.command
     asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(field is None for field in asked):
         return (pods, []) if ctx.nodes > 1 else _edited(pods, [], [])
@@ -84,7 +83,7 @@ def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     return replace(pods, kv=plan), [*findings, *problems]
 
 
-def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Adds the addresses, ports and shared memory of the KV cache's way to the pods.
 
     A leader's ports and probes follow its engine where that was moved.
@@ -95,7 +94,7 @@ def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     env, ports = _engine_side(pods, ctx) if hands_over else _events_side(ctx.role)
     args = ctx.role.kv_transfer or KvTransferArgs()
     plan = pods.kv
-    for pod in pods.each():
+    for pod in pods.each:
         built = pod.with_container(lambda container: with_env(container, env))
         if hands_over:
             built = built.with_shared_memory(args.shared_memory)
@@ -256,15 +255,15 @@ def _free_port(
     )
 
 
-def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:
+def _pool_port(pods: RolePods, ctx: Context, command: EngineCommand) -> int:
     if ctx.pairing is not None and ctx.role.component_type is ComponentType.DECODER:
         return ctx.role.port or ctx.pairing.port
     return serving_port(pods.leader.container, command, ctx.role.port)
 
 
 def _edited(
-    pods: Pods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
-) -> tuple[Pods, list[Finding]]:
+    pods: RolePods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
+) -> tuple[RolePods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     try:
         edited = edit(leader.command, arguments)
@@ -278,18 +277,15 @@ def _edited(
     note = edited.note if edited is not None else None
     findings = [info(PODS_DERIVED, leader.command_path, note)] if note else []
     if worker is not None:
-        try:
-            pods = pods.put(worker.with_arguments(worker_arguments))
-        except EditError:
-            # A worker with a command of its own, which may well be nothing but ray.
-            return pods, findings
+        # One with a command of its own may well run nothing but ray.
+        pods = pods.put(worker.with_arguments(worker_arguments, "")[0])
     return pods, findings
 
 
 _Side = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
 
 
-def _engine_side(pods: Pods, ctx: Context) -> _Side:
+def _engine_side(pods: RolePods, ctx: Context) -> _Side:
     """Variables and container ports of an engine that hands its KV cache over."""
     connector = pods.kv.connector if pods.kv is not None else None
     env, ports = _events_side(ctx.role)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusioninfer_pulumi.api.rollout import RolloutLevel, RolloutStrategy
-from fusioninfer_pulumi.topology.role_rollout import replicas_of
+from fusioninfer_pulumi.topology.role import replicas_of
 from fusioninfer_pulumi.topology.topology import Topology
 
 

@@ -17,8 +17,7 @@ from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import RoleRollout, role_rollout
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, RoleRollout, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 

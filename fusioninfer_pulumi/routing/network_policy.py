@@ -83,7 +83,7 @@ def picker_network_policy(
 ) -> Manifest:
     """Builds the policy for the endpoint picker's pods."""
     ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
-    if plan.metrics and epp.metrics is not MetricsMode.OFF:
+    if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
     events = event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
@@ -130,7 +130,7 @@ def role_network_policies(
             if events is not None and picker is not None:
                 ingress.append(_ingress_rule([_pods(picker)], events))
         if plan.metrics:
-            ingress.append(_ingress_rule(plan.metrics, *role.serving.ports))
+            ingress.append(_ingress_rule(plan.metrics, *role.pods.ports))
         if role.nodes > 1:
             # Leader and workers of a replica talk on ports that their engine chooses.
             ingress.append({"from": [_pods(_role_labels(meta, role))]})

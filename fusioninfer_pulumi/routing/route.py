@@ -171,9 +171,7 @@ def route_plan(
     implementation: Implementation,
 ) -> RoutePlan | None:
     """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
-    if args.httproute is None and args.gateway is None:
-        return None
-    if args.httproute is not None and args.httproute.external_field is not None:
+    if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
         return None
     route = args.httproute or HttpRouteArgs()
     return RoutePlan(

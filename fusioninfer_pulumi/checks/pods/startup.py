@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 LIVENESS_PROBE_TOO_EARLY = Rule(
