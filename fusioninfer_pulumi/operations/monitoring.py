@@ -16,9 +16,6 @@ from fusioninfer_pulumi.routing.router import Routing, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
-_API = "monitoring.coreos.com/v1"
-#: Pod labels that Prometheus copies to metrics, with dots, slashes and dashes as underscores.
-_TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME]
 # Path of Prometheus' own ServiceAccount token in its pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
@@ -64,13 +61,11 @@ class MonitoringPlan:
 
 def monitoring_plan(
     service: str,
-    args: MonitoringArgs | None,
+    args: MonitoringArgs,
     roles: Sequence[RolePlan],
     routing: Routing | None,
-) -> MonitoringPlan | None:
-    """Returns the monitors of a service, None without `monitoring`."""
-    if args is None:
-        return None
+) -> MonitoringPlan:
+    """Returns the monitors of a service."""
     picker = routing.picker if routing is not None else None
     metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
     routed = routing is not None and routing.route is not None
@@ -85,13 +80,15 @@ def monitoring_plan(
 def _engine(service: str, role: RolePlan) -> EngineMonitor:
     port = role.pods.port
     name = (declared_port(role, port) or {}).get("name")
+    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
+    https = role.pods.command.serves_https
     return EngineMonitor(
         role=role.name,
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
         rank_ports=tuple(rank for rank in role.pods.ports[1:] if declared_port(role, rank)),
-        https=_https(role),
+        https=sidecar.https if sidecar is not None and sidecar.port == port else https,
     )
 
 
@@ -104,13 +101,6 @@ def declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
             if isinstance(entry, Mapping) and entry.get("containerPort") == port:
                 return entry
     return None
-
-
-def _https(role: RolePlan) -> bool:
-    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-    if sidecar is not None and sidecar.port == role.pods.port:
-        return sidecar.https
-    return role.pods.command.serves_https
 
 
 def monitors(
@@ -135,24 +125,20 @@ def _pod_monitor(
     own_labels = role_labels(plan, role.args)
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
-    return {
-        "apiVersion": _API,
-        "kind": "PodMonitor",
-        "metadata": _chosen(metadata(plan, monitor.name, own_labels), monitoring),
-        "spec": {
-            "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [
-                *_TARGET_LABELS,
-                plan.shape.layout.replica_label,
-                *grouped,
-                *monitoring.more_labels,
-            ],
-            "podMetricsEndpoints": [
-                {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
-                for port in ports
-            ],
-        },
-    }
+    path = monitoring.args.path
+    return _monitor(
+        "PodMonitor",
+        metadata(plan, monitor.name, own_labels),
+        monitoring,
+        {**own_labels, labels.LWS_WORKER_INDEX: "0"},
+        {"podMetricsEndpoints": [{**port, "path": path, **tls} for port in ports]},
+        podTargetLabels=[
+            *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
+            plan.shape.layout.replica_label,
+            *grouped,
+            *monitoring.more_labels,
+        ],
+    )
 
 
 def _service_monitor(
@@ -167,32 +153,32 @@ def _service_monitor(
         shown = {"bearerTokenFile": _OWN_TOKEN}
     built = metadata(meta, names.epp_monitor(plan.service))
     port = {"port": names.EPP_METRICS_PORT, "path": "/metrics"}
+    router = {labels.SERVICE: plan.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
+    return _monitor("ServiceMonitor", built, monitoring, router, {"endpoints": [{**port, **shown}]})
+
+
+def _monitor(
+    kind: str,
+    built: Manifest,
+    monitoring: MonitoringPlan,
+    selector: Mapping[str, str],
+    endpoints: Mapping[str, Sequence[Manifest]],
+    **spec: Any,
+) -> Manifest:
+    args = monitoring.args
+    times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
+    known = {key: value for key, value in times.items() if value is not None}
+    ((field, ports),) = endpoints.items()
     return {
-        "apiVersion": _API,
-        "kind": "ServiceMonitor",
-        "metadata": _chosen(built, monitoring),
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": kind,
+        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
         "spec": {
-            "selector": {
-                "matchLabels": {
-                    labels.SERVICE: plan.service,
-                    labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
-                }
-            },
-            "endpoints": [{**port, **shown, **_scraping(monitoring)}],
+            "selector": {"matchLabels": selector},
+            **spec,
+            field: [{**port, **known} for port in ports],
         },
     }
-
-
-def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:
-    return {**built, "labels": {**monitoring.args.labels, **built["labels"]}}
-
-
-def _scraping(monitoring: MonitoringPlan) -> Manifest:
-    authorization = {
-        "interval": monitoring.args.interval,
-        "scrapeTimeout": monitoring.args.scrape_timeout,
-    }
-    return {key: value for key, value in authorization.items() if value is not None}
 
 
 def series_label(label: str) -> str:

@@ -38,19 +38,15 @@ class PoolPlan:
     retain: bool | None
 
     @property
-    def port(self) -> int:
-        """The first of its ports."""
-        return self.ports[0]
-
-    @property
     def ports_text(self) -> str:
         """Its ports, for people."""
         first, last = self.ports[0], self.ports[-1]
-        if len(self.ports) == 1:
+        if first == last:
             return f"port {first}"
-        if last - first == len(self.ports) - 1:
-            return f"ports {first} to {last}"
-        return f"ports {', '.join(map(str, self.ports))}"
+        is_range = last - first == len(self.ports) - 1
+        return (
+            f"ports {first} to {last}" if is_range else f"ports {', '.join(map(str, self.ports))}"
+        )
 
 
 def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:

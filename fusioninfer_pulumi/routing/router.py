@@ -34,6 +34,7 @@ from fusioninfer_pulumi.routing.network_policy import (
     NetworkPolicyPlan,
     network_policy_plan,
     picker_network_policy,
+    picker_pods,
     proxy_peers,
     role_network_policies,
 )
@@ -227,8 +228,8 @@ def routing_objects(topology: Topology, routing: Routing) -> Iterator[Manifest]:
     if picker is not None:
         yield picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
     served = [role.name for role in routing.served]
-    picker_labels = epp.pod_labels if epp is not None else None
-    yield from role_network_policies(meta, policy, roles, served, ports, picker_labels)
+    peer = picker_pods(epp) if epp is not None else None
+    yield from role_network_policies(meta, policy, roles, served, ports, peer)
 
 
 def _picker_objects(meta: ServiceMeta, picker: PickerPlan, protocol: str) -> Iterator[Manifest]:

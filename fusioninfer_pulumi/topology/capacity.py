@@ -86,9 +86,8 @@ class Capacity:
         running: Replicas of each role with all their pods bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
         exact: Whether the scheduler reaches exactly this. If False, ``running`` is an upper bound
-        for
-            each role, computed with the others at the gang's minimum: the roles may not reach it
-            together, and ``Full`` means that no bound excludes it.
+            for each role, computed with the others at the gang's minimum: the roles may not reach
+            it together, and ``Full`` means that no bound excludes it.
         groups: Serving groups of which at least the minimum runs, None without groups or gangs.
     """
 

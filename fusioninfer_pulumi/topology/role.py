@@ -94,7 +94,7 @@ class RolePlan:
 
     @property
     def name(self) -> str:
-        """Name of the role."""
+        """Its name."""
         return self.args.name
 
     @property
