@@ -15,7 +15,7 @@ Values:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,18 +94,13 @@ def autoscaler(plan: Topology, planned: AutoscalerPlan) -> Manifest:
                 "scaleTargetRef": target,
                 "minReplicaCount": args.min_replicas,
                 "maxReplicaCount": args.max_replicas,
-                **(
-                    args.keda.model_dump(by_alias=True, exclude_none=True)
-                    if args.keda is not None
-                    else {}
-                ),
+                **(args.keda.model_dump(by_alias=True, exclude_none=True) if args.keda else {}),
                 **advanced,
                 "triggers": [
-                    *(
-                        _strict(_trigger(args.prometheus or "", metric))
-                        for metric in planned.target_metrics
-                    ),
-                    *(_trigger(args.prometheus or "", metric) for metric in args.metrics),
+                    # A query of ours without a result is an error, which leaves the replicas
+                    # alone, and not zero.
+                    *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                    *(_trigger(args, metric) for metric in args.metrics),
                 ],
             },
         }
@@ -137,24 +132,19 @@ def _metric(metric: AutoscalingMetricArgs) -> Manifest:
     }
 
 
-def _trigger(address: str, metric: AutoscalingMetricArgs) -> Manifest:
+def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) -> Manifest:
     unsafe = {"unsafeSsl": "true"} if metric.unsafe_ssl else {}
+    values = {
+        "serverAddress": args.prometheus or "",
+        "query": metric.query,
+        "threshold": metric.target,
+    }
     return {
         "type": "prometheus",
         **({"name": metric.name} if metric.name is not None else {}),
         "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": address,
-            "query": metric.query,
-            "threshold": metric.target,
-            **unsafe,
-        },
+        "metadata": {**values, **unsafe, **more},
     }
-
-
-def _strict(trigger: Manifest) -> Manifest:
-    """A query without a result is an error, which leaves the replicas alone, and not zero."""
-    return {**trigger, "metadata": {**trigger["metadata"], "ignoreNullValues": "false"}}
 
 
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
@@ -182,7 +172,15 @@ def target_metrics(
     # The number of the service for one replica of this role, if all roles keep their ratio.
     share = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
     if args.engine is AutoscalingEngine.HPA:
-        return tuple(_external(service, args, share))
+        return tuple(
+            AutoscalingMetricArgs(
+                name=EXTERNAL[name],
+                source=MetricSource.EXTERNAL,
+                selector={series_label(labels.SERVICE): service},
+                target=f"{value * share:.4g}",
+            )
+            for name, value in _values(args).items()
+        )
     engine = f'namespace="{namespace}",{series_label(labels.SERVICE)}="{service}"'
     component = series_label(labels.COMPONENT_TYPE)
     decodes = "|".join(kind.value for kind in _DECODES)
@@ -227,17 +225,6 @@ EXTERNAL = {
     "waiting": "fusioninfer_requests_waiting",
     "kv-cache": "fusioninfer_kv_cache_usage",
 }
-
-
-def _external(service: str, args: AutoscalingArgs, share: float) -> Iterator[AutoscalingMetricArgs]:
-    for name, value in _values(args).items():
-        if name in EXTERNAL:
-            yield AutoscalingMetricArgs(
-                name=EXTERNAL[name],
-                source=MetricSource.EXTERNAL,
-                selector={series_label(labels.SERVICE): service},
-                target=f"{value * share:.4g}",
-            )
 
 
 def _sum(metric: str, matchers: str) -> str:

@@ -24,10 +24,9 @@ from fusioninfer_pulumi.pods.health import graceful_shutdown, health
 from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
 from fusioninfer_pulumi.pods.kv_transfer import kv_addresses, kv_transfer
 from fusioninfer_pulumi.pods.launch import (
+    declared_ports,
     launch,
     parallelism,
-    rank_ports,
-    ray_port,
     read_engine,
     split,
     worker_trim,
@@ -57,8 +56,7 @@ PASSES: tuple[Pass, ...] = (
     launch,
     # What stands beside the command lines.
     kv_addresses,
-    ray_port,
-    rank_ports,
+    declared_ports,
     health,
     worker_trim,
     graceful_shutdown,

@@ -40,18 +40,6 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
     return ClaimTemplate(names.claim_template(service, role, claim.name, digest), spec)
 
 
-def claimed_classes(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the DeviceClasses that the spec of a claim asks for; alternatives count, too."""
-    for request in claim_requests(spec):
-        alternatives = request.get("firstAvailable")
-        for asked in (
-            request.get("exactly"),
-            *(alternatives if isinstance(alternatives, list) else ()),
-        ):
-            if isinstance(asked, Mapping) and isinstance(asked.get("deviceClassName"), str):
-                yield asked["deviceClassName"]
-
-
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The requests of a claim's spec, which the API server alone checks; odd ones left out."""
     devices = spec.get("devices")
@@ -67,7 +55,15 @@ def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         return pods, []
     findings: list[Finding] = []
     used = [{"name": claim.name} for claim in claims]
-    referred = [_reference(ctx.meta.service, ctx.role.name, claim) for claim in claims]
+    referred = []
+    for claim in claims:
+        field, name = "resourceClaimName", claim.claim_name
+        if name is None:
+            made = (
+                claim.template_name or claim_template(ctx.meta.service, ctx.role.name, claim).name
+            )
+            field, name = "resourceClaimTemplateName", made
+        referred.append({"name": claim.name, field: name})
 
     def using(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
@@ -103,13 +99,6 @@ def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
     if claim.admin_access is not None:
         wanted["adminAccess"] = claim.admin_access
     return {"devices": {"requests": [{"name": "devices", "exactly": wanted}]}}
-
-
-def _reference(service: str, role: str, claim: ResourceClaimArgs) -> dict[str, str]:
-    if claim.claim_name is not None:
-        return {"name": claim.name, "resourceClaimName": claim.claim_name}
-    made = claim.template_name or claim_template(service, role, claim).name
-    return {"name": claim.name, "resourceClaimTemplateName": made}
 
 
 def resource_claim_templates(

@@ -61,7 +61,7 @@ def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             # Failures, one every ten seconds, until the container is restarted.
             failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
             probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_container(lambda container: {**container, **probes})), []
+    return pods.put(pods.leader.with_fields(**probes)), []
 
 
 #: Time for short requests, and for endpoints and pickers to take the pod out.
@@ -96,6 +96,6 @@ def _graceful(pod: Pod, drain: int) -> Pod:
         return pod
     seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    pausing = pod.with_container(lambda container: {**container, "lifecycle": pause})
+    pausing = pod.with_fields(lifecycle=pause)
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
     return pausing.with_spec(**{_GRACE: allowed or grace})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
@@ -89,8 +88,7 @@ def _completed(
     if not pod.leads and not pod.has_command:
         # It runs the leader's command line, which is complete already.
         run = leader.container
-        copied = {key: run[key] for key in ("command", "args") if key in run}
-        return pod.with_container(lambda container: {**container, **copied}), []
+        return pod.with_fields(**{key: run[key] for key in ("command", "args") if key in run}), []
     command = pod.command
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
@@ -125,7 +123,15 @@ def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Lets the launcher write the command lines of a replica of several pods."""
     leader, worker = pods.leader, pods.worker
-    findings = list(_outputs(leader, ctx.launcher))
+    findings = []
+    if leader.own_command.engine is not None or ctx.launcher in WRAPPING:
+        # Arguments that must be quoted or checked have to be known.
+        findings = [
+            error(OUTPUT_IN_COMMAND, at, LIFT)
+            for key in ("command", "args")
+            if contains_output(leader.own.get(key))
+            for at in output_paths(leader.own[key], (*leader.container_path, key))
+        ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
@@ -147,27 +153,20 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
 
 
-def ray_port(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declares the port of the leader's ray head."""
-    if ctx.launcher is not Launcher.RAY:
-        return pods, []
-    ports = list(pods.leader.container.get("ports") or ())
-    if all(port.get("containerPort") != RAY_PORT for port in ports):
-        taken = any(port.get("name") == "ray-head" for port in ports)
-        name = {} if taken else {"name": "ray-head"}
-        ports.append({**name, "containerPort": RAY_PORT})
-    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
+def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Declares the ports of the leader's ray head and of ranks that have their own.
 
-
-def rank_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declares the ports of ranks that have their own, as a PodMonitor finds only such ports."""
-    if ctx.role.parallelism is None or not ctx.role.parallelism.port_per_rank:
-        return pods, []
-    ports = list(pods.leader.container.get("ports") or ())
-    declared = {port.get("containerPort") for port in ports}
-    wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
-    ports += [{"containerPort": port} for port in wanted if port not in declared]
-    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
+    A PodMonitor finds only declared ports.
+    """
+    existing = pods.leader.container.get("ports") or ()
+    declared, ports = {port.get("containerPort") for port in existing}, list(existing)
+    if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
+        taken = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
+    if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+        wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+        ports += [{"containerPort": port} for port in wanted if port not in declared]
+    return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
 
 
 def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
@@ -182,13 +181,3 @@ def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
         lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), []
-
-
-def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
-    """Refuses Outputs among arguments that must be quoted or checked."""
-    if leader.own_command.engine is None and launcher not in WRAPPING:
-        return
-    for key in ("command", "args"):
-        if contains_output(leader.own.get(key)):
-            for at in output_paths(leader.own[key], (*leader.container_path, key)):
-                yield error(OUTPUT_IN_COMMAND, at, LIFT)

@@ -257,6 +257,10 @@ class Pod:
             ]
         )
 
+    def with_fields(self, **fields: Any) -> Pod:
+        """The pod with fields of its serving container replaced."""
+        return self.with_container(lambda container: {**container, **fields})
+
     def with_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
         """The pod with more volumes behind its own."""
         return replace(self, template={**self.template, "spec": with_volumes(self.spec, volumes)})
