@@ -100,7 +100,7 @@ def _leaf_text(value: Any) -> Any:
     raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
 
 
-#: Marks a field in `api.schema.fields_schema` that may be a pulumi Output.
+#: Marks a field in the JSON Schema that may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
 

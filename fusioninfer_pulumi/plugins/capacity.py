@@ -63,8 +63,8 @@ from fusioninfer_pulumi.loading.model_config import model_config_finding as mode
 from fusioninfer_pulumi.loading.model_config import read_model_config as read_model_config
 from fusioninfer_pulumi.loading.validate import examine_mapping as examine_mapping
 from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
-from fusioninfer_pulumi.pods.device_claims import claim_requests as claim_requests
-from fusioninfer_pulumi.pods.device_claims import claim_template as claim_template
+from fusioninfer_pulumi.pods.devices import claim_requests as claim_requests
+from fusioninfer_pulumi.pods.devices import claim_template as claim_template
 from fusioninfer_pulumi.pods.pod import Pod as Pod
 from fusioninfer_pulumi.presets.expand import expand as expand
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME as DUPLICATE_NAME
