@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import left, lowest, noted, pods, ready, rendered, role, service
+from e2e.engine.services import left, lowest, noted, rendered, role, service
 from e2e.engine.traffic import Traffic, engine_port, services
 from e2e.harness import Cluster
 
@@ -80,8 +80,6 @@ def test_another_layout(
     with Traffic(cluster, namespace, port=port, **asked) as traffic:
         traffic.wait(ENOUGH)
         stack.write(wanted := made("next", layouts[1]))
-        preview = stack.run("preview").assert_fine()
-        assert "beside svc-serve" in preview.text
         with lowest(cluster, namespace) as least:
             stack.up().assert_fine()
         last = traffic.wait(ENOUGH)
@@ -92,6 +90,7 @@ def test_another_layout(
     assert stack.preview() == {}
 
 
+<<<<<<< HEAD
 @pytest.mark.proves(
     "A layout move without capacity for both replicas is rejected before anything changes",
     needs=ENGINE,
@@ -118,6 +117,8 @@ def test_no_room_beside(cluster: Cluster, namespace: str, project: Make) -> None
     assert ready(cluster, namespace) == {"next": 2}
 
 
+=======
+>>>>>>> main
 @pytest.mark.parametrize("spaces", [1, 2])
 @pytest.mark.proves(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})",
