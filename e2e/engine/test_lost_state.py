@@ -117,12 +117,7 @@ def test_restored_from_a_backup(cluster: Cluster, namespace: str, project: Make)
 
 
 @pytest.mark.proves(
-<<<<<<< HEAD
     "A second stack that claims the same service fails at the existing objects",
-=======
-    "of two stacks that claim one service the second fails at objects that exist; what it took "
-    "over and changed, the first one cannot change: a conflict; it is removed without its objects",
->>>>>>> main
     needs=ENGINE,
 )
 def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:

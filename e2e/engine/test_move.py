@@ -90,35 +90,6 @@ def test_another_layout(
     assert stack.preview() == {}
 
 
-<<<<<<< HEAD
-@pytest.mark.proves(
-    "A layout move without capacity for both replicas is rejected before anything changes",
-    needs=ENGINE,
-)
-def test_no_room_beside(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(5)
-    port, stack = engine_port(), project()
-    stack.write(service(namespace, serving(port=port, **SPREAD)))
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
-    stack.write(service(namespace, serving("next", port=port, **SPREAD), layout="PerRole"))
-    for words in (("preview",), ("up", "--yes", "--skip-preview")):
-        told = stack.run(*words)
-        assert told.status != 0
-        assert (
-            "svc: svc-next starts beside svc-serve-0, svc-serve-1, with 4 pods and 32 accelerators "
-            "more until the update ends: 24 nvidia.com/gpu are missing" in told.text
-        ), told.text[-4000:]
-        assert pods(cluster, namespace) == before
-    cluster.add_nodes(3)
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
-    assert least["total"] == 2
-    assert ready(cluster, namespace) == {"next": 2}
-
-
-=======
->>>>>>> main
 @pytest.mark.parametrize("spaces", [1, 2])
 @pytest.mark.proves(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})",
