@@ -42,26 +42,11 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-PREFILL_DECODE_RATIO_EXCEEDED = Rule(
-    "prefill-decode-ratio-exceeded",
-    ("error", "warning"),
-    "The ratio of prefill to decode is within its bounds, at every scale.",
-    remedy="Change the replicas, the autoscaling, or the bounds.",
-)
+PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 
 
-AUTOSCALING_NEVER_WAKES = Rule(
-    "autoscaling-never-wakes",
-    "error",
-    "A role that scales to zero has a metric that exists without its pods.",
-    remedy="Use `target`, or a metric of the endpoint picker or of the gateway.",
-)
-AUTOSCALING_METRIC_UNSCOPED = Rule(
-    "autoscaling-metric-unscoped",
-    "warning",
-    "A metric is that of one service, and not the sum over all of them.",
-    remedy="Select the series of the service by a label.",
-)
+AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
+AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 
 #: Metrics of engine pods in a query, without a match inside of a longer name.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")

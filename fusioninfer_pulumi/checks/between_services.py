@@ -16,29 +16,12 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.route import RoutePlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
-SERVICE_NOT_FOUND = Rule(
-    "service-not-found",
-    ("warning", "error"),
-    "A service in `split` or `routedBy` does not exist, or has no pool or route.",
-    remedy="Correct its name, or add the service.",
-)
+SERVICE_NOT_FOUND = Rule("service-not-found")
 
-ROUTES_CONFLICT = Rule(
-    "routes-conflict",
-    "warning",
-    "Two services have routes for the same requests of one Gateway.",
-    remedy="Give them different host names, paths or headers; for shares of one route set "
-    "`routedBy`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
+ROUTES_CONFLICT = Rule("routes-conflict")
 
 
-SPLIT_TARGET_SCALED_TO_ZERO = Rule(
-    "split-target-scaled-to-zero",
-    "error",
-    "A service that gets a share of requests is scaled to zero.",
-    remedy="Set its share to 0, or give it replicas.",
-)
+SPLIT_TARGET_SCALED_TO_ZERO = Rule("split-target-scaled-to-zero")
 
 
 class Gateways:

@@ -16,12 +16,7 @@ from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-GANG_BACKEND_MISSING = Rule(
-    "gang-backend-missing",
-    ("error", "warning"),
-    "The cluster does not have what `gangPolicy.backend` names, or it is not configured for it.",
-    remedy="Use the backend that the cluster has, or install the other one first.",
-)
+GANG_BACKEND_MISSING = Rule("gang-backend-missing")
 VOLCANO, KUEUE = GangBackend.VOLCANO.value, GangBackend.KUEUE.value
 NATIVE = GangBackend.NATIVE.value
 #: Group of each backend, and the version that shows it where the group is not its own.

@@ -36,54 +36,14 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.gang import GangPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
-GANG_DEADLOCK = Rule(
-    "gang-deadlock",
-    "error",
-    "A gang can be scheduled: its pods do not wait for each other.",
-    remedy="Remove what the message names, or set `gangPolicy.mode: Off`.",
-)
-SPREAD_STARVES_REPLICAS = Rule(
-    "spread-starves-replicas",
-    "warning",
-    "Spreading may leave replicas above the gang's minimum unschedulable.",
-    remedy="Use `ScheduleAnyway`.",
-    source="Volcano 1.14.1, measured",
-)
+GANG_DEADLOCK = Rule("gang-deadlock")
+SPREAD_STARVES_REPLICAS = Rule("spread-starves-replicas")
 
-SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
-    "scheduler-differs-from-service",
-    "error",
-    "Pods have another scheduler, priority class or queue than the service.",
-    remedy="Remove the field or annotation from the template.",
-)
-GANG_POD_WITHOUT_REQUESTS = Rule(
-    "gang-pod-without-requests",
-    "warning",
-    "Pods of a gang ask for resources.",
-    remedy="Set `resources.requests`.",
-    source="Volcano 1.14.1, measured",
-)
-SCHEDULER_WITHOUT_GANGS = Rule(
-    "scheduler-without-gangs",
-    "error",
-    "The scheduler of a gang knows gangs.",
-    remedy="Use Volcano, or set `gangPolicy.mode: Off`.",
-    source="Kubernetes' default scheduler",
-)
-GANG_ALL_OR_NOTHING = Rule(
-    "gang-all-or-nothing",
-    "info",
-    "A part of the gang may start.",
-    remedy="Set `minRoleReplicas`.",
-    source="Volcano 1.14.1",
-)
-ROLES_START_APART = Rule(
-    "roles-start-apart",
-    "warning",
-    "Prefill and decode start together.",
-    remedy="Use `backend: Volcano`, or give the LocalQueue quota for the whole service.",
-    source="Kueue 0.15.2, measured",
-)
+SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
+GANG_POD_WITHOUT_REQUESTS = Rule("gang-pod-without-requests")
+SCHEDULER_WITHOUT_GANGS = Rule("scheduler-without-gangs")
+GANG_ALL_OR_NOTHING = Rule("gang-all-or-nothing")
+ROLES_START_APART = Rule("roles-start-apart")
 
 _STRATEGY = ("schedulingStrategy",)
 

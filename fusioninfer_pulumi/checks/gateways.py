@@ -21,40 +21,14 @@ from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 
-ROUTE_WITHOUT_GATEWAY = Rule(
-    "route-without-gateway",
-    "warning",
-    "A route attaches to a Gateway, and to the service's own if it has one.",
-    remedy="Name the Gateway in `parentRefs` or `gateway.refs`.",
-)
+ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
-FAILURE_MODE_IGNORED = Rule(
-    "failure-mode-ignored",
-    "warning",
-    "The gateway ignores the pool's failure mode.",
-    remedy="Remove `failureMode`, or use another gateway.",
-)
-GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
-    "gateway-implementation-unknown",
-    "warning",
-    "The name of the gateway software is misspelt.",
-    remedy="Use the name in the message.",
-)
-LISTENERS_REFUSE_ROUTE = Rule(
-    "listeners-refuse-route",
-    "error",
-    "The Gateway has the listener that the route names, and one that takes the route.",
-    remedy="Change the listener, or the route.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
+FAILURE_MODE_IGNORED = Rule("failure-mode-ignored")
+GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
+LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 
 
-PICKER_TLS_REQUIRED = Rule(
-    "picker-tls-required",
-    ("error", "warning"),
-    "The gateway and the picker agree on TLS.",
-    remedy="Remove `endpointPicker.tls.enabled`, or configure the gateway.",
-)
+PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 #: Names shorter than this differ from others by two letters: one alone is a slip.
 _SHORT = 5
 

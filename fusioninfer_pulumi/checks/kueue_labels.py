@@ -9,13 +9,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.topology.role import RolePlan
 
-KUEUE_LABEL = Rule(
-    "kueue-label",
-    ("error", "warning"),
-    "A service waits in Kueue's queue by `gangPolicy.backend: Kueue`, not by a label.",
-    remedy="Remove the label, and name the LocalQueue in `schedulingStrategy.queue`.",
-    source="Kueue 0.15.2, measured",
-)
+KUEUE_LABEL = Rule("kueue-label")
 _KEY = labels.KUEUE_QUEUE
 
 

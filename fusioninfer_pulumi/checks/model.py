@@ -16,24 +16,9 @@ from fusioninfer_pulumi.pods.model import model_files
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
-MODEL_FETCHED_BY_EACH_POD = Rule(
-    "model-fetched-by-each-pod",
-    "info",
-    "The model is kept in a cache.",
-    remedy="Set `model.cache` to download it once.",
-)
-CACHE_BELOW_MODEL_SIZE = Rule(
-    "cache-below-model-size",
-    "error",
-    "The claim of the cache is not smaller than the model.",
-    remedy="Raise `model.cache.storage.size`.",
-)
-ACCESS_MODE_TOO_NARROW = Rule(
-    "access-mode-too-narrow",
-    ("error", "warning", "info"),
-    "The access mode of a claim lets all its pods mount it.",
-    remedy="Use ReadWriteMany, or one node.",
-)
+MODEL_FETCHED_BY_EACH_POD = Rule("model-fetched-by-each-pod")
+CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
+ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:

@@ -10,13 +10,7 @@ from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.router import RouterParts
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
-REWRITE_TARGET_NOT_SERVED = Rule(
-    "rewrite-target-not-served",
-    "warning",
-    "All pods of a pool serve the models and adapters that names are rewritten to.",
-    remedy="Serve it on all of them, or rewrite to one that they serve.",
-    source="vLLM answers 404 for a model that it does not serve",
-)
+REWRITE_TARGET_NOT_SERVED = Rule("rewrite-target-not-served")
 
 
 def model_rewrite_findings(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:

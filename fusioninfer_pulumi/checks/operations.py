@@ -25,13 +25,7 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
-    "disruption-budget-blocks-eviction",
-    "warning",
-    "A disruption budget allows an eviction.",
-    remedy="Add a replica, or delete the pods by hand in a drain.",
-    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
-)
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
@@ -73,12 +67,7 @@ def _eviction_findings(
         )
 
 
-MONITORED_TARGET_MISSING = Rule(
-    "monitored-target-missing",
-    ("error", "warning"),
-    "What is monitored exists, and serves metrics on a declared port.",
-    remedy="Correct it as the message says.",
-)
+MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
@@ -187,12 +176,7 @@ def _picker_monitor(args: MonitoringArgs, router: RouterPlan | None) -> Iterator
         )
 
 
-PICKER_TRACES_WITHOUT_TLS = Rule(
-    "picker-traces-without-tls",
-    "error",
-    "The picker sends traces as its endpoint says.",
-    remedy="Use `http`, or set `tracing.picker: false`.",
-)
+PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
 
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:

@@ -34,12 +34,7 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
 )
 
-PICKER_METRICS_UNAUTHENTICATED = Rule(
-    "picker-metrics-unauthenticated",
-    "warning",
-    "The picker's metrics are not open to everybody.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
+PICKER_METRICS_UNAUTHENTICATED = Rule("picker-metrics-unauthenticated")
 
 
 #: A check of a router role and its planned endpoint picker.

@@ -27,74 +27,23 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-SERVING_PORTS_DIFFER = Rule(
-    "serving-ports-differ",
-    ("warning", "error"),
-    "The roles behind one Service or pool serve on the same ports.",
-    remedy="Give them the same ports.",
-)
+SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
 
-SEVERAL_POOLS_UNSUPPORTED = Rule(
-    "several-pools-unsupported",
-    ("error", "warning"),
-    "The gateway takes several pools in a rule, and asks the picker of each.",
-    remedy="Give the other service a route of its own.",
-)
-SPLIT_TO_ITSELF = Rule(
-    "split-to-itself",
-    "error",
-    "A service names another one, not itself, in `split` and `routedBy`.",
-    remedy="Remove it.",
-)
+SEVERAL_POOLS_UNSUPPORTED = Rule("several-pools-unsupported")
+SPLIT_TO_ITSELF = Rule("split-to-itself")
 
 
-REFERENCE_GRANT_MISSING = Rule(
-    "reference-grant-missing",
-    "warning",
-    "A route that leads to another namespace has a ReferenceGrant there.",
-    remedy="Set `referenceGrants: true`, or create it.",
-    source="https://gateway-api.sigs.k8s.io/api-types/referencegrant/",
-)
+REFERENCE_GRANT_MISSING = Rule("reference-grant-missing")
 
-ROLE_WITHOUT_REQUESTS = Rule(
-    "role-without-requests",
-    "warning",
-    "Every serving role gets requests.",
-    remedy="Choose a strategy that uses it, or remove the role.",
-)
-DISAGGREGATION_ROLE_MISSING = Rule(
-    "disaggregation-role-missing",
-    "error",
-    "`pd-disaggregation` has a prefiller and a decoder.",
-    remedy="Add the role, or choose another strategy.",
-)
+ROLE_WITHOUT_REQUESTS = Rule("role-without-requests")
+DISAGGREGATION_ROLE_MISSING = Rule("disaggregation-role-missing")
 
-ROUTE_MISSING = Rule(
-    "route-missing",
-    "warning",
-    "A service with a router has a route.",
-    remedy="Add `httproute`, `gateway.refs` or `gateway: {}`.",
-)
-BACKEND_KIND_CORRECTED = Rule(
-    "backend-kind-corrected",
-    "info",
-    "A backend of the service's pool has kind InferencePool.",
-    remedy="Write `kind: InferencePool`.",
-)
-ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
-    "route-timeouts-unsupported",
-    "warning",
-    "The gateway takes timeouts in routes.",
-    remedy="Remove them.",
-)
+ROUTE_MISSING = Rule("route-missing")
+BACKEND_KIND_CORRECTED = Rule("backend-kind-corrected")
+ROUTE_TIMEOUTS_UNSUPPORTED = Rule("route-timeouts-unsupported")
 
 
-NETWORK_POLICY = Rule(
-    "network-policy",
-    "error",
-    "NetworkPolicies keep out the gateway or Prometheus.",
-    remedy="Set `networkPolicy`.",
-)
+NETWORK_POLICY = Rule("network-policy")
 
 
 def route_findings(parts: RouterParts) -> Iterator[Finding]:

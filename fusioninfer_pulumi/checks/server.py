@@ -32,24 +32,9 @@ from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_
 
 Object = dict[str, Any]
 
-API_SERVER_REFUSES = Rule(
-    "api-server-refuses",
-    ("error", "warning"),
-    "The API server accepts the objects of a service, and the pods that are made of them.",
-    remedy="Change the field that the server names, or the policy that refuses it.",
-)
-KIND_NOT_INSTALLED = Rule(
-    "kind-not-installed",
-    "warning",
-    "The cluster has the kinds of all objects of a service.",
-    remedy="Install what provides the kind, or leave out the field that needs it.",
-)
-API_SERVER_NOT_ASKED = Rule(
-    "api-server-not-asked",
-    ("warning", "error", "info"),
-    "The API server can be asked about every object of a service.",
-    remedy="Use credentials that may create and patch these kinds; dry runs store nothing.",
-)
+API_SERVER_REFUSES = Rule("api-server-refuses")
+KIND_NOT_INSTALLED = Rule("kind-not-installed")
+API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
 #: Namespace in which objects are tried while their own does not exist.
 FALLBACK_NAMESPACE = "default"

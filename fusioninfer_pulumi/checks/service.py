@@ -19,18 +19,8 @@ from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 
-PREFILL_DECODE_WITHOUT_ROUTER = Rule(
-    "prefill-decode-without-router",
-    "warning",
-    "Something pairs prefill with decode.",
-    remedy="Add a role of type router.",
-)
-PLACEMENT_NOT_APPLIED = Rule(
-    "placement-not-applied",
-    "warning",
-    "`placement` is carried out by `place` or `--inventory`.",
-    remedy="Give `--inventory`, or call `place` in the program.",
-)
+PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
+PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 
 Check = Callable[[BuiltService], Iterable[Finding]]
 

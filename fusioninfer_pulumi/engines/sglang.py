@@ -45,18 +45,8 @@ from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
-OFFLOADING_RANKS_UNKNOWN = Rule(
-    "offloading-ranks-unknown",
-    "error",
-    "The ranks of a pod are known, among which memory is divided.",
-    remedy="State `parallelism`, or the size in the arguments.",
-)
-OFFLOADING_TOO_SMALL = Rule(
-    "offloading-too-small",
-    "error",
-    "The memory for offloading holds at least a block of each rank.",
-    remedy="Raise it.",
-)
+OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
+OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).

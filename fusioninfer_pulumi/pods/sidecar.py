@@ -25,12 +25,7 @@ from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.pods.parts import SidecarPlan
 from fusioninfer_pulumi.pods.pod import Context, Pods
 
-SIDECAR_PROTOCOL = Rule(
-    "sidecar-protocol",
-    ("warning", "error"),
-    "The sidecar speaks a protocol that it and the engine know.",
-    remedy="Use one of those in the message.",
-)
+SIDECAR_PROTOCOL = Rule("sidecar-protocol")
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
 #: A proxy of streams needs little, whatever the model is.

@@ -16,35 +16,11 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
-ACCELERATORS_NOT_REQUESTED = Rule(
-    "accelerators-not-requested",
-    "warning",
-    "The container of an engine for accelerators asks for one.",
-    remedy="Add limits such as `nvidia.com/gpu`, claim a device, or use an image that is built "
-    "for processors.",
-    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
-)
-IMAGE_FOR_OTHER_ACCELERATOR = Rule(
-    "image-for-other-accelerator",
-    "warning",
-    "The image is built for the accelerators that its container asks for.",
-    remedy="Use an image for that device.",
-    source="vLLM's and SGLang's documents, installation",
-)
-ACCELERATORS_HIDDEN = Rule(
-    "accelerators-hidden",
-    ("error", "warning"),
-    "Variables such as CUDA_VISIBLE_DEVICES leave the engine the accelerators that it needs.",
-    remedy="Remove the variable.",
-    source="https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
-)
+ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
+IMAGE_FOR_OTHER_ACCELERATOR = Rule("image-for-other-accelerator")
+ACCELERATORS_HIDDEN = Rule("accelerators-hidden")
 
-ACCELERATORS_BESIDE_CLAIMS = Rule(
-    "accelerators-beside-claims",
-    "error",
-    "Accelerators are asked for by claims or by resources, not both.",
-    remedy="Remove one of them.",
-)
+ACCELERATORS_BESIDE_CLAIMS = Rule("accelerators-beside-claims")
 
 #: Devices that no engine computes on.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
@@ -205,13 +181,7 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 )
 
 
-VOLCANO_IGNORES_CLAIMS = Rule(
-    "volcano-ignores-claims",
-    "warning",
-    "Volcano allocates the devices that pods claim.",
-    remedy="Set `predicate.DynamicResourceAllocationEnable: true` for its plugin predicates.",
-    source="Volcano 1.14.1",
-)
+VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:

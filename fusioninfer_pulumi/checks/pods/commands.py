@@ -13,47 +13,17 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE
 
-ENGINE_NOT_STARTED = Rule(
-    "engine-not-started",
-    "warning",
-    "The container has a command, or its image starts the engine.",
-    remedy="Give the command, such as python3 -m sglang.launch_server.",
-    source="docker/Dockerfile of SGLang 0.5.5 has neither ENTRYPOINT nor CMD",
-)
-ARGUMENTS_NOT_READ = Rule(
-    "arguments-not-read",
-    ("warning", "error"),
-    "A script in `command` reads the `args` behind it.",
-    remedy='Move them into the script, or add "$@" to it.',
-    source="POSIX, sh -c",
-)
-INVALID_MODEL_NAME = Rule(
-    "invalid-model-name",
-    ("error", "warning"),
-    "The model is a repository of a hub, a path, or an address that the engine loads.",
-    remedy="Correct it.",
-    source="huggingface_hub, `validate_repo_id`",
-)
-NODES_RUN_ONE_COMMAND = Rule(
-    "nodes-run-one-command",
-    "warning",
-    "With launcher none and one template, the command says which node it runs on.",
-    remedy="Use another launcher, $(LWS_WORKER_INDEX), or `leaderTemplate` and `workerTemplate`.",
-    source="https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/",
-)
+ENGINE_NOT_STARTED = Rule("engine-not-started")
+ARGUMENTS_NOT_READ = Rule("arguments-not-read")
+INVALID_MODEL_NAME = Rule("invalid-model-name")
+NODES_RUN_ONE_COMMAND = Rule("nodes-run-one-command")
 
 #: Ways in which a script reads the words behind it.
 _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 #: A repository of a model hub, with what names a file of it behind a colon (GGUF).
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
 #: Variables with one value on all nodes of a replica.
-COMMAND_IN_ONE_WORD = Rule(
-    "command-in-one-word",
-    "error",
-    "The program and its arguments are items of a list of their own.",
-    remedy="Write each word as an item, or start a shell: `[sh, -c, ...]`.",
-    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
-)
+COMMAND_IN_ONE_WORD = Rule("command-in-one-word")
 
 
 #: Programs that people write together with their arguments.

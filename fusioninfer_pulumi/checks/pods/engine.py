@@ -15,20 +15,10 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
-PROGRAM_IN_ARGS = Rule(
-    "program-in-args",
-    "warning",
-    "The words in `args` are arguments, not the program itself.",
-    remedy="Move the program to `command`.",
-)
+PROGRAM_IN_ARGS = Rule("program-in-args")
 
 
-ENGINE_RELEASE_UNSUPPORTED = Rule(
-    "engine-release-unsupported",
-    "error",
-    "The image has an engine release that is older than the oldest supported one.",
-    remedy="Use a newer image.",
-)
+ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:

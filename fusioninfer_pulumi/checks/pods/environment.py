@@ -13,13 +13,7 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential
 from fusioninfer_pulumi.pods.pod import Context
 
-CREDENTIAL_IN_PLAIN_TEXT = Rule(
-    "credential-in-plain-text",
-    "warning",
-    "Credentials are not written into pods in plain text.",
-    remedy="Use `valueFrom.secretKeyRef`.",
-    source="https://kubernetes.io/docs/concepts/configuration/secret/",
-)
+CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 
 _ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
 
@@ -68,20 +62,8 @@ def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
-VARIABLE_NOT_DEFINED = Rule(
-    "variable-not-defined",
-    "warning",
-    "The container has the variables that its command line and other variables refer to.",
-    remedy="Add them to `env`, before what refers to them.",
-    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
-)
-SHELL_VARIABLE_WITHOUT_SHELL = Rule(
-    "shell-variable-without-shell",
-    "warning",
-    "Words that no shell reads have no variables of a shell.",
-    remedy="Write $(NAME), which the kubelet replaces.",
-    source="https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/",
-)
+VARIABLE_NOT_DEFINED = Rule("variable-not-defined")
+SHELL_VARIABLE_WITHOUT_SHELL = Rule("shell-variable-without-shell")
 
 #: Variables that pods get beside their own: LeaderWorkerSet's, and those of Services.
 _GIVEN = re.compile(r"LWS_\w+|KUBERNETES_\w+|\w+_(SERVICE_(HOST|PORT)|PORT)(_\w+)?")

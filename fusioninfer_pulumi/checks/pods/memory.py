@@ -16,36 +16,12 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
-DISK_LIMIT_TOO_SMALL = Rule(
-    "disk-limit-too-small",
-    "error",
-    "The limit of ephemeral storage holds the model, and the volumes on the node's disk.",
-    remedy="Raise the limit, or use `model.cache`.",
-    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
-)
+DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
 
-MEMORY_LIMIT_TOO_SMALL = Rule(
-    "memory-limit-too-small",
-    ("error", "warning"),
-    "The memory limit holds what is offloaded to host memory, and volumes in memory.",
-    remedy="Raise the limit, or offload less.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
-)
+MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
 
-SHARED_MEMORY_MISSING = Rule(
-    "shared-memory-missing",
-    "warning",
-    "Ranks of one pod have more shared memory than a container's default of 64Mi.",
-    remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
-    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
-)
-SHARED_MEMORY_TOO_SMALL = Rule(
-    "shared-memory-too-small",
-    ("error", "warning"),
-    "The volume at /dev/shm has room for what the engine puts there.",
-    remedy="Raise its `sizeLimit`, or `kvTransfer.sharedMemory`.",
-    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
-)
+SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
+SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
 #: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.

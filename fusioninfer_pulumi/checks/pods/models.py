@@ -13,20 +13,8 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 
-TOKEN_FOR_GATED_MODEL = Rule(
-    "token-for-gated-model",
-    "warning",
-    "Pods that download a gated model have a token.",
-    remedy="Set HF_TOKEN from a Secret.",
-    source="https://huggingface.co/docs/hub/models-gated",
-)
-SERVED_MODELS_DIFFER = Rule(
-    "served-models-differ",
-    "warning",
-    "All pods behind one router or Service serve the same names.",
-    remedy="Give the roles one `--served-model-name`, or make two services.",
-    source="vLLM answers 404 for a model that it does not serve",
-)
+TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
+SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
 
@@ -78,13 +66,7 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
         )
 
 
-FILE_NOT_MOUNTED = Rule(
-    "file-not-mounted",
-    "warning",
-    "A volume of the container holds the files that arguments name.",
-    remedy="Mount the volume that holds them.",
-    source="the path is outside of what docker/Dockerfile of the engines fills",
-)
+FILE_NOT_MOUNTED = Rule("file-not-mounted")
 
 #: Flags that name a file or folder.
 _FLAGS = (

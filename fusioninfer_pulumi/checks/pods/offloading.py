@@ -29,12 +29,7 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
-MEMORY_REQUEST_TOO_SMALL = Rule(
-    "memory-request-too-small",
-    "warning",
-    "The memory request holds the memory for offloading.",
-    remedy="Raise `requests.memory`.",
-)
+MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

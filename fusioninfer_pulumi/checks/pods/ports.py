@@ -24,40 +24,12 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
-PROBE_NOT_ANSWERED = Rule(
-    "probe-not-answered",
-    ("warning", "error"),
-    "What a probe or hook asks is answered by its container.",
-    remedy="Probe a port and a path that the engine serves, in its protocol.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
-)
+PROBE_NOT_ANSWERED = Rule("probe-not-answered")
 
-PORT_NOT_SERVED = Rule(
-    "port-not-served",
-    ("error", "warning"),
-    "The engine listens on the port that the pool or Service uses.",
-    remedy="Correct `port`, or the engine's `--port`.",
-)
-PORTS_CLASH = Rule(
-    "ports-clash",
-    ("error", "warning"),
-    "Two servers of a pod listen on different ports; ranks take ports in a row.",
-    remedy="Change one of the ports.",
-)
-ENGINE_ON_LOOPBACK = Rule(
-    "engine-on-loopback",
-    ("error", "warning"),
-    "The engine serves on a port, at an address that other pods reach.",
-    remedy="Write `--host 0.0.0.0`, and no `--uds`.",
-    source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
-)
-HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
-    "host-network-without-cluster-dns",
-    "warning",
-    "Workers on their node's network find their leader by the cluster's DNS.",
-    remedy="Add `dnsPolicy` with the value `ClusterFirstWithHostNet`.",
-    source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
-)
+PORT_NOT_SERVED = Rule("port-not-served")
+PORTS_CLASH = Rule("ports-clash")
+ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
+HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule("host-network-without-cluster-dns")
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")

@@ -11,37 +11,11 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context
 
-PAIRED_SETTINGS_DIFFER = Rule(
-    "paired-settings-differ",
-    ("error", "warning"),
-    "Prefill and decode agree on model, release, data types, names and how they hand over.",
-    remedy="Give both roles the same value of what the message names.",
-)
-PREFILL_WITHOUT_DECODE = Rule(
-    "prefill-without-decode",
-    ("error", "warning"),
-    "A prefill role stands beside a decode role.",
-    remedy="Add a role of componentType decoder.",
-)
-DECODE_WITHOUT_PREFILL = Rule(
-    "decode-without-prefill",
-    ("error", "warning"),
-    "A decode role stands beside a prefill role.",
-    remedy="Add a role of componentType prefiller.",
-)
-PAIRED_SIZES_UNSUPPORTED = Rule(
-    "paired-sizes-unsupported",
-    ("error", "warning"),
-    "The parallel sizes of prefill and decode fit each other.",
-    remedy="Change one of them as the message says.",
-)
-KV_TRANSFER_WRONG_WAY = Rule(
-    "kv-transfer-wrong-way",
-    ("error", "warning"),
-    "KV caches go from prefillers to decoders.",
-    remedy="Correct `kv_role` in the role's arguments.",
-    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
-)
+PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")
+PREFILL_WITHOUT_DECODE = Rule("prefill-without-decode")
+DECODE_WITHOUT_PREFILL = Rule("decode-without-prefill")
+PAIRED_SIZES_UNSUPPORTED = Rule("paired-sizes-unsupported")
+KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 
 _Say = Callable[[Rule, Location, str], Finding]
 #: Rules by the name of the setting that differs (`Engine.must_agree`).

@@ -12,19 +12,8 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
 from fusioninfer_pulumi.rules.common import NAME_NOT_FOUND, OUT_OF_RANGE, WRONG_TYPE
 
-REQUESTS_AND_LIMITS = Rule(
-    "requests-and-limits",
-    "error",
-    "A request is at most its limit; those of devices are equal.",
-    remedy="Correct one of them.",
-)
-UNKNOWN_RESOURCE = Rule(
-    "unknown-resource",
-    ("error", "warning"),
-    "A resource is one of Kubernetes', or has the domain and name of a device plugin.",
-    remedy="Correct its name, such as to `nvidia.com/gpu`.",
-    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
-)
+REQUESTS_AND_LIMITS = Rule("requests-and-limits")
+UNKNOWN_RESOURCE = Rule("unknown-resource")
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES = "hugepages-"

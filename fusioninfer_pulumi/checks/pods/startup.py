@@ -10,13 +10,7 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
-LIVENESS_PROBE_TOO_EARLY = Rule(
-    "liveness-probe-too-early",
-    "warning",
-    "A liveness probe leaves the model time to load.",
-    remedy="Set `startup.timeout`, or a startup probe.",
-    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
-)
+LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
 
 #: A liveness probe that waits no longer than this restarts most engines while they load.
 _EARLY_SECONDS = 600

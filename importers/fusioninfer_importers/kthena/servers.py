@@ -22,24 +22,9 @@ from fusioninfer_pulumi.plugins.importers import (
     read_command,
 )
 
-SERVED_MODEL_DIFFERS = Rule(
-    "served-model-differs",
-    "warning",
-    "The model of a ModelServer is that of its engines.",
-    remedy="Correct `model`.",
-)
-TIMEOUT_COVERS_RESPONSE = Rule(
-    "timeout-covers-response",
-    "warning",
-    "A timeout ends with the first byte.",
-    remedy="Raise it: in HTTPRoutes it bounds whole answers.",
-)
-RETRY_EXPERIMENTAL = Rule(
-    "retry-experimental",
-    "warning",
-    "Retries are in the standard channel of the Gateway API.",
-    remedy="Install the experimental channel, or remove them.",
-)
+SERVED_MODEL_DIFFERS = Rule("served-model-differs")
+TIMEOUT_COVERS_RESPONSE = Rule("timeout-covers-response")
+RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
 #: Those of Kthena's default configuration that pickers have. least-latency is none of them.
