@@ -11,7 +11,7 @@ from fusioninfer_pulumi.checks.objects import objects_findings
 from fusioninfer_pulumi.checks.operations import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
-from fusioninfer_pulumi.checks.pods.job_and_picker_pods import model_findings, picker_findings
+from fusioninfer_pulumi.checks.pods.user_locations import model_pod_findings, picker_pod_findings
 from fusioninfer_pulumi.checks.presets import preset_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
@@ -64,8 +64,8 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     for ctx, pods in built.pods:
         yield from role_findings(pods, ctx)
     yield from roles_findings(built.pods)
-    yield from model_findings(built.args.model, built.plan.model)
-    yield from picker_findings(built.plan.router)
+    yield from model_pod_findings(built.args.model, built.plan.model)
+    yield from picker_pod_findings(built.plan.router)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     if built.router is not None:

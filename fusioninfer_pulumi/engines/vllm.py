@@ -59,7 +59,6 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
 )
 from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
-from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
 from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
@@ -217,7 +216,6 @@ class Vllm(Engine):
     title = "vLLM"
     default_port = 8000  # `vllm/entrypoints`
     default_host = None
-    socket_flag = "--uds"  # "If set, host and port arguments are ignored."
     # `vllm/envs.py`; "don't name the service as vllm" of its documents.
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     workers_answer = False  # they run `--headless`
@@ -429,22 +427,6 @@ class Vllm(Engine):
                 *check_divisible(command, self, nodes),
             ]
         return []  # data parallel ranks are checked where they are launched
-
-    def other_ports(
-        self, command: EngineCommand, launcher: Launcher | None, nodes: int
-    ) -> list[EnginePorts]:
-        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
-        if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
-            port = integer(command.value(*_RPC)) or _RPC_PORT
-            field = ("parallelism", "dataRPCPort")
-            ports.append(EnginePorts("data parallel RPC", port, field=field))
-        if launcher is Launcher.MULTIPROCESSING:
-            port = integer(command.value("--master-port")) or _MASTER_PORT
-            ports.append(EnginePorts("the rendezvous of the nodes", port))
-        health = self.health_port(command)
-        if health is not None:
-            ports.append(EnginePorts("the supervisor of the data parallel ranks", health))
-        return ports
 
     def rank_ports(self, command: EngineCommand) -> int:
         # `dp_supervisor.py`: one server for each local rank, on consecutive ports.

@@ -17,8 +17,6 @@ from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
-IMAGE_FOR_OTHER_ACCELERATOR = Rule("image-for-other-accelerator")
-ACCELERATORS_HIDDEN = Rule("accelerators-hidden")
 
 ACCELERATORS_BESIDE_CLAIMS = Rule("accelerators-beside-claims")
 
@@ -28,17 +26,6 @@ _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
 #: Variables that engines built for processors read.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
-#: Variables that hide devices from an engine.
-_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-#: The vendor of the devices that the projects' own images run on, and other builds by their tags.
-_BUILT_FOR = {
-    "vllm/vllm-openai": "nvidia.com",
-    "vllm/vllm-openai-rocm": "amd.com",
-    "rocm/vllm": "amd.com",
-    "rocm/sgl-dev": "amd.com",
-    "lmsysorg/sglang": "nvidia.com",
-}
-_OTHER_BUILD = re.compile(r"rocm|mi\d|xeon|xpu|npu|cann|gaudi|cpu|tpu|musa")
 #: Variables by which a container runtime hands out devices that nothing asked for.
 _VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 
@@ -47,8 +34,6 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warns of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
         command = pod.own_command
-        yield from _vendor(pod, command)
-        yield from _hidden(pod, pods, command)
         slips = list(_misspelt(pod))
         # Names that the API server refuses are findings of the template.
         yield from (slip for slip in slips if is_known_form(str(slip.location[-1])))
@@ -64,46 +49,6 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
             "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
         )
-
-
-def _vendor(pod: Pod, command: EngineCommand) -> Iterator[Finding]:
-    """Warns of accelerators that the engines' own images were not built for."""
-    image = command.image
-    built = _BUILT_FOR.get(image.repository.removeprefix("docker.io/"))
-    if built is None or _OTHER_BUILD.search(image.tag or ""):
-        return
-    names = [name for name, amount in _amounts(pod) if is_accelerator(name)]
-    wrong = [name for name in names if not name.startswith(f"{built}/")]
-    if wrong and len(wrong) == len(names):
-        yield warning(
-            IMAGE_FOR_OTHER_ACCELERATOR,
-            (*pod.container_path, "resources"),
-            f"the image {image.name} is built for {built}/gpu, and the container asks for "
-            f"{wrong[0]}; use an image for that device",
-        )
-
-
-def _hidden(pod: Pod, pods: RolePods, command: EngineCommand) -> Iterator[Finding]:
-    """Refuses a variable that hides accelerators which the engine's sizes need."""
-    sizes = pods.command.parallelism
-    for index, variable in enumerate(pod.own.get("env") or ()):
-        value = variable.get("value")
-        if variable.get("name") == "NVIDIA_VISIBLE_DEVICES" and value in ("none", "void"):
-            at = (*pod.container_path, "env", index, "value")
-            message = f"{value} hides the accelerators that the device plugin gives; remove it"
-            yield warning(ACCELERATORS_HIDDEN, at, message)
-        if variable.get("name") not in _HIDING or not isinstance(value, str) or "$" in value:
-            continue
-        listed = [part for part in value.split(",") if part.strip() not in ("", "-1")]
-        need = sizes.tensor * sizes.pipeline if sizes is not None and pods.leader.leads else 1
-        most = need if len(pods.each) == 1 else 1
-        if command.engine is not None and len(listed) < most:
-            yield error(
-                ACCELERATORS_HIDDEN,
-                (*pod.container_path, "env", index, "value"),
-                f"{variable['name']} leaves {len(listed)} of the accelerators, and the engine "
-                f"needs {most}; remove it",
-            )
 
 
 def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:

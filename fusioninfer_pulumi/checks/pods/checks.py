@@ -9,32 +9,32 @@ from fusioninfer_pulumi.checks.pods.accelerators import (
     claim_and_limit_findings,
     claim_findings,
 )
-from fusioninfer_pulumi.checks.pods.commands import command_findings
 from fusioninfer_pulumi.checks.pods.engine import (
     argument_findings,
+    command_findings,
     engine_findings,
     launcher_findings,
     release_findings,
 )
-from fusioninfer_pulumi.checks.pods.environment import reference_findings, role_credentials
 from fusioninfer_pulumi.checks.pods.kv_transfer import (
     event_findings,
     sidecar_findings,
     transfer_findings,
 )
-from fusioninfer_pulumi.checks.pods.memory import disk_findings, memory_findings
+from fusioninfer_pulumi.checks.pods.memory import (
+    disk_findings,
+    memory_findings,
+    offloading_findings,
+)
 from fusioninfer_pulumi.checks.pods.models import (
     model_findings,
-    named_file_findings,
     served_findings,
 )
-from fusioninfer_pulumi.checks.pods.offloading import offloading_findings
 from fusioninfer_pulumi.checks.pods.parallelism import parallelism_findings
 from fusioninfer_pulumi.checks.pods.ports import port_findings
 from fusioninfer_pulumi.checks.pods.prefill_decode import agreement_findings, pair_findings
-from fusioninfer_pulumi.checks.pods.probes import probe_findings
 from fusioninfer_pulumi.checks.pods.startup import startup_findings
-from fusioninfer_pulumi.checks.pods.user_locations import pod_findings
+from fusioninfer_pulumi.checks.pods.user_locations import pod_findings, role_credentials
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context
@@ -58,9 +58,6 @@ CHECKS: tuple[Check, ...] = (
     disk_findings,
     command_findings,
     model_findings,
-    probe_findings,
-    named_file_findings,
-    reference_findings,
     release_findings,
     engine_findings,
     launcher_findings,

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.engines.variables import plain_variables
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule("program-in-args")
+ARGUMENTS_NOT_READ = Rule("arguments-not-read")
 
 
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
+
+
+#: Ways in which a script reads the words behind it.
+_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
+
+
+def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Arguments that a script ignores, and those in a file, which are not checked."""
+    for pod in pods.written:
+        argv = pod.own_command.argv
+        if argv.script_at is None or not isinstance(argv.script, str):
+            continue
+        flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
+        behind = pod.own.get("args") and argv.script_at < len(argv.command)
+        if behind and flags and not _POSITIONAL.search(argv.script):
+            message = 'the script in command does not read these; move them into it, or add "$@"'
+            yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
+    command = pods.command
+    if command.engine is not None and command.readable and command.has(CONFIG_FLAG):
+        message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
+        yield info(ARGUMENTS_UNREADABLE, pods.leader.command_path, message)
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.checks.model import ACCESS_MODE_TOO_NARROW
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, path_text, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
+from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
 DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
 
 MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
+MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
 
 SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
@@ -26,8 +30,6 @@ SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 #: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
 #: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
 LEAST_SHARED = quantity.parse("256Mi")
-#: Arguments with GiB of host memory.
-_HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -38,7 +40,6 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if shares and runs and _shares_by_memory(pod):
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)
-    yield from _offloaded(pods)
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
@@ -87,25 +88,6 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
         )
 
 
-def _offloaded(pods: RolePods) -> Iterator[Finding]:
-    """Warns of host memory that the engine takes by an argument and the container does not have."""
-    command, pod = pods.command, pods.leader
-    limit = _amount(limit_of(pod.container, "memory"))
-    if limit is None or command.engine is None or not command.readable:
-        return
-    for flag in _HOST_MEMORY:
-        text = command.value(flag)
-        if text is None or re.fullmatch(r"\d{1,6}(\.\d+)?", text) is None:
-            continue
-        if quantity.parse(text) * 2**30 > limit:
-            yield warning(
-                MEMORY_LIMIT_TOO_SMALL,
-                pod.command_path,
-                f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
-                f"{quantity.write(limit)}; lower it, or raise the limit",
-            )
-
-
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
     """The volumes in memory: where each stands, and how much it may hold."""
     volumes: dict[str, tuple[Location, Decimal | None]] = {}
@@ -147,9 +129,6 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         )
 
 
-_DISK = "ephemeral-storage"
-
-
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
@@ -166,12 +145,12 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        asked = (_amount(limit_of(container, _DISK)) for container in containers)
+        asked = (_amount(limit_of(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
                 DISK_LIMIT_TOO_SMALL,
-                (*pod.container_path, "resources", "limits", _DISK),
+                (*pod.container_path, "resources", "limits", DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
                 "model.cache",
@@ -182,3 +161,97 @@ def _writes_to_volume(pod: Pod) -> bool:
     """Whether the serving container may write to a volume."""
     paths = [str(mount.get("mountPath")) for mount in pod.container.get("volumeMounts") or ()]
     return any(path.rstrip("/") != SHARED_MEMORY for path in paths)
+
+
+def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the pods of a role that offloads its KV cache."""
+    args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
+    if args is None or offload is None:
+        return
+    for pod in pods.written:
+        yield from _offload_disk(pod, args)
+        yield from _host_memory((*at, "cpu"), pod, offload.memory)
+        if offload.in_shared_memory:
+            yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
+    yield from _shared(at, ctx, args)
+
+
+def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    resources = pod.own.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(DISK)
+    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
+        yield error(
+            DISK_LIMIT_TOO_SMALL,
+            (*pod.container_path, "resources", "limits", DISK),
+            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
+            f"asks for {quantity.write(asked)}",
+        )
+
+
+def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    resources = pod.container.get("resources") or {}
+    limit = (resources.get("limits") or {}).get("memory")
+    asked = (resources.get("requests") or {}).get("memory", limit)
+    amount, container = quantity.write(need), path_text(pod.container_path)
+    if limit is not None and need >= quantity.parse(limit):
+        yield error(
+            MEMORY_LIMIT_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} may use "
+            f"{limit} in all; raise its memory limit, or offload less",
+        )
+    elif asked is None or quantity.parse(asked) < need:
+        has = "none" if asked is None else str(asked)
+        yield warning(
+            MEMORY_REQUEST_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
+            "nodes are chosen that do not have it; raise requests.memory",
+        )
+
+
+def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
+    mount = mounted(pod.own, SHARED_MEMORY)
+    takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
+    explicit = shared_memory_limit(role)
+    if mount is None and _is_less(explicit, need):
+        yield error(
+            SHARED_MEMORY_TOO_SMALL,
+            at,
+            f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
+        )
+    for volume in pod.written["spec"].get("volumes") or ():
+        source = volume.get("emptyDir")
+        if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
+            continue
+        limit = source.get("sizeLimit")
+        if _is_less(limit, need):
+            yield error(
+                SHARED_MEMORY_TOO_SMALL,
+                at,
+                f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
+                "raise its sizeLimit, or remove it",
+            )
+
+
+def _is_less(amount: Any, need: Decimal) -> bool:
+    """Whether an amount is less; what is no quantity is rejected by the API."""
+    try:
+        return amount is not None and quantity.parse(amount) < need
+    except ValueError:
+        return False
+
+
+def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    pods = ctx.role.replicas * ctx.nodes
+    for index, tier in enumerate(args.secondary):
+        claim = tier.file_system.pvc
+        if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
+            yield info(
+                ACCESS_MODE_TOO_NARROW,
+                (*at, "secondary", index),
+                f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
+                "they share a node",
+            )
