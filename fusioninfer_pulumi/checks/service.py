@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.topology import entry_types, is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gangs import (
+    kueue_label_findings,
     network_topology_findings,
     scheduling_findings,
     spread_findings,
 )
-from fusioninfer_pulumi.checks.kueue_labels import kueue_label_findings
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
@@ -43,33 +43,6 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     picked = bool(plan.shape.routers) and plan.service_route is None
     yield from service_name_findings(plan.service, plan.roles, picked=picked)
-
-
-def _scheduling(built: BuiltService) -> Iterator[Finding]:
-    """Scheduler, queue and gang."""
-    plan, strategy = built.plan, built.args.scheduling_strategy
-    return scheduling_findings(
-        plan.roles,
-        strategy,
-        built.args.annotations,
-        plan.shape.scheduler,
-        plan.gangs[0] if plan.gangs else None,
-        gang_scheduled=plan.shape.needs_gang,
-    )
-
-
-def _network_topology(built: BuiltService) -> Iterator[Finding]:
-    """How close to each other the pods of a gang are placed."""
-    return network_topology_findings(
-        built.args.scheduling_strategy, gang_scheduled=built.plan.shape.needs_gang
-    )
-
-
-def _spread(built: BuiltService) -> Iterator[Finding]:
-    """How far from each other replicas are placed."""
-    gangs = built.plan.gangs
-    for role in built.plan.roles:
-        yield from spread_findings(role, gangs[0] if gangs else None)
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
@@ -130,10 +103,10 @@ CHECKS: tuple[Check, ...] = (
     model_findings,
     _name,
     _names,
-    _scheduling,
+    scheduling_findings,
     kueue_label_findings,
-    _network_topology,
-    _spread,
+    network_topology_findings,
+    spread_findings,
     _entry,
     _placement,
 )
