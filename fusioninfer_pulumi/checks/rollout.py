@@ -30,7 +30,6 @@ UPDATE_NEEDS_ROOM = Rule("update-needs-room")
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
 
 STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
-REQUIRED_REPLICAS_ANY = Rule("required-replicas-any")
 MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-replicas")
 
@@ -148,19 +147,6 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             UPDATE_TAKES_SERVICE_DOWN,
             field_location(role, "max_unavailable"),
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
-        )
-    optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
-    lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
-    if (
-        plan.shape.layout is Layout.PER_REPLICA
-        and 0 < optional < count
-        and not lowest.get(role.name)
-    ):
-        yield info(
-            REQUIRED_REPLICAS_ANY,
-            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
-            f"is Any: in an update an optional replica of {role.name} without room may take that "
-            "of a required one, and the update fails; LowestOrdinals prevents it",
         )
 
 

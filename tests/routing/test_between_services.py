@@ -112,7 +112,6 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         (f"next: warning: {BY}chatt is none of the services of namespace default here: no request "
         "comes unless the cluster has it already; did you mean chat?"),
     ),
-    "itself": ([other("next")], f"next: {BY}is this service, and no route is made then"),
 }  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
-PROGRAM_IN_ARGS = Rule("program-in-args")
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")
 
 
@@ -79,13 +78,6 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at(*at)
     if engine is not None:
         findings += engine.check_connector(command)
-    if pods.leader.command.program_in_args:
-        yield warning(
-            PROGRAM_IN_ARGS,
-            at,
-            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
-            f'"{" ".join(command.program)}" to command',
-        )
     yield from (finding.at(*at) for finding in findings)
 
 
