@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
@@ -62,9 +60,12 @@ _NAME = re.compile(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?!\s*\()(?![\w:])")
 
 
 #: Fields of one engine, of autoscaling and of its metrics.
-_ENGINE_FIELDS = {
-    AutoscalingEngine.KEDA: (("prometheus", "keda"), ("query", "unsafe_ssl")),
-    AutoscalingEngine.HPA: ((), ("source", "selector")),
+_ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    AutoscalingEngine.KEDA: (
+        {"prometheus": "prometheus", "keda": "keda"},
+        {"query": "query", "unsafe_ssl": "unsafeSsl"},
+    ),
+    AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
 }
 
 
@@ -159,13 +160,12 @@ def _conflicts(
     for engine, (own_fields, metric_fields) in _ENGINE_FIELDS.items():
         if engine is args.engine:
             continue
-        places: list[tuple[Location, Any, tuple[str, ...]]] = [((), args, own_fields)]
+        places: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, own_fields)]
         places += [(("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)]
         for path, holder, fields in places:
-            for field in fields:
-                if getattr(holder, field):
-                    name = to_camel(field)
-                    yield (*path, name), f"belongs to engine {engine.value}; remove it"
+            for attribute, field in fields.items():
+                if getattr(holder, attribute):
+                    yield (*path, field), f"belongs to engine {engine.value}; remove it"
 
 
 def _target(

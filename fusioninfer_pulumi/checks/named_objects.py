@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.prerequisites import CLUSTER_WIDE, REFERENCES, field_values
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.cluster import NAMED_OBJECT_MISSING
+from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
 
 #: Fields of a service that become names in generated objects.
 _FIELDS: Mapping[str, Location] = {

@@ -37,7 +37,7 @@ from fusioninfer_pulumi.kube.prerequisites import (
     release_text,
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.cluster import (
+from fusioninfer_pulumi.rules.common import (
     CLUSTER_NOT_CHECKED,
     CRD_NOT_INSTALLED,
     FEATURE_GATE_OFF_BY_DEFAULT,

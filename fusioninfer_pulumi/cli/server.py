@@ -17,7 +17,7 @@ from fusioninfer_pulumi.checks.server import (
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.rules.cluster import CLUSTER_NOT_CHECKED
+from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.planned import Source

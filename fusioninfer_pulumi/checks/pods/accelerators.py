@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.topology import VOLCANO
-from fusioninfer_pulumi.checks.pods.resources import UNKNOWN_RESOURCE, is_known_form
+from fusioninfer_pulumi.checks.pods.template import UNKNOWN_RESOURCE, is_known_form
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity

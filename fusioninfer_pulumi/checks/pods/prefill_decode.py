@@ -1,4 +1,4 @@
-"""Prefill and decode roles of one service that do not fit together."""
+"""Roles of one service that do not fit together: prefill and decode, and workers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ PREFILL_WITHOUT_DECODE = Rule("prefill-without-decode")
 DECODE_WITHOUT_PREFILL = Rule("decode-without-prefill")
 PAIRED_SIZES_UNSUPPORTED = Rule("paired-sizes-unsupported")
 KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
+SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _Say = Callable[[Rule, Location, str], Finding]
 #: Rules by the name of the setting that differs (`Engine.must_agree`).
@@ -192,3 +193,27 @@ def _setup(pods: RolePods) -> KvConnector | str | None:
 
 def _engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
+
+
+def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of worker roles of one service that serve different names."""
+    known = [
+        (ctx, names)
+        for ctx, pods in roles
+        if ctx.role.component_type is ComponentType.WORKER
+        and ctx.role.replicas
+        and (engine := pods.command.engine) is not None
+        and engine.refuses_unknown_models
+        and (names := pods.command.served_names) is not None
+    ]
+    for ctx, names in known[1:]:
+        first, others = known[0]
+        missing = [name for name in names if name not in others]
+        if not missing and set(names) == set(others):
+            continue
+        yield warning(
+            SERVED_MODELS_DIFFER,
+            ctx.at(),
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
+            "requests go to pods of both, and some get 404; give both one --served-model-name",
+        )

@@ -9,8 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.checks.pods.resources import known_list, known_mapping, known_text
-from fusioninfer_pulumi.checks.pods.template import Owner, template_findings
+from fusioninfer_pulumi.checks.pods.template import (
+    Owner,
+    known_list,
+    known_mapping,
+    known_text,
+    template_findings,
+)
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.pods.build import RolePods

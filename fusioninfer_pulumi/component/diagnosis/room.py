@@ -14,7 +14,7 @@ from fusioninfer_pulumi.findings import error, listed
 from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.replacement import Replacement
-from fusioninfer_pulumi.rules.cluster import REPLACEMENT_NEEDS_ROOM
+from fusioninfer_pulumi.rules.common import REPLACEMENT_NEEDS_ROOM
 from fusioninfer_pulumi.rules.ignoring import ignored_by
 
 #: How long a preview or an update waits for the nodes and the pods on them.
