@@ -23,7 +23,7 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 SERVED_MODEL_DIFFERS = Rule("served-model-differs")
-TIMEOUT_COVERS_RESPONSE = Rule("timeout-covers-response")
+HEADER_TIMEOUT_LEFT_OUT = Rule("header-timeout-left-out")
 RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
@@ -277,19 +277,20 @@ def check_traffic_policy(server: Server) -> None:
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")
     routed = builder.get((*server.router, "httproute", "rules")) is not None
-    for field, setting in (("timeout", policy.timeout), ("retry", policy.retry)):
-        if setting is not None and not routed:
-            report.unsupported(
-                at / field,
-                "there is no route to write it into; read its ModelRoute together",
-                REFERENCE_MISSING,
-            )
-    if policy.timeout is not None and routed:
+    if policy.retry is not None and not routed:
+        report.unsupported(
+            at / "retry",
+            "there is no route to write it into; read its ModelRoute together",
+            REFERENCE_MISSING,
+        )
+    if policy.timeout is not None:
+        # Since August 2026 Kthena's router stops waiting at the response headers; a timeout of an
+        # HTTPRoute would also end streams.
         report.warning(
-            TIMEOUT_COVERS_RESPONSE,
+            HEADER_TIMEOUT_LEFT_OUT,
             at / "timeout",
-            f"{policy.timeout} bounds whole answers in an HTTPRoute, streams too (backendRequest); "
-            "Kthena's ends with the first byte",
+            f"{policy.timeout} is left out: Kthena's timeout ends at the response headers, and "
+            "those of an HTTPRoute would cut streamed answers",
         )
     if policy.retry is not None and routed:
         report.warning(
