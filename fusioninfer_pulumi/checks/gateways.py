@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
 from fusioninfer_pulumi.findings import (
@@ -29,8 +27,6 @@ LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 
 
 PICKER_TLS_REQUIRED = Rule("picker-tls-required")
-#: Names shorter than this differ from others by two letters: one alone is a slip.
-_SHORT = 5
 
 
 def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
@@ -55,12 +51,13 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
     parents = {parent.name for parent in parts.parents}
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
-    if known is UNKNOWN and named is not None and _is_misspelt(named):
+    meant = similar(named or "", IMPLEMENTATIONS, cutoff=0.8) if known is UNKNOWN else None
+    if meant is not None:
         yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "implementation"),
             f"nothing is known of {shown(named)}, so that nothing is generated beside the route; "
-            f"did you mean {similar(named, IMPLEMENTATIONS)}?",
+            f"did you mean {meant}?",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
@@ -81,35 +78,15 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def _is_misspelt(named: str) -> bool:
-    """Whether a name is that of a known implementation but for its case and one or two letters."""
-    return any(
-        _edits(named.lower(), known) <= (1 if len(known) < _SHORT else 2)
-        for known in IMPLEMENTATIONS
-    )
-
-
-def _edits(one: str, other: str) -> int:
-    """Letters that are replaced, added or removed, in the way that difflib finds."""
-    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
-
-
 def route_attachment_findings(parts: RouterParts) -> Iterator[Finding]:
-    """Checks the Gateways that the service's own route attaches to."""
-    if parts.route is not None:
-        hostnames = parts.route.hostnames or ()
-        yield from attachment_findings(parts.namespace, hostnames, parts.parents)
-
-
-def attachment_findings(
-    namespace: Any, hostnames: Sequence[Any], parents: Sequence[ParentPlan]
-) -> Iterator[Finding]:
-    """Checks each Gateway that a route of the given namespace and host names attaches to.
+    """Checks the Gateways that the service's own route attaches to.
 
     An error where no listener allows the route; nothing where the listeners are not known.
     """
-    for parent in parents:
+    if parts.route is None:
+        return
+    namespace, hostnames = parts.namespace, parts.route.hostnames or ()
+    for parent in parts.parents:
         if parent.listeners is None:
             continue
         listeners = referenced_listeners(parent)

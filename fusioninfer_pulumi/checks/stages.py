@@ -165,9 +165,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Returns the plans with findings of objects that services or roles would share.
-
-    A route that attaches to the Gateway of one of the services is checked against its listeners.
-    """
-    cluster = Cluster(plans)
+    """Returns the plans with findings of objects that services or roles would share."""
+    cluster = Cluster()
     return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

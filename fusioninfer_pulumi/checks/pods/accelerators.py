@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fusioninfer_pulumi.api.topology import VOLCANO
@@ -26,8 +26,6 @@ _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
 #: Variables that engines built for processors read.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
-#: Variables by which a container runtime hands out devices that nothing asked for.
-_VISIBLE = re.compile(r"(?!CUDA_)\w+_VISIBLE_DEVICES")
 
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -58,23 +56,14 @@ def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
 
 
 def _has_devices(pod: Pod) -> bool:
-    """Whether the serving container has a device: asked for, claimed, or taken from the node."""
+    """Whether the serving container has a device: asked for, claimed, or all of the node's."""
     if (pod.container.get("resources") or {}).get("claims"):
         return True
     for name, amount in _amounts(pod):
         device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
         if device and quantity.parse(amount) > 0:
             return True
-    if (pod.container.get("securityContext") or {}).get("privileged") is True:
-        return True
-    paths = [
-        (volume.get("hostPath") or {}).get("path")
-        for volume in pod.spec.get("volumes") or ()
-        if isinstance(volume.get("hostPath"), Mapping)
-    ]
-    return any(str(path).startswith("/dev/") for path in paths) or any(
-        _VISIBLE.fullmatch(str(variable.get("name"))) for variable in pod.container.get("env") or ()
-    )
+    return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
 def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> bool:

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.checks.model import ACCESS_MODE_TOO_NARROW
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, path_text, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
+from fusioninfer_pulumi.pods.kv_offloading import DISK, shared_memory_limit
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
@@ -26,10 +24,6 @@ MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
 
 SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
-
-#: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
-#: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
-LEAST_SHARED = quantity.parse("256Mi")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -69,22 +63,12 @@ _OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
 def _shared_memory(pod: Pod) -> Iterator[Finding]:
     if pod.spec.get("hostIPC"):
         return
-    mount = mounted(pod.container, SHARED_MEMORY)
-    if mount is None:
+    if mounted(pod.container, SHARED_MEMORY) is None:
         yield warning(
             SHARED_MEMORY_MISSING,
             (*pod.container_path, "volumeMounts"),
             "ranks of one pod need more shared memory than the default of 64Mi; mount an "
             f"emptyDir of medium Memory at {SHARED_MEMORY}",
-        )
-        return
-    at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
-    if at and limit is not None and limit < LEAST_SHARED:
-        yield warning(
-            SHARED_MEMORY_TOO_SMALL,
-            (*at, "sizeLimit"),
-            f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
-            f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
         )
 
 
@@ -169,24 +153,9 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if args is None or offload is None:
         return
     for pod in pods.written:
-        yield from _offload_disk(pod, args)
         yield from _host_memory((*at, "cpu"), pod, offload.memory)
         if offload.in_shared_memory:
             yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
-    yield from _shared(at, ctx, args)
-
-
-def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    resources = pod.own.get("resources") or {}
-    limit = (resources.get("limits") or {}).get(DISK)
-    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
-    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
-        yield error(
-            DISK_LIMIT_TOO_SMALL,
-            (*pod.container_path, "resources", "limits", DISK),
-            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
-            f"asks for {quantity.write(asked)}",
-        )
 
 
 def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
@@ -242,16 +211,3 @@ def _is_less(amount: Any, need: Decimal) -> bool:
         return amount is not None and quantity.parse(amount) < need
     except ValueError:
         return False
-
-
-def _shared(at: Location, ctx: Context, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    pods = ctx.role.replicas * ctx.nodes
-    for index, tier in enumerate(args.secondary):
-        claim = tier.file_system.pvc
-        if claim is not None and claim.ref is not None and (pods > 1 or ctx.role.autoscaling):
-            yield info(
-                ACCESS_MODE_TOO_NARROW,
-                (*at, "secondary", index),
-                f"every pod mounts the claim {claim.ref.name}: it has to be ReadWriteMany unless "
-                "they share a node",
-            )

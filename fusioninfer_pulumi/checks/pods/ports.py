@@ -68,7 +68,10 @@ def _is_loopback(host: str) -> bool:
 def _loopback(pods: RolePods) -> Iterator[Finding]:
     """An engine that nothing outside of its pod reaches: the kubelet's probes neither."""
     command, engine = pods.command, pods.command.engine
-    if engine is None or not command.readable or not _is_asked(pods):
+    leader = pods.leader
+    proxied = pods.kv is not None and pods.kv.sidecar is not None
+    proxied = proxied or own_sidecar(leader.written, leader.name, pods.port) is not None
+    if engine is None or not command.readable or proxied:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
@@ -83,19 +86,6 @@ def _loopback(pods: RolePods) -> Iterator[Finding]:
         pods.leader.command_path,
         f"with {source} it serves inside of its pod alone, where neither gateway nor probes reach "
         f"it; write {HOST_FLAG} 0.0.0.0",
-    )
-
-
-def _is_asked(pods: RolePods) -> bool:
-    """Whether requests or probes come to the engine itself, and not to a proxy in its pod."""
-    leader = pods.leader
-    planned = pods.kv is not None and pods.kv.sidecar is not None
-    if not planned and own_sidecar(leader.written, leader.name, pods.port) is None:
-        return True
-    return any(
-        port == served_port(pods.command)
-        for name in _PROBES
-        for _, port in _actions(leader.container.get(name))
     )
 
 
@@ -196,16 +186,10 @@ def _engine_probes(pods: RolePods) -> Iterator[Finding]:
     named = {entry.get("name"): entry.get("containerPort") for entry in pod.own.get("ports") or ()}
     for name in _PROBES:
         probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
-        for kind in ("httpGet", "grpc"):
-            action = probe.get(kind) or {}
-            port = action.get("port")
-            if not action or named.get(port, port) != served_port(command):
-                continue
-            if kind == "httpGet":
-                yield from _http((*at, kind), action, pods)
-            elif not command.has(*engine.grpc_flags):
-                message = f"{engine.title} speaks HTTP here; use httpGet with {engine.health_path}"
-                yield error(PROBE_NOT_ANSWERED, (*at, kind), message)
+        action = probe.get("httpGet") or {}
+        port = action.get("port")
+        if action and named.get(port, port) == served_port(command):
+            yield from _http((*at, "httpGet"), action, pods)
 
 
 def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
@@ -213,11 +197,6 @@ def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Find
     if engine is None:
         return
     path = action.get("path") or "/"
-    asks = "HTTPS" if action.get("scheme") == "HTTPS" else "HTTP"
-    speaks = "HTTPS" if command.serves_https else "HTTP"
-    if asks != speaks:
-        message = f"{engine.title} speaks {speaks} here, and the probe {asks}; set it to {speaks}"
-        yield error(PROBE_NOT_ANSWERED, (*at, "scheme"), message)
     known = (engine.health_path, *engine.probe_paths)
     other = command.has("--middleware", *engine.grpc_flags)
     if isinstance(path, str) and engine.keyed_paths.match(path) and _lacks_key(action, pods):
