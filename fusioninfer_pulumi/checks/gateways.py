@@ -52,7 +52,8 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
     meant = similar(named or "", IMPLEMENTATIONS, cutoff=0.8) if known is UNKNOWN else None
-    if meant is not None:
+    # Names of other gateways differ from known ones by a word.
+    if named is not None and meant is not None and abs(len(meant) - len(named)) < 2:
         yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "implementation"),

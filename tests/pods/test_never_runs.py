@@ -70,10 +70,6 @@ PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
     ({"httpGet": {"path": "/v1/models", "port": 8000}}, [], ""),
     ({"httpGet": {"path": "/healthz", "port": 8000}}, [], "probe-not-answered"),
     ({"httpGet": {"path": "/healthz", "port": 8000}}, ["--middleware", "a.b"], ""),
-    ({"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}}, [], "probe-not-answered"),
-    ({"httpGet": {"path": "/health", "port": 8000}}, ["--ssl-certfile=/usr/c"],
-     "probe-not-answered"),
-    ({"grpc": {"port": 8000}}, [], "probe-not-answered"),
     ({"tcpSocket": {"port": 8000}}, [], ""),
 ]  # fmt: skip
 

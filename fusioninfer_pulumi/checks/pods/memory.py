@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
 from fusioninfer_pulumi.kube import quantity
@@ -13,7 +14,7 @@ from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.kv_offloading import DISK, shared_memory_limit
+from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod
 
@@ -153,9 +154,23 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if args is None or offload is None:
         return
     for pod in pods.written:
+        yield from _offload_disk(pod, args)
         yield from _host_memory((*at, "cpu"), pod, offload.memory)
         if offload.in_shared_memory:
             yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
+
+
+def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    resources = pod.own.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(DISK)
+    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
+        yield error(
+            DISK_LIMIT_TOO_SMALL,
+            (*pod.container_path, "resources", "limits", DISK),
+            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
+            f"asks for {quantity.write(asked)}",
+        )
 
 
 def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:

@@ -19,17 +19,11 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Rules by the name of the setting that differs (`Engine.must_agree`).
-_RULES = {
-    "model": PAIRED_SETTINGS_DIFFER,
-    "release": PAIRED_SETTINGS_DIFFER,
-    "dtype": PAIRED_SETTINGS_DIFFER,
-    "cache dtype": PAIRED_SETTINGS_DIFFER,
-    "quantization": PAIRED_SETTINGS_DIFFER,
-    "block size": PAIRED_SETTINGS_DIFFER,
-    "revision": PAIRED_SETTINGS_DIFFER,
-    "tokenizer": PAIRED_SETTINGS_DIFFER,
-}
+#: Settings that have to agree (`Engine.must_agree`).
+_SETTINGS = (
+    "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
+    "tokenizer",
+)  # fmt: skip
 #: Rules of a role without its other half.
 _ALONE = {
     ComponentType.PREFILLER: ("decoder", PREFILL_WITHOUT_DECODE),
@@ -87,7 +81,7 @@ def _pair(
     agreed = engine.must_agree(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
-    for key, rule in _RULES.items():
+    for key in _SETTINGS:
         filled, read = pair_setting(prefill, engine, key), pair_setting(decode, engine, key)
         if filled is None or read is None or filled == read:
             continue
@@ -97,7 +91,7 @@ def _pair(
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
             "cache; give both the same"
         )
-        yield say(rule, second.at(), message)
+        yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.refuses_unknown_models:
         yield from _names(prefiller, decoder, refused="served name" in agreed)
     why = engine.check_pair_sizes(prefill, decode)
