@@ -13,11 +13,11 @@ from fusioninfer_pulumi.findings import (
     similar,
     warning,
 )
-from fusioninfer_pulumi.routing.attachment import referenced_listeners, refusal
+from fusioninfer_pulumi.routing.endpoint import referenced_listeners, refusal
 from fusioninfer_pulumi.routing.gateway import implementation_of
 from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
@@ -29,10 +29,10 @@ LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 
 
-def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
+def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
     """Says where the gateway does not follow `failureMode`."""
     at, args = parts.at, parts.args
-    if not parts.picks_endpoints:
+    if not parts.args.picks_endpoints:
         return
     explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
     known = implementation_of(args)
@@ -45,7 +45,7 @@ def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
+def gateway_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the Gateway; `parents` are the names of the Gateways that the route attaches to."""
     at, args, gateway = parts.at, parts.args, parts.gateway
     parents = {parent.name for parent in parts.parents}
@@ -79,14 +79,14 @@ def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def route_attachment_findings(parts: RouterParts) -> Iterator[Finding]:
+def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the Gateways that the service's own route attaches to.
 
     An error where no listener allows the route; nothing where the listeners are not known.
     """
     if parts.route is None:
         return
-    namespace, hostnames = parts.namespace, parts.route.hostnames or ()
+    namespace, hostnames = parts.spec.namespace, parts.route.hostnames or ()
     for parent in parts.parents:
         if parent.listeners is None:
             continue

@@ -26,8 +26,7 @@ from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.build import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.presets.expand import expand
 from fusioninfer_pulumi.topology.role import RolePlan
 
@@ -106,15 +105,16 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
     for of_roles in _ROLE_CHECKS:
         yield from of_roles(built.pods)
     yield from user_locations.model_pod_findings(built.args.model, built.plan.model)
-    yield from user_locations.picker_pod_findings(built.plan.router)
+    yield from user_locations.picker_pod_findings(built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
-    if built.router is not None:
+    routing = built.plan.routing
+    if routing is not None:
         for of_router in ROUTE_CHECKS:
-            yield from of_router(built.router)
-        if built.plan.router is not None:
+            yield from of_router(routing)
+        if routing.picker is not None:
             for of_picker in PICKER_CHECKS:
-                yield from of_picker(built.router, built.plan.router.epp)
+                yield from of_picker(routing, routing.picker.epp)
     for of_rollout in ROLLOUT_CHECKS:
         yield from of_rollout(built.plan)
 

@@ -18,8 +18,7 @@ from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")

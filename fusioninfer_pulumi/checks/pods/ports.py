@@ -17,8 +17,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, shown, warning
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 from fusioninfer_pulumi.presets.layout import model_bytes
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE

@@ -18,14 +18,13 @@ from fusioninfer_pulumi.checks.pods.template import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.kube.containers import overlaid
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
 from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
 from fusioninfer_pulumi.routing.epp import pod_template
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 
 CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 
@@ -190,14 +189,15 @@ def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Itera
             yield finding.at("model", "cache")
 
 
-def picker_pod_findings(router: RouterPlan | None) -> Iterator[Finding]:
+def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
     """Checks the pods of an endpoint picker; findings stand at what the user wrote of them."""
-    if router is None:
+    if routing is None or routing.picker is None:
         return
-    at: Location = ("roles", router.position, "endpointPicker")
-    written = router.epp.args.template or {}
+    at: Location = (*routing.at, "endpointPicker")
+    epp = routing.picker.epp
+    written = epp.args.template or {}
     yield from credential_findings((*at, "template"), written)
-    finished = overlaid(pod_template(router.epp), written)
+    finished = overlaid(pod_template(epp), written)
     for finding in template_findings(finished, Owner.DEPLOYMENT):
         location = finding.location
         if generated_label(written, location):
