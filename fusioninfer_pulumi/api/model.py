@@ -36,12 +36,7 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
 
-INVALID_MODEL_URI = Rule(
-    "invalid-model-uri",
-    "error",
-    "`model.uri` has a scheme that is supported, and its parts.",
-    remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
-)
+INVALID_MODEL_URI = Rule("invalid-model-uri")
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"

@@ -16,12 +16,7 @@ from fusioninfer_pulumi.loading.source import Origins, SourceDocument
 from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, examine
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
-IMPORTER_MISSING = Rule(
-    "importer-missing",
-    "error",
-    "The importer of another system's manifest is installed.",
-    remedy="Install the package.",
-)
+IMPORTER_MISSING = Rule("importer-missing")
 
 
 @dataclass(frozen=True)

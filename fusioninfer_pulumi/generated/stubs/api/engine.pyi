@@ -49,12 +49,7 @@ class EngineArgs(SpecModel):
     "Its release, such as `0.32.0`; by default the one that this version of the library names,\n    which `plan` shows."
 
 MAX_TARGET_PORTS = 8
-PODS_PER_REPLICA_UNKNOWN = Rule(
-    "pods-per-replica-unknown",
-    "error",
-    "The number of pods of a replica follows from its fields.",
-    remedy="Set `multinode.nodeCount`.",
-)
+PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
 
 class ParallelismArgs(SpecModel):
     """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.

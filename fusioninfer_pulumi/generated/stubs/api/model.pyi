@@ -28,12 +28,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule
 from fusioninfer_pulumi.generated import dicts
 from fusioninfer_pulumi.schemas.kind import TOLERATIONS
 
-INVALID_MODEL_URI = Rule(
-    "invalid-model-uri",
-    "error",
-    "`model.uri` has a scheme that is supported, and its parts.",
-    remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
-)
+INVALID_MODEL_URI = Rule("invalid-model-uri")
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
 FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
