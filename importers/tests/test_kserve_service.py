@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from samples import of_kind, rendered
 
 from fusioninfer_importers.kserve.container import IMAGE
 from importers.tests.kserve_samples import (
@@ -20,7 +21,7 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import problems, said, source, spec, warned
+from importers.tests.reads import converted, problems, said, source, spec, warned
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 
@@ -218,6 +219,42 @@ def test_scaling_by_prometheus() -> None:
         "prometheus": "http://prometheus:9090",
         "metrics": [{"query": "sum(waiting)", "target": "5"}],
     }
+
+
+def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 120}}
+    scaling = {
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "wva": {"variantCost": "5", "hpa": {"behavior": behavior}},
+    }
+    document = llm(scaling=scaling, model={"uri": URI, "name": "qwen"})
+    (hpa,) = of_kind(rendered(*converted(document)), "HorizontalPodAutoscaler")
+    metric = {"name": "wva_desired_replicas", "selector": {"matchLabels": {"variant_name": "NAME"}}}
+    metric["selector"]["matchLabels"]["variant_name"] = hpa["metadata"]["name"]
+    target = {"type": "AverageValue", "averageValue": "1"}
+    assert hpa["spec"]["metrics"] == [
+        {"type": "External", "external": {"metric": metric, "target": target}}
+    ]
+    assert (hpa["spec"]["maxReplicas"], hpa["spec"]["behavior"]) == (4, behavior)
+    annotations = {
+        "llm-d.ai/managed": "true",
+        "llm-d.ai/model-id": "qwen",
+        "llm-d.ai/variant-cost": "5",
+    }
+    assert annotations.items() <= hpa["metadata"]["annotations"].items()
+    assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
+
+
+def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
+    (problem,) = problems(llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}}))
+    assert problem.startswith("f: scaling.wva: cannot be carried over: the address of Prometheus")
+
+
+def test_prefill_without_fields_is_a_role() -> None:
+    document = llm(prefill={}, router=ROUTER)
+    kinds = [role["componentType"] for role in spec(document)["roles"]]
+    assert kinds == ["prefiller", "decoder", "router"]
 
 
 def test_tracing() -> None:

@@ -204,6 +204,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
     if prefill is not None:
+        builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
         convert_workload(builder, prefill, "prefill", "prefiller", arguments)
         convert_workload(builder, spec, "decode", "decoder", arguments)
     else:
