@@ -51,6 +51,7 @@ class Not:
 
 SINGLE = "docs/how-to/single-gpu.md qwen.yaml"
 SHORT = "docs/how-to/model-service.md qwen.yaml"
+SMALL = "docs/languages.md Pulumi.yaml"
 SCALED = "docs/how-to/autoscaling.md qwen.yaml"
 PAIR = "docs/how-to/prefill-decode.md pair.yaml"
 PLATFORM, MONOLITHIC = "examples/platform-stack", "examples/qwen-monolithic"
@@ -66,8 +67,8 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "docs/how-to/canary.md adapter.yaml": Run(names=("support-7", "chat")),
     "docs/how-to/canary.md models.yaml": Not("a gateway that shares requests among pools"),
     "docs/how-to/ask-the-cluster.md platform/__main__.py": Run(),
-    "docs/how-to/ci.md before.yaml": Same(PLATFORM),
-    "docs/how-to/gateways.md qwen.yaml": Same(PLATFORM),
+    "docs/how-to/ci.md before.yaml": Same(SMALL),
+    "docs/how-to/gateways.md qwen.yaml": Same(SMALL),
     "docs/how-to/model-service.md app/__main__.py": Run(),
     "docs/how-to/model-service.md own.yaml": Not(
         "vLLM refuses its 16384 tokens: the tiny model has 4096"
@@ -77,21 +78,20 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "docs/how-to/migrate.md kthena.yaml": Run(),
     "docs/how-to/migrate.md modelplane.yaml": Not("devices that a DRA driver prepares"),
     "docs/how-to/models.md qwen.yaml": Run(names=("sql",), secrets=("hub",)),
-    "docs/how-to/move.md before.yaml": Same(PLATFORM),
-    "docs/how-to/placement.md services.yaml": Not(f"{NODES}; the other service is {SINGLE}"),
+    "docs/how-to/move.md before.yaml": Same(SMALL),
+    "docs/how-to/placement.md services.yaml": Not(ENGINES),
     "docs/how-to/policies.md __main__.py": Run(),
     "docs/how-to/prefill-decode.md app/__main__.py": Not(
         f"with one rank a pod it is that of {PAIR}"
     ),
     PAIR: Run(),
     "docs/how-to/scale-to-zero.md qwen.yaml": Run(),
-    "docs/how-to/security.md qwen.yaml": Same(PLATFORM),
+    "docs/how-to/security.md qwen.yaml": Same(SMALL),
     "docs/how-to/serve-locally.md small.yaml": Run(),
     "docs/how-to/several-nodes.md deepseek.yaml": Not(f"{ENGINES}; {NODES}"),
     SINGLE: Same(PLATFORM),
-    "docs/how-to/single-gpu.md sglang.yaml": Not("SGLang's kernels on PyPI are for GPUs alone"),
     "docs/how-to/tls.md direct.yaml": Run(certificate="direct.models.svc"),
-    "docs/languages.md Pulumi.yaml": Run(),
+    SMALL: Run(),
     "docs/operations.md qwen.yaml": Same(MONOLITHIC),
     "docs/operations.md scaled.yaml": Same(PLATFORM),
     "docs/placement.md services.yaml": Not(ENGINES),
