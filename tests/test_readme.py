@@ -62,3 +62,7 @@ def test_the_pictures_are_of_this_code() -> None:
     for name, text in tool("pictures").pictures().items():
         path = ROOT / "docs" / "pictures" / name
         assert path.read_text(encoding="utf-8") == text, "make regenerate"
+
+
+def test_llms_txt_lists_the_pages() -> None:
+    assert tool("llms").TARGET.read_text(encoding="utf-8") == tool("llms").text(), "make regenerate"
