@@ -62,7 +62,7 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "README.md __main__.py": Run(),
     "README.md qwen.yaml": Same(SHORT),
     "docs/alerts.md qwen.yaml": Same(MONOLITHIC),
-    "docs/how-to/adopt.md service.yaml": Same(PLATFORM),
+    "docs/how-to/adopt.md service.yaml": Same(SMALL),
     SCALED: Run(),
     "docs/how-to/canary.md adapter.yaml": Run(names=("support-7", "chat")),
     "docs/how-to/canary.md models.yaml": Not("a gateway that shares requests among pools"),
@@ -80,7 +80,7 @@ SHOWN: Mapping[str, Run | Same | Not] = {
     "docs/how-to/models.md qwen.yaml": Run(names=("sql",), secrets=("hub",)),
     "docs/how-to/move.md before.yaml": Same(SMALL),
     "docs/how-to/placement.md services.yaml": Not(ENGINES),
-    "docs/how-to/policies.md __main__.py": Run(),
+    "docs/how-to/policies.md __main__.py": Same(SHORT),
     "docs/how-to/prefill-decode.md app/__main__.py": Not(
         f"with one rank a pod it is that of {PAIR}"
     ),
