@@ -1,8 +1,9 @@
 """Checks the programs of users with mypy and pyright, in their strict modes.
 
 `examples/`, `templates/`, the examples of packages, the programs of README and docs, and
-`tests/typed_programs/accepted.py` have no error; `tests/typed_programs/mistakes.py` has one in each line that says so. Pyright is
-taken from `basedpyright`, which brings all that it needs; its own additional rules are off.
+`tests/typed_programs/accepted.py` have no error; `tests/typed_programs/mistakes.py` has one in each
+line that says so. Pyright is taken from `basedpyright`, which brings all that it needs; its own
+additional rules are off.
 """
 
 from __future__ import annotations

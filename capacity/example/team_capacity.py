@@ -8,12 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.plugins import capacity as core
 
-GPU_BUDGET = core.Rule(
-    "gpu-budget-exceeded",
-    "error",
-    "Replica has more than 16 GPUs.",
-    remedy="Use a smaller model, or quantized weights.",
-)
+GPU_BUDGET = core.Rule("gpu-budget-exceeded")
 
 
 @dataclass(frozen=True)

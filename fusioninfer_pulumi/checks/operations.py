@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.operations.disruption_budget import BudgetPlan, kept_replicas
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
 from fusioninfer_pulumi.plan.build import BuiltService
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
@@ -25,13 +25,7 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
-    "disruption-budget-blocks-eviction",
-    "warning",
-    "A disruption budget allows an eviction.",
-    remedy="Add a replica, or delete the pods by hand in a drain.",
-    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
-)
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
@@ -73,12 +67,7 @@ def _eviction_findings(
         )
 
 
-MONITORED_TARGET_MISSING = Rule(
-    "monitored-target-missing",
-    ("error", "warning"),
-    "What is monitored exists, and serves metrics on a declared port.",
-    remedy="Correct it as the message says.",
-)
+MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
@@ -87,52 +76,40 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
-    of_labels, of_picker = (
-        list(_label_findings(args)),
-        list(_picker_monitor(args, built.plan.router)),
-    )
-    yield from of_labels
+    found = [*_readers(built, args), *_picker_monitor(args, built.plan.picker)]
+    yield from found
     for monitor in monitoring.engines:
         yield from _engine_monitor(monitor, roles[monitor.role])
-    yield from of_picker
-    yield from _readers(built, args)
-    if not (args.engines or monitoring.picker or of_labels or of_picker):
-        yield warning(
-            ENGINE_WITHOUT_METRICS,
-            ("monitoring",),
-            "scrapes nothing: neither engines nor a picker",
-        )
+    if not (args.engines or monitoring.picker or found):
+        message = "scrapes nothing: neither engines nor a picker"
+        yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Checks what alerts and dashboards are made of."""
+    """Checks labels, and what alerts and dashboards are made of."""
+    at: Location = ("monitoring",)
+    own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
-        at = ("monitoring", field)
         if is_output(built.plan.namespace):
-            yield error(
-                OUTPUT_NOT_ALLOWED,
-                at,
-                "its queries name the service's namespace, which must be a plain value for that, "
-                "got a pulumi Output",
-            )
-        for key in wanted.labels:
-            if key.startswith(labels.PREFIX):
-                message = "is set by fusioninfer-pulumi; remove it"
-                yield error(SET_BY_LIBRARY, (*at, "labels", key), message)
-
-
-def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
-    for key in args.labels:
-        if key.startswith(labels.PREFIX):
-            message = "is set by fusioninfer-pulumi; remove it"
-            yield error(SET_BY_LIBRARY, ("monitoring", "labels", key), message)
+            message = "its queries name the service's namespace, which must be a plain value for "
+            message += "that, got a pulumi Output"
+            yield error(OUTPUT_NOT_ALLOWED, (*at, field), message)
+        own_labels += [
+            (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
+        ]
+    for place in own_labels:
+        yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
 
 
 def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
     at, port = ("roles", role.position), monitor.port
-    yield from _without_metrics(role, at)
+    engine = role.pods.command.engine
+    reason = engine.metrics_off(role.pods.command) if engine is not None else None
+    if reason is not None:
+        message = f"monitoring gets no metrics from {role.name}: {reason}"
+        yield warning(ENGINE_WITHOUT_METRICS, at, message)
     if declared_port(role, port) is None:
         yield error(
             MONITORED_TARGET_MISSING,
@@ -141,7 +118,7 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
             f"{role.name} serves, is not declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
-    undeclared = [str(rank) for rank in role.serving.ports[1:] if rank not in monitor.rank_ports]
+    undeclared = [str(rank) for rank in role.pods.ports[1:] if rank not in monitor.rank_ports]
     if undeclared:
         yield warning(
             MONITORED_TARGET_MISSING,
@@ -151,21 +128,9 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
         )
 
 
-def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
-    """Yields findings about engines that serve no metrics, or may not."""
-    engine = role.serving.command.engine
-    reason = engine.metrics_off(role.serving.command) if engine is not None else None
-    if reason is not None:
-        yield warning(
-            ENGINE_WITHOUT_METRICS,
-            at,
-            f"monitoring gets no metrics from {role.name}: {reason}",
-        )
-
-
-def _picker_monitor(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding]:
-    metrics = router.epp.metrics if router is not None else MetricsMode.OFF
-    if args.picker and router is None:
+def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
+    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
+    if args.picker and picker is None:
         yield error(
             MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
@@ -187,20 +152,15 @@ def _picker_monitor(args: MonitoringArgs, router: RouterPlan | None) -> Iterator
         )
 
 
-PICKER_TRACES_WITHOUT_TLS = Rule(
-    "picker-traces-without-tls",
-    "error",
-    "The picker sends traces as its endpoint says.",
-    remedy="Use `http`, or set `tracing.picker: false`.",
-)
+PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
 
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:
     """Checks that something traces, and that the endpoint picker can reach the endpoint."""
-    args, router = built.args.tracing, built.plan.router
+    args, picker = built.args.tracing, built.plan.picker
     if args is None:
         return
-    family = router.epp.family if router is not None and args.picker else None
+    family = picker.epp.family if picker is not None and args.picker else None
     if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
         yield error(
             PICKER_TRACES_WITHOUT_TLS,

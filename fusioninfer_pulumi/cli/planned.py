@@ -187,19 +187,9 @@ class Source:
         return self.objects
 
 
-OPTION_OUT_OF_PLACE = Rule(
-    "option-out-of-place",
-    "error",
-    "An option stands beside the input that it belongs to.",
-    remedy="Remove it, or give the other input.",
-)
+OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 
-UNREADABLE_REVISION = Rule(
-    "unreadable-revision",
-    ("error", "warning"),
-    "The git revision of `--base` can be read.",
-    remedy="Check the name of the revision, and fetch it.",
-)
+UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
 Objects = Sequence[Mapping[str, Any]]
@@ -238,7 +228,7 @@ def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
             replace(parent, namespace=namespace) if parent.namespace is output else parent
             for parent in router.parents
         )
-        plan = plan.with_routing(replace(router, parents=tuple(parents)))
+        plan = replace(plan, routing=replace(router, parents=tuple(parents)))
     return plan
 
 
@@ -255,7 +245,8 @@ def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
                 stated if is_output(host) and _is_known(stated) else host
                 for host, stated in zip(route.hostnames or (), hosts, strict=False)
             )
-            return plan.with_routing(replace(router, route=replace(route, hostnames=known)))
+            changed = replace(router, route=replace(route, hostnames=known))
+            return replace(plan, routing=changed)
     return plan
 
 

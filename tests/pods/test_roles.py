@@ -45,7 +45,7 @@ def test_the_serving_container_is_the_one_named_or_known_or_first(
 ) -> None:
     fields = {"container": given} if given else {}
     (planned,) = plan_of(service(role(template=named(*names), **fields))).roles
-    assert planned.serving.name == expected
+    assert planned.pods.leader.name == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_serving_port_is_the_one_stated_closest_to_the_engine(
     fields = {"port": port} if port else {}
     manifest = service(role(template=template(serving), **fields))
     (planned,) = plan_of(manifest).roles
-    assert planned.serving.port == expected
+    assert planned.pods.port == expected
     workload, entry = rendered(manifest)
     assert entry["spec"]["ports"] == [
         {"name": "http", "port": expected, "targetPort": expected, "protocol": "TCP"}
@@ -141,11 +141,3 @@ def test_a_parked_role_does_not_decide_the_port_of_the_service() -> None:
     (entry,) = [item for item in rendered(service(parked, running)) if item["kind"] == "Service"]
 
     assert [port["port"] for port in entry["spec"]["ports"]] == [8000]
-
-
-def test_a_program_among_the_arguments_of_vllms_image_is_said_to_start_twice() -> None:
-    words = container("vllm", image="vllm/vllm-openai:v0.11.0", args=["vllm", "serve", "a/b"])
-
-    told = warnings(service(role(template=template(words))))
-
-    assert [text for text in told if 'move "vllm serve" to command' in text]

@@ -17,9 +17,7 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 READ = ("model", "gpus", "replicas")
-ACME_FIELD = Rule(
-    "acme-field", ("error", "warning"), "Field has no counterpart.", remedy="Remove the field."
-)
+ACME_FIELD = Rule("acme-field")
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
