@@ -13,15 +13,21 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     EppRequest,
     pairing_plugins,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.rules import SCORERS_WITHOUT_LOAD
-from fusioninfer_pulumi.findings import Finding, error, shown, warning
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, EppFamily
+from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
 from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     UNKNOWN_VALUE,
+)
+
+SCORERS_WITHOUT_LOAD = Rule(
+    "scorers-without-load",
+    "warning",
+    "A router that scores by prefix or adapter scores by load, too.",
+    remedy="Add `kv-cache` and `queue` to `scorers`, or leave `scorers` out.",
+    source="measured with the pickers 1.2.1, 1.5.0 and llm-d 0.10.0 (docs/routing.md)",
 )
 
 

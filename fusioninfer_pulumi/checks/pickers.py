@@ -8,18 +8,21 @@ from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
 from fusioninfer_pulumi.checks.picker_strategy import check_strategy
-from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics, load_scorers
-from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
-from fusioninfer_pulumi.endpoint_pickers.images import family_of
-from fusioninfer_pulumi.endpoint_pickers.rules import (
-    FLAG_UNKNOWN,
-    PICKER_CONFIG_INVALID,
-    PICKER_FAMILY_UNKNOWN,
-    PLUGIN_NOT_REGISTERED,
+from fusioninfer_pulumi.endpoint_pickers.config import (
+    UnreadableError,
+    can_read_metrics,
+    load_scorers,
+    read_config,
 )
+from fusioninfer_pulumi.endpoint_pickers.families import (
+    FAMILIES,
+    FLAG_UNKNOWN,
+    KIND,
+    PICKER_FAMILY_UNKNOWN,
+    EppFamily,
+    family_of,
+)
+from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
@@ -34,6 +37,18 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
 )
 
+PICKER_CONFIG_INVALID = Rule(
+    "picker-config-invalid",
+    "error",
+    "An endpoint picker's configuration is not an EndpointPickerConfig in YAML.",
+    remedy="Correct it as the message says; remove it to use a strategy.",
+)
+PLUGIN_NOT_REGISTERED = Rule(
+    "plugin-not-registered",
+    ("error", "warning"),
+    "The endpoint picker's release does not have the plugin.",
+    remedy="Correct its type, or use another release.",
+)
 PICKER_METRICS_UNAUTHENTICATED = Rule(
     "picker-metrics-unauthenticated",
     "warning",
@@ -62,7 +77,7 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         command = role.serving.command
         if command.engine is None:
             continue
-        reported.add(command.engine.load_metrics(command))
+        reported.add(command.engine.metrics)
         reason = command.engine.metrics_off(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"

@@ -65,6 +65,10 @@ class Parallelism:
             return self.data
         return min(self.data, self.data_local * nodes)
 
+    def ranks_of_pod(self, nodes: int) -> int:
+        """Data parallel ranks of one pod."""
+        return self.data_local or max(self.data // nodes, 1)
+
     def written(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
         """The product behind `devices` with an engine's flags, for messages."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}

@@ -140,12 +140,12 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
     if args is not None and not args.enabled:
         way = Transfer()
         if engine is not None and offloading is not None:
-            way = engine.transfer(command, None, offloading)
+            way = engine.kv_cache.transfer(command, None, offloading)
         return way, []
     if args is not None:
         return _generated(ctx.role.component_type, args, command, field, offloading)
     if ctx.pairing is None and engine is not None and offloading is not None:
-        return engine.transfer(command, None, offloading), []
+        return engine.kv_cache.transfer(command, None, offloading), []
     return Transfer(), []
 
 
@@ -178,7 +178,7 @@ def _generated(
         role=args.role.value if args.role is not None else None,
         extra_config=args.extra_config,
     )
-    made = command.engine.transfer(command, asked, offloading)
+    made = command.engine.kv_cache.transfer(command, asked, offloading)
     return made, [finding.under(*field) for finding in made.findings]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
 from fusioninfer_pulumi.engines.engine import KvConnector
 
 Manifest = dict[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
+from fusioninfer_pulumi.engines.engine import UNSUPPORTED_BY_ENGINE, Argument
 from fusioninfer_pulumi.findings import Finding, error, info
 from fusioninfer_pulumi.kube.containers import with_env
 from fusioninfer_pulumi.pods.pod import Context, Pods
@@ -43,8 +43,8 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         return pods, []
     leader, command = pods.leader, pods.engine_command
     engine = command.engine
-    arguments = engine.tracing_arguments(args.endpoint) if engine is not None else None
-    if engine is None or arguments is None:
+    flag = engine.tracing_flag if engine is not None else None
+    if flag is None:
         name = engine.name if engine is not None else "the program"
         note = info(
             UNSUPPORTED_BY_ENGINE,
@@ -57,11 +57,11 @@ def tracing(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     for pod in pods.each():
         traced = pod
         try:
-            traced = pod.with_arguments(arguments)
+            traced = pod.with_arguments([Argument((flag,), (args.endpoint,), replaces=True)])
         except EditError as problem:
             if pod.leads:
                 message = (
-                    f"{arguments[0].names[0]} cannot be set in it: {problem}; write the command as "
+                    f"{flag} cannot be set in it: {problem}; write the command as "
                     "a list, or set tracing.engines to false"
                 )
                 return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]

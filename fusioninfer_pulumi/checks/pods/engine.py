@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
 from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
+from fusioninfer_pulumi.engines.flags import plain_variables
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.engines.variables import plain_variables
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(
@@ -59,12 +59,12 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for finding in engine.check_image(command, ctx.launcher):
+        for finding in engine.multi_node.check_image(command, ctx.launcher):
             yield finding.at(*ctx.at("multinode", "launcher"))
-        for finding in engine.check_launch(command, ctx.launcher, ctx.nodes):
+        for finding in engine.multi_node.check_flags(command, ctx.launcher, ctx.nodes):
             yield finding.at(*at)
     if engine is not None:
-        findings += engine.check_connector(command)
+        findings += engine.kv_cache.check_connector(command)
     if pods.leader.command.program_in_args:
         yield warning(
             PROGRAM_IN_ARGS,
@@ -81,15 +81,6 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
         yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
-
-
-#: Fields of `model.lora` by what the engine calls them.
-_LORA_FIELDS = {
-    "modules": "adapters",
-    "max_rank": "maxRank",
-    "max_adapters": "maxAdapters",
-    "max_cpu_adapters": "maxCpuAdapters",
-}
 
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
@@ -110,7 +101,7 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
-            yield finding.at(*_place(pod, finding.location))
+            yield finding.under(*pod.container_path)
 
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -119,26 +110,12 @@ def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield finding.at(*ctx.at())
 
 
-def _place(pod: Pod, location: Location) -> Location:
-    return (*pod.container_path, *location) if location else pod.command_path
-
-
 def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    command, engine = pods.command, pods.command.engine
-    if engine is None:
+    """Checks the rank of `model.lora` against the release."""
+    engine = pods.command.engine
+    if engine is None or ctx.model is None or ctx.model.lora is None:
         return
-    written = pods.leader.own_command
-    fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
-    explicit = ctx.model is not None and ctx.model.lora is not None
     rank = engine.lora_flags["max_rank"]
-    # Arguments beside `model.lora` are refused as contradictions.
-    modules = engine.lora_flags["modules"]
-    findings = [] if explicit and written.has(modules) else engine.check_lora(command)
-    if explicit and not written.has(rank):  # what is an argument of the user's was checked as such
-        findings = [*findings, *check_value(command, rank)]
-    for finding in findings:
-        flag = str(finding.location[0])
-        if explicit and not written.has(flag) and flag in fields:
-            yield finding.at("model", "lora", fields[flag])
-        else:
-            yield finding.at(*pods.leader.command_path)
+    if not pods.leader.own_command.has(rank):  # an argument of the user's was checked as such
+        for finding in check_value(pods.command, rank):
+            yield finding.at("model", "lora", "maxRank")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.variables import REFERENCE, SHELL_VARIABLE
+from fusioninfer_pulumi.engines.flags import REFERENCE, SHELL_VARIABLE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential

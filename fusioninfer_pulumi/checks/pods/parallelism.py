@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fusioninfer_pulumi.api.parallelism import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
@@ -62,7 +62,7 @@ def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
     sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
     need = args.ranks // nodes
     over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine is not None and command.engine.copies_share_accelerators(command):
+    if command.engine is not None and command.has(*command.engine.shared_copies_flags):
         need //= args.data or 1  # its copies share the accelerators of tensor
         del sizes["data"]
     elif args.data_local is not None and nodes > 1:

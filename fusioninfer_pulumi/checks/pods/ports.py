@@ -18,7 +18,6 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.launch import RAY_PORT
-from fusioninfer_pulumi.engines.parallelism import local_ranks
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
 from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.pod import Context, Pod
@@ -155,7 +154,7 @@ def _side_channel(pods: RolePods, ctx: Context) -> Iterator[Listener]:
             if index < len(leader.own.get("env") or ()):
                 at = (*leader.container_path, "env", index, "value")
     if port:
-        yield Listener("NIXL's side channel", at, port, local_ranks(pods.command, ctx.nodes))
+        yield Listener("NIXL's side channel", at, port, pods.command.local_ranks(ctx.nodes))
 
 
 def _beside(pod: Pod) -> Iterator[tuple[Location, Mapping[str, Any]]]:

@@ -44,7 +44,7 @@ KV_TRANSFER_WRONG_WAY = Rule(
 )
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Rules by the name of the setting that differs (`Engine.must_agree`).
+#: Rules by the name of the setting that differs (`KvCache.must_agree`).
 _RULES = {
     "model": PAIRED_SETTINGS_DIFFER,
     "release": PAIRED_SETTINGS_DIFFER,
@@ -109,7 +109,7 @@ def _pair(
     if engine is None or decode.engine is not engine:
         return  # engines that differ are refused with their connectors
     paired = second.pairing is not None
-    agreed = engine.must_agree(prefill, decode) if paired else ()
+    agreed = engine.kv_cache.must_agree(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
     for key, rule in _RULES.items():
@@ -125,7 +125,7 @@ def _pair(
         yield say(rule, second.at(), message)
     if engine.refuses_unknown_models:
         yield from _names(prefiller, decoder, refused="served name" in agreed)
-    why = engine.check_pair_sizes(prefill, decode)
+    why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
         say = error if paired else warning
         flag = engine.size_flags["tensor"][0]
