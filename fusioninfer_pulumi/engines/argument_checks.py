@@ -150,7 +150,9 @@ def _read(
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
     # Only the options that the word may mean, `-n2` among them: a release has hundreds.
-    for option in options.starting_with(name):
+    short = name[:2] if not name.startswith("--") else name
+    named = [word for word in options if word.startswith(name) or word == short]
+    for option in {options[word].name: options[word] for word in named}.values():
         settings: dict[str, Any] = {"nargs": option.nargs}
         settings["type"] = _reader([option] if versions is None else versions(option.name))
         if option.kind == "switch":
@@ -376,12 +378,12 @@ def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges 
     removed = tuple(
         RemovedArgument(name, successor(engine, name)) for name in names if name not in now
     )
-    set_names = {was.name(name) for name in names} | {now.name(name) for name in _names(new, now)}
+    set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
     set_names |= set(engine.model_flags)  # also without its flag a model is given
     defaults = [
         ChangedDefault(name, was[name].default, now[name].default)
         for name in was
-        if name in now and name == was.name(name) and name not in set_names
+        if name in now and name == was[name].name and name not in set_names
         if now[name].deprecated is None and was[name].default != now[name].default
         if UNKNOWN_DEFAULT not in (was[name].default, now[name].default)
     ]

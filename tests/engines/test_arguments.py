@@ -89,7 +89,7 @@ def test_the_tables_hold_whole_releases(
     table = argument_table(engine)
     for release, count in releases.items():
         options = table.options(release)
-        assert len({options.name(word) for word in options}) == count
+        assert len({options[word].name for word in options}) == count
     for release in table.releases:
         assert set(arguments.split()) <= set(table.options(release))
 
