@@ -296,7 +296,7 @@ def check_arguments(
 
 
 def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding]:
-    """Arguments that were added to a user's own, and that the image's release does not have.
+    """Arguments that were added to a user's own, and that the image's release does not take.
 
     They come from fields; located at the command line as a whole.
     """
@@ -306,30 +306,26 @@ def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding
     table = argument_table(engine.name)
     added, users = (_arguments(side, table.options(release)) for side in (command, original))
     names = {argument.name for argument in users}
-    return [
-        error(
-            RELEASE_WITHOUT_FEATURE,
-            (),
-            f"the fields of the role need {argument.name}, which {engine.title} has from "
-            f"v{table.first(argument.name)} on; the image has v{release}",
-        )
-        for argument in added
-        if argument.option is None and argument.name not in names and table.first(argument.name)
-    ]
+    problems = []
+    for argument in added:
+        name, first = argument.name, table.first(argument.name)
+        if name in names:
+            continue
+        if argument.option is None and first is not None:
+            message = (
+                f"the fields of the role need {name}, which {engine.title} has from v{first} on; "
+                f"the image has v{release}"
+            )
+            problems.append(error(RELEASE_WITHOUT_FEATURE, (), message))
+        elif argument.problem is not None:
+            message = f"the fields of the role set {name}: {argument.problem}"
+            problems.append(error(ARGUMENT_VALUE_INVALID, (), message))
+    return problems
 
 
 def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
     assert command.engine is not None
     return parse(command.engine.argparse_words(command, read_words(command, {})), options)[1]
-
-
-def check_value(command: EngineCommand, flag: str) -> list[Finding]:
-    """What is wrong with the value of one argument; located at the flag."""
-    value = command.value(flag)
-    if command.engine is None or value is None:
-        return []
-    words = [Word(flag, (flag,)), Word(value, (flag,))]
-    return list(_Check(command, command.engine, words).findings())
 
 
 class RemovedArgument(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
@@ -24,7 +25,6 @@ from fusioninfer_pulumi.engines.flags import (
     last_values,
     parsed_json,
 )
-from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -147,6 +147,59 @@ class EnginePorts:
     first: int
     count: int = 1
     field: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """How many ways an engine splits and copies the model.
+
+    Attributes:
+        tensor: Ways each layer is split.
+        pipeline: Ways the layers are divided into stages.
+        data: Copies of the model that take requests, each with its own accelerators. For SGLang's
+            data parallel attention it is 1: its ranks share the tensor parallel accelerators.
+        data_local: Copies that run on one node, where the flags say so (vLLM only).
+        stated: Whether any of these was given.
+        context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later;
+            decode context parallelism shares the tensor parallel accelerators).
+    """
+
+    tensor: int
+    pipeline: int
+    data: int
+    data_local: int | None
+    stated: bool
+    context: int = 1
+
+    def devices(self, nodes: int | None = None) -> int:
+        """The accelerators of one replica; with None for nodes, of all ranks wherever they run.
+
+        tensor x pipeline x context for every data parallel rank (vLLM `ParallelConfig.world_size`,
+        SGLang `compute_world_size`). `--data-parallel-size-local` says how many ranks run on one
+        node; the rest of `--data-parallel-size` may run in other deployments.
+        """
+        return self.tensor * self.pipeline * self.context * self._ranks(nodes)
+
+    def _ranks(self, nodes: int | None) -> int:
+        if nodes is None or self.data_local is None:
+            return self.data
+        return min(self.data, self.data_local * nodes)
+
+    def ranks_of_pod(self, nodes: int) -> int:
+        """Data parallel ranks of one pod."""
+        return self.data_local or max(self.data // nodes, 1)
+
+    def written(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
+        """The product behind `devices` with an engine's flags, for messages."""
+        names = {size: spellings[0] for size, spellings in size_flags.items()}
+        sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
+        parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
+        ranks = self._ranks(nodes)
+        if ranks < self.data and self.data_local != 1:
+            parts.append(f"{names['data_local']} {self.data_local} on each node")
+        elif ranks > 1:
+            parts.append(f"{names['data']} {ranks}")
+        return " x ".join(parts) or f"{names['tensor']} 1"
 
 
 @dataclass(frozen=True)
@@ -426,7 +479,7 @@ class Engine:
         """Further ports of the engine's own that the leader's pod listens on."""
         raise NotImplementedError
 
-    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
+    def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
         """Return the further arguments of these sizes in a ray cluster."""
         del sizes
         return []
@@ -446,14 +499,14 @@ class Engine:
         # A file of options may hold any of these flags.
         return None if command.has(CONFIG_FLAG) else sizes
 
-    def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
-        """The arguments that set these sizes, by the field of `parallelism` that asks for them."""
+    def size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
+        """The arguments that set these sizes, by the field that asks for them."""
         numbers = {
             "tensor": (self.size_flags["tensor"], sizes.tensor),
             "pipeline": (self.size_flags["pipeline"], sizes.pipeline),
             "data": (self.size_flags["data"], sizes.data),
             "dataLocal": (self.size_flags.get("data_local"), sizes.data_local),
-            "dataRPCPort": (self.rpc_flags, sizes.rpc_port),
+            "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
         }
         wanted = {
             field: Argument(names, (str(number),))
@@ -468,10 +521,10 @@ class Engine:
             wanted["portPerRank"] = Argument(self.rank_port_flags)
         return wanted
 
-    def check_sizes(self, sizes: Sizes) -> list[Finding]:
+    def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
         """The sizes for which there is no argument, at fields of `parallelism`."""
         missing = {
-            "dataRPCPort": sizes.rpc_port is not None and not self.rpc_flags,
+            "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
             "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
         }
         problems = [

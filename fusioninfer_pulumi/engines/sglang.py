@@ -23,6 +23,7 @@ from fusioninfer_pulumi.engines.engine import (
     LoadMetrics,
     Offload,
     Offloading,
+    Parallelism,
     Transfer,
     TransferRequest,
     Word,
@@ -36,7 +37,6 @@ from fusioninfer_pulumi.engines.launch import (
     node_script,
     reject_outputs,
 )
-from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 

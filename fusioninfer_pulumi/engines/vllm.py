@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.engine import (
@@ -18,10 +19,10 @@ from fusioninfer_pulumi.engines.engine import (
     Engine,
     EngineCommand,
     EnginePorts,
+    Parallelism,
     Word,
 )
 from fusioninfer_pulumi.engines.flags import canonical, integer
-from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.engines.vllm_nodes import (
     DATA,
@@ -193,7 +194,7 @@ class Vllm(Engine):
             context=sizes.get("context", 1),
         )
 
-    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
+    def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
         return [Argument(DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
 
     def ports(self, command: EngineCommand, nodes: int) -> list[EnginePorts]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._image import Version, version_text
 from fusioninfer_pulumi.engines.engine import (
-    ARGUMENT_VALUE_INVALID,
     NIXL,
     Argument,
     EngineCommand,
@@ -24,19 +23,10 @@ from fusioninfer_pulumi.findings import (
     Rule,
     error,
     info,
-    shown,
-    similar,
     warning,
 )
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
-KV_CONNECTOR_UNKNOWN = Rule(
-    "kv-connector-unknown",
-    "warning",
-    "vLLM has the connector that `--kv-transfer-config` names.",
-    remedy="Correct the name, or give `kv_connector_module_path`.",
-    source="vLLM, `KVConnectorFactory` of the releases in `engines/vllm.py`",
-)
 CONNECTOR_WITH_OFFLOADING = Rule(
     "connector-with-offloading",
     "error",
@@ -49,25 +39,19 @@ _MULTI = "MultiConnector"
 #: The connector to host memory and the tiers behind it.
 _OFFLOADING = "OffloadingConnector"
 _OLDEST: Version = (0, 11, 0)
-#: The connectors that `KVConnectorFactory` registers in any supported release, and one that only
-#: the old (V0) engine had: from the first release on, and before the second; None where that is
-#: outside of the releases that were read (0.11.0, 0.11.1, and the first of each minor release from
-#: 0.12.0 to 0.33.0 but 0.15.0). With another connector vLLM stops: "Unsupported connector type".
+#: Connectors that `KVConnectorFactory` does not register in all supported releases, and one that
+#: only the old (V0) engine had: from the first release on, and before the second; None where that
+#: is outside of the releases that were read (0.11.0, 0.11.1, and the first of each minor release
+#: from 0.12.0 to 0.33.0 but 0.15.0). Without its connector vLLM stops ("Unsupported connector
+#: type").
 _CONNECTORS: Mapping[str, tuple[Version | None, Version | None]] = {
     "DecodeBenchConnector": ((0, 11, 1), None),
-    "LMCacheConnectorV1": (None, None),
     "LMCacheMPConnector": ((0, 11, 1), None),
     "MooncakeConnector": ((0, 13, 0), None),
-    _MULTI: (None, None),
-    NIXL: (None, None),
-    _OFFLOADING: (None, None),
     "P2pNcclConnector": (None, (0, 24, 0)),
     "PyNcclConnector": (None, _OLDEST),
     "SharedStorageConnector": (None, (0, 13, 0)),
 }
-#: `KVRole` of `KVTransferConfig`.
-_TRANSFER_ROLES = ("kv_both", "kv_consumer", "kv_producer")
-
 #: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
 #: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
 #: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
@@ -125,16 +109,15 @@ class VllmKvCache:
         return _connector_of(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """What `KVTransferConfig` rejects, and connectors that no registry has."""
+        """Connectors that the release does not register."""
         settings, version = transfer_config(command), command.image.version
-        if not isinstance(settings, dict):
-            return []
-        problems: list[Finding] = []
-        for connector in _connectors(settings):
-            problems += _check_role(connector)
-            if not connector.get("kv_connector_module_path"):
-                problems += _check_name(connector.get("kv_connector"), version)
-        return problems
+        named = _connectors(settings) if isinstance(settings, dict) else ()
+        names = [
+            connector.get("kv_connector")
+            for connector in named
+            if not connector.get("kv_connector_module_path")
+        ]
+        return [finding for name in names for finding in _check_name(name, version)]
 
     def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """The settings that NIXL compares between prefill and decode."""
@@ -264,25 +247,9 @@ def _names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _check_role(settings: Mapping[str, Any]) -> Iterator[Finding]:
-    role, name = settings.get("kv_role"), settings.get("kv_connector")
-    if role in _TRANSFER_ROLES or (role is None and name is None):
-        return
-    text = f"but is missing beside kv_connector {name}" if role is None else f"got {shown(role)}"
-    message = f"kv_role must be one of {', '.join(_TRANSFER_ROLES)}, {text}"
-    yield error(ARGUMENT_VALUE_INVALID, (TRANSFER,), message)
-
-
 def _check_name(name: Any, version: Version | None) -> Iterator[Finding]:
-    if not isinstance(name, str):
-        return
-    if name not in _CONNECTORS:
-        # Unknown names may be newer, or a plugin's: only a likely typing error is reported.
-        meant = similar(name, _CONNECTORS, cutoff=0.85)
-        if meant and not name.startswith(tuple(_CONNECTORS)):
-            message = f"vLLM has no connector {shown(name)}; did you mean {meant}?"
-            yield warning(KV_CONNECTOR_UNKNOWN, (TRANSFER,), message)
-        return
+    if not isinstance(name, str) or name not in _CONNECTORS:
+        return  # newer, or a plugin's
     since, until = _CONNECTORS[name]
     remedy = None
     if since is not None and version is not None and version < since:

@@ -48,8 +48,6 @@ def layout(
     package = _package()
     if package is None:
         return f"how many the model takes {MISSING}"
-    if not hasattr(package, "layout"):
-        return "the installed capacity package finds no layouts"
     result = package.layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result
@@ -99,9 +97,7 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     if known is not None:
         return known.bytes
     package = _package()
-    if package is None or not hasattr(package, "model_bytes"):
-        return None
-    size: int | None = package.model_bytes(model)
+    size: int | None = package.model_bytes(model) if package is not None else None
     return size
 
 

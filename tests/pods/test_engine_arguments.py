@@ -96,12 +96,12 @@ def test_adapters(image: str, args: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        ({"maxRank": 48}, ["error argument-value-invalid model.lora.maxRank"]),
+        ({"maxRank": 48}, [f"error argument-value-invalid roles[{each}]" for each in (0, 1)]),
         ({"maxRank": 64}, []),
         ({"maxAdapters": 2, "maxCpuAdapters": 4}, []),
     ],
 )
-def test_fields_of_the_model_are_named_once(limits: Any, expected: list[str]) -> None:
+def test_rank_of_adapters_is_checked_against_the_release(limits: Any, expected: list[str]) -> None:
     lora = {"adapters": [{"name": "a", "uri": "hf://org/a"}], **limits}
     start = engine(args=["--port=8000"])
     roles = [role(name, template=template(start)) for name in ("a", "b")]

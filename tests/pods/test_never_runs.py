@@ -23,17 +23,6 @@ def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
 
 #: Arguments of vLLM v0.11.0, and the rule that they violate.
 REFUSED: list[tuple[Sequence[str], str]] = [
-    (["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "both"}'],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
-      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "Nixl", "kv_role": "x"}]}}')],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", '{"kv_connector": "NixlConnector"}'], "argument-value-invalid"),
-    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
-      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "NixlConnector"}]}}')],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", '{"kv_connector": "NixlConector", "kv_role": "kv_both"}'],
-     "kv-connector-unknown"),
     (["--port", "0"], "argument-value-invalid"),
     (["--port", "70000"], "argument-value-invalid"),
     (["--gpu-memory-utilization", "0"], "argument-value-invalid"),

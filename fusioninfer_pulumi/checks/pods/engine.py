@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
-from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
+from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.flags import plain_variables
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
@@ -86,9 +86,7 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What the engines of a service do not take; each once, where roles share a field."""
     findings = [
-        finding
-        for ctx, pods in roles
-        for finding in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+        finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
     ]
     return list(dict.fromkeys(findings))
 
@@ -108,14 +106,3 @@ def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks what fields of the role ask for against the release."""
     for finding in check_added(pods.command, pods.leader.own_command):
         yield finding.at(*ctx.at())
-
-
-def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the rank of `model.lora` against the release."""
-    engine = pods.command.engine
-    if engine is None or ctx.model is None or ctx.model.lora is None:
-        return
-    rank = engine.lora_flags["max_rank"]
-    if not pods.leader.own_command.has(rank):  # an argument of the user's was checked as such
-        for finding in check_value(pods.command, rank):
-            yield finding.at("model", "lora", "maxRank")

@@ -8,7 +8,6 @@ from fusioninfer_pulumi.api.parallelism import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW
-from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.build import RolePods
@@ -30,14 +29,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = next((reason for reason in reasons if reason is not None), None)
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
-    refused = engine.check_sizes(
-        Sizes(
-            tensor=args.tensor,
-            rpc_port=args.data_rpc_port,
-            expert=args.expert,
-            port_per_rank=args.port_per_rank,
-        )
-    )
+    refused = engine.check_sizes(args)
     yield from (finding.under(*at) for finding in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
