@@ -27,18 +27,8 @@ from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Rule, shown
 from fusioninfer_pulumi.generated import FOLDER
 
-FLAG_UNKNOWN = Rule(
-    "flag-unknown",
-    ("error", "warning"),
-    "The release of the picker or sidecar takes the flag.",
-    remedy="Correct or remove it.",
-)
-PICKER_FAMILY_UNKNOWN = Rule(
-    "picker-family-unknown",
-    ("error", "warning"),
-    "The release of the picker's image is known, or `family` says a known one.",
-    remedy="Use a known image, or set `family`.",
-)
+FLAG_UNKNOWN = Rule("flag-unknown")
+PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"

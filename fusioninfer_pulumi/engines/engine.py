@@ -28,19 +28,8 @@ from fusioninfer_pulumi.engines.flags import (
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube.outputs import is_output
 
-ARGUMENT_VALUE_INVALID = Rule(
-    "argument-value-invalid",
-    ("error", "warning"),
-    "Each argument has the value that it takes: of its type, among its choices, within its bounds.",
-    remedy="Correct the value.",
-    source="the argument tables of the engine's releases",
-)
-UNSUPPORTED_BY_ENGINE = Rule(
-    "unsupported-by-engine",
-    ("error", "info"),
-    "The engine has what a field asks of it.",
-    remedy="Remove the field, or use the other engine.",
-)
+ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
+UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
 
 #: Flag of all engines with the port they serve on.
 PORT_FLAG = "--port"
@@ -54,8 +43,6 @@ KV_EVENTS_FLAG = "--kv-events-config"
 NIXL = "NixlConnector"
 
 _SERVED_NAME = "--served-model-name"
-#: `tcp://*:5557`: the endpoint on which a publisher listens itself.
-_BOUND = re.compile(r"tcp://(?:\*|0\.0\.0\.0|\[?::\]?):([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -132,21 +119,6 @@ VLLM_METRICS = LoadMetrics(
     lora="vllm:lora_requests_info",
     cache="vllm:cache_config_info",
 )
-
-
-@dataclass(frozen=True)
-class EnginePorts:
-    """Consecutive ports of one purpose, beside the one that an engine serves on.
-
-    Attributes:
-        what: What listens there, for messages.
-        field: Field of a role that sets the first one.
-    """
-
-    what: str
-    first: int
-    count: int = 1
-    field: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -362,7 +334,6 @@ class Engine:
         data_launcher: The same for copies of the model that the nodes share evenly.
         default_port: HTTP port that it listens on without `--port`.
         default_host: Address that it serves on without `--host`, None for all of the pod's.
-        socket_flag: Flag with which it serves on a socket file and on no port, None for none.
         port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
             address for a Service of such a name.
         workers_answer: Whether its processes on other nodes than the leader's answer probes.
@@ -382,7 +353,6 @@ class Engine:
         shared_copies_flags: Flags with which data parallel copies share the accelerators.
         rank_port_flags: Spellings of the flag that gives every rank a port of its own.
         supervisor: Flag and default of the port that then answers for all ranks of the pod.
-        rendezvous: Flags, and default, of the port where the nodes of a replica meet.
         lora_flags: Flags of LoRA adapters (`modules`) and of their limits.
         transfer_flag: Flag without which it hands no KV cache over.
         sidecar_protocol: What a decode engine's sidecar speaks to it; None where its connector
@@ -408,7 +378,6 @@ class Engine:
     data_launcher: Launcher
     default_port: int
     default_host: str | None = None
-    socket_flag: str | None = None
     port_variables: tuple[str, ...] = ()
     workers_answer: bool
     health_path: str = "/health"
@@ -426,7 +395,6 @@ class Engine:
     shared_copies_flags: tuple[str, ...] = ()
     rank_port_flags: tuple[str, ...] = ()
     supervisor: tuple[str, int] = ("", 0)
-    rendezvous: tuple[tuple[str, ...], int]
     lora_flags: Mapping[str, str]
     transfer_flag: str
     sidecar_protocol: str | None = None
@@ -473,10 +441,6 @@ class Engine:
         None when it is not known: hidden arguments, a value that is no positive integer (`$TP`),
         or options in a file.
         """
-        raise NotImplementedError
-
-    def ports(self, command: EngineCommand, nodes: int) -> list[EnginePorts]:
-        """Further ports of the engine's own that the leader's pod listens on."""
         raise NotImplementedError
 
     def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
@@ -541,20 +505,6 @@ class Engine:
         """Whether the arguments spread experts."""
         return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
 
-    def other_ports(
-        self, command: EngineCommand, launcher: Launcher | None, nodes: int
-    ) -> list[EnginePorts]:
-        """Ports of the leader's pod that it listens on beside the one that it serves on."""
-        ports = [*_event_ports(command, nodes), *self.ports(command, nodes)]
-        if launcher is Launcher.MULTIPROCESSING:
-            flags, default = self.rendezvous
-            port = integer(command.value(*flags)) or default
-            ports.append(EnginePorts("the rendezvous of the nodes", port))
-        if command.health_port is not None:
-            what = "the supervisor of the data parallel ranks"
-            ports.append(EnginePorts(what, command.health_port))
-        return ports
-
     def events_argument(self, endpoint: str, topic: str) -> Argument:
         """The argument that publishes the events of the KV cache over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
@@ -564,23 +514,6 @@ class Engine:
         """Why it serves no metrics of its own, None where nothing speaks against them."""
         flag, is_needed, remedy = self.metrics_flag
         return remedy if command.readable and command.has(flag) is not is_needed else None
-
-
-def _event_ports(command: EngineCommand, nodes: int) -> list[EnginePorts]:
-    """The ports on which ranks publish the events of their KV cache, one each.
-
-    vLLM and SGLang add a rank's number to the port (`ZmqEventPublisher.offset_endpoint_port`).
-    """
-    try:
-        settings = parsed_json(command.value(KV_EVENTS_FLAG) or "{}")
-    except ValueError:
-        return []
-    endpoint = settings.get("endpoint") if isinstance(settings, dict) else None
-    bound = _BOUND.fullmatch(endpoint) if isinstance(endpoint, str) else None
-    if bound is None:
-        return []
-    ranks = command.local_ranks(nodes)
-    return [EnginePorts("KV cache events", int(bound[1]), ranks, ("kvEvents", "endpoint"))]
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,8 @@ from fusioninfer_pulumi.engines.engine import Argument, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-ACCELERATORS_TOO_FEW = Rule(
-    "accelerators-too-few",
-    "error",
-    "The pods of a replica have the accelerators that the engine's parallel sizes need.",
-    remedy="Ask for more accelerators, or lower the parallel sizes.",
-    source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling/",
-)
-ACCELERATORS_IDLE = Rule(
-    "accelerators-idle",
-    "warning",
-    "The engine uses all accelerators of a replica's pods.",
-    remedy="Raise the parallel sizes, or ask for fewer accelerators.",
-)
+ACCELERATORS_TOO_FEW = Rule("accelerators-too-few")
+ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def contradictions(

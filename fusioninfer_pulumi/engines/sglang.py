@@ -18,7 +18,6 @@ from fusioninfer_pulumi.engines.engine import (
     ContainerCommand,
     Engine,
     EngineCommand,
-    EnginePorts,
     KvConnector,
     LoadMetrics,
     Offload,
@@ -28,7 +27,6 @@ from fusioninfer_pulumi.engines.engine import (
     TransferRequest,
     Word,
 )
-from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.launch import (
     BY_HAND,
     LaunchError,
@@ -40,18 +38,8 @@ from fusioninfer_pulumi.engines.launch import (
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-OFFLOADING_RANKS_UNKNOWN = Rule(
-    "offloading-ranks-unknown",
-    "error",
-    "The ranks of a pod are known, among which memory is divided.",
-    remedy="State `parallelism`, or the size in the arguments.",
-)
-OFFLOADING_TOO_SMALL = Rule(
-    "offloading-too-small",
-    "error",
-    "The memory for offloading holds at least a block of each rank.",
-    remedy="Raise it.",
-)
+OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
+OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -71,8 +59,6 @@ _DEFAULT_BACKEND = "mooncake"
 #: The backend of generated arguments.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
-#: `ServerArgs.disaggregation_bootstrap_port`: where decode meets a prefill pod.
-_BOOTSTRAP, _BOOTSTRAP_PORT = "--disaggregation-bootstrap-port", 8998
 _MODEL_TYPE = "--model-type"
 _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
 _HICACHE_STORAGE = "--hicache-storage-backend"
@@ -265,7 +251,6 @@ class Sglang(Engine):
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
     expert_ranks = True
     shared_copies_flags = (_DP_ATTENTION,)
-    rendezvous: tuple[tuple[str, ...], int] = ((), _INIT_PORT)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
         "max_rank": "--max-lora-rank",
@@ -327,13 +312,6 @@ class Sglang(Engine):
     def takes_other_arguments(self, command: EngineCommand) -> bool:
         # `sglang serve` starts diffusion models as well, by what the model is.
         return command.program[-1:] == ("serve",)
-
-    def ports(self, command: EngineCommand, nodes: int) -> list[EnginePorts]:
-        del nodes
-        if command.value(_MODE) != "prefill":
-            return []
-        port = integer(command.value(_BOOTSTRAP)) or _BOOTSTRAP_PORT
-        return [EnginePorts("the bootstrap of disaggregation", port)]
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = self.stated_sizes(command)

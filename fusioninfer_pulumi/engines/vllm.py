@@ -18,11 +18,10 @@ from fusioninfer_pulumi.engines.engine import (
     Argument,
     Engine,
     EngineCommand,
-    EnginePorts,
     Parallelism,
     Word,
 )
-from fusioninfer_pulumi.engines.flags import canonical, integer
+from fusioninfer_pulumi.engines.flags import canonical
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.engines.vllm_nodes import (
     DATA,
@@ -30,14 +29,11 @@ from fusioninfer_pulumi.engines.vllm_nodes import (
     EXECUTOR,
     EXTERNAL_BALANCER,
     LOCAL,
-    MASTER_PORT,
     PORT_PER_RANK,
     RANK,
     VllmNodes,
 )
 
-#: Where the leader coordinates data parallel ranks of other nodes (`ParallelConfig`).
-_RPC_PORT = 29550
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
 
@@ -49,7 +45,6 @@ class Vllm(Engine):
     launcher = Launcher.RAY
     data_launcher = Launcher.DATA_PARALLEL
     default_port = 8000  # `vllm/entrypoints`
-    socket_flag = "--uds"  # "If set, host and port arguments are ignored."
     # `vllm/envs.py`; "don't name the service as vllm" of its documents.
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     workers_answer = False  # they run `--headless`
@@ -83,7 +78,6 @@ class Vllm(Engine):
     rank_port_flags = PORT_PER_RANK
     # `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
-    rendezvous = (("--master-port",), MASTER_PORT)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
         "max_rank": "--max-lora-rank",
@@ -196,12 +190,6 @@ class Vllm(Engine):
 
     def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
         return [Argument(DATA_BACKEND, ("ray",))] if (sizes.data or 1) > 1 else []
-
-    def ports(self, command: EngineCommand, nodes: int) -> list[EnginePorts]:
-        if nodes == 1 or command.parallelism is None or command.parallelism.data == 1:
-            return []
-        port = integer(command.value(*self.rpc_flags)) or _RPC_PORT
-        return [EnginePorts("data parallel RPC", port, field=("parallelism", "dataRPCPort"))]
 
 
 VLLM = Vllm()

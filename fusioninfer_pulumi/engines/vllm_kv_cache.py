@@ -27,12 +27,7 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
-CONNECTOR_WITH_OFFLOADING = Rule(
-    "connector-with-offloading",
-    "error",
-    "The KV connector is known to work beside KV cache offloading.",
-    remedy="Use NIXL, or write both into the arguments.",
-)
+CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
 #: Holds other connectors in its extra settings.
 _MULTI = "MultiConnector"

@@ -30,25 +30,9 @@ from fusioninfer_pulumi.engines.launch import (
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 
-LAUNCHER_CONTRADICTED = Rule(
-    "launcher-contradicted",
-    ("error", "warning"),
-    "The arguments start the engine on several nodes as the launcher does.",
-    remedy="Remove the flag, or change the launcher.",
-)
-IMAGE_WITHOUT_RAY = Rule(
-    "image-without-ray",
-    "warning",
-    "An image for `launcher: ray` has Ray.",
-    remedy="Use `launcher: multiprocessing`, or an image with Ray.",
-    source="vLLM's Dockerfile",
-)
-RANKS_ON_LEADER_ALONE = Rule(
-    "ranks-on-leader-alone",
-    "warning",
-    "Data parallel ranks run on all nodes of a replica.",
-    remedy="Add `--data-parallel-backend ray`, or use `launcher: multiprocessing`.",
-)
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
+IMAGE_WITHOUT_RAY = Rule("image-without-ray")
+RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 
 #: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
