@@ -97,13 +97,13 @@ class LiveService:
 
     def routing(self) -> dict[str, Object | None]:
         """The live Gateway, pool and route; empty without a router."""
-        router = self.plan.router
-        if router is None:
+        routing = self.plan.routing
+        if routing is None:
             return {}
         planned = {
-            "Gateway": router.gateway,
-            "InferencePool": router.pool,
-            "HTTPRoute": router.route,
+            "Gateway": routing.gateway,
+            "InferencePool": routing.picker.pool if routing.picker is not None else None,
+            "HTTPRoute": routing.route,
         }
         return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
 

@@ -20,8 +20,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
 )
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
+from fusioninfer_pulumi.topology.role import RolePlan, explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 PARTITION_HOLDS_ALL = Rule(

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import LwsStep, update_order
-from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, same_policy
 
 Manifest = dict[str, Any]
 Made = TypeVar("Made", bound=KubernetesObject)
@@ -188,7 +188,7 @@ class Children:
         object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
             before = self._sub_group_policies.get(name)
-            now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
+            now = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
             object_options = lws_options(
                 self._steps[name],
                 grouped=bool(before or now),
@@ -200,9 +200,9 @@ class Children:
             growing = growing_shares(self._plan, stack_shares(self._logical(manifest)))
             if growing:
                 after = self._update.when_available(growing).apply(lambda _: needed)
-        elif kind == "InferencePool" and self._plan.router is not None:
-            object_options.protect = self._plan.router.pool.protect
-            object_options.retain_on_delete = self._plan.router.pool.retain
+        elif kind == "InferencePool" and self._plan.picker is not None:
+            object_options.protect = self._plan.picker.pool.protect
+            object_options.retain_on_delete = self._plan.picker.pool.retain
         object_options.depends_on = after or None
         object_options.custom_timeouts = timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)

@@ -42,7 +42,7 @@ from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.topology.service import endpoint
+from fusioninfer_pulumi.topology.topology import service_reference
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -164,13 +164,15 @@ class InferenceService(pulumi.ComponentResource):
         self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
         self.gateway = next(iter(children.of_type(Gateway).values()), None)
         services = children.by_name("Service").values()
-        self.service = next(iter(services)) if self.plan.router is None else None
+        self.service = next(iter(services)) if self.plan.picker is None else None
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         router = self.plan.routing
         if router is None or self.plan.open_service:
-            host, namespace, port = endpoint(self.plan)
-            url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+            plan = self.plan
+            target = service_reference(plan.service, plan.roles, plan.shape)
+            host, port = target["name"], target["port"]
+            url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
         endpoint_plan = router_endpoint(router, self.plan.namespace)
         if endpoint_plan is None:
@@ -196,7 +198,7 @@ class InferenceService(pulumi.ComponentResource):
         objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
         router = plan.routing
         if router is not None:
-            pool = None if plan.router is None else plan.router.pool
+            pool = None if plan.picker is None else plan.picker.pool
             planned = (router.gateway, pool, router.route)
             resources = (self.gateway, self.inference_pool, self.http_route)
             objects |= {

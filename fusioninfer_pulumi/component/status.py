@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
@@ -191,12 +191,12 @@ def _native_condition(pod_group: Live) -> Live:
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
-def refusal(router: RouterParts, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
+def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
     """Reason and message of the first of a router's objects that a Gateway's controller rejects.
 
     Objects without a status, and conditions of an older generation, are no rejection.
     """
-    pool = router.pool if isinstance(router, RouterPlan) and router.route else None
+    pool = router.picker.pool if router.picker is not None and router.route else None
     for reason, kind, planned in (
         ("GatewayNotReady", "Gateway", router.gateway),
         ("RouteNotAccepted", "HTTPRoute", router.route),

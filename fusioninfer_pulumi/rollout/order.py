@@ -26,8 +26,13 @@ from fusioninfer_pulumi.api.rollout import (
 )
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import RoleRollout, replicas_of, role_rollout
+from fusioninfer_pulumi.topology.role import (
+    LwsPlan,
+    RolePlan,
+    RoleRollout,
+    replicas_of,
+    role_rollout,
+)
 from fusioninfer_pulumi.topology.topology import Topology
 
 

@@ -125,8 +125,10 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     [
         (
             {"worker": pod()},
-            ("worker: when worker is specified, parallelism must be configured for either data "
-            "parallelism or pipeline parallelism"),
+            (
+                "worker: when worker is specified, parallelism must be configured for either data "
+                "parallelism or pipeline parallelism"
+            ),
         ),
         (
             {"worker": pod(), "parallelism": {"pipeline": 2, "data": 2, "dataLocal": 1}},
@@ -140,6 +142,10 @@ def test_a_worker_block_makes_replicas_of_several_pods(
             {"parallelism": {"pipeline": 2}},
             "parallelism: a replica has 2 pods, but there is no worker to say what the others run",
         ),
+    ],
+)
+def test_contradictions_are_refused(more: Manifest, why: str) -> None:
+    assert f"f: {why}" in problems(llm(**more))
 
 
 @pytest.mark.parametrize(

@@ -227,16 +227,15 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
         name = container.content["name"]
         builder.report.consume(name.at)
         ports = container.get("ports")
+        own_fields: dict[str, Node | None] = {}
         if ports is not None and all(port.value in _PORTS for port in ports.items):
             builder.report.consume(ports.at)
-            container = with_fields(container, ports=None)
+            own_fields["ports"] = None
         args = container.get("args")
         if args is not None and isinstance(args.content, list):
             kept, config = _flags(builder, args)
-            flags = Node(args.at, kept) if kept else None
-            others += _picker_container(builder, picker, with_fields(container, args=flags), name)
-        else:
-            others += _picker_container(builder, picker, container, name)
+            own_fields["args"] = Node(args.at, kept) if kept else None
+        others += _picker_container(builder, picker, with_fields(container, **own_fields), name)
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
     if kept_pod.content:
         copy_node(builder, (*picker, "template", "spec"), kept_pod)
