@@ -26,10 +26,10 @@ from fusioninfer_pulumi.engines.command import ENGINES as ENGINES
 from fusioninfer_pulumi.engines.command import read_command as read_command
 from fusioninfer_pulumi.engines.engine import NIXL as NIXL
 from fusioninfer_pulumi.engines.engine import EngineCommand as EngineCommand
+from fusioninfer_pulumi.engines.engine import Parallelism as Parallelism
 from fusioninfer_pulumi.engines.flags import integer as integer
 from fusioninfer_pulumi.engines.preset import PRESETS as PRESETS
 from fusioninfer_pulumi.engines.served_model import is_gated as is_gated
-from fusioninfer_pulumi.engines.sizes import Parallelism as Parallelism
 from fusioninfer_pulumi.extras import install_command as install_command
 from fusioninfer_pulumi.findings import LIFT as LIFT
 from fusioninfer_pulumi.findings import Finding as Finding

@@ -10,11 +10,11 @@ from fusioninfer_pulumi.api.service import API_VERSION as API_VERSION
 from fusioninfer_pulumi.api.service import KIND as KIND
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage as CountOrAnyPercentage
 from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text as epp_config_text
+from fusioninfer_pulumi.endpoint_pickers.families import EPP_CONFIG_KIND as EPP_CONFIG_KIND
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES as FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EPP_CONFIG_KIND as EPP_CONFIG_KIND
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily as EppFamily
-from fusioninfer_pulumi.endpoint_pickers.family import Family as Family
-from fusioninfer_pulumi.endpoint_pickers.images import family_of as family_of
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily as EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import Family as Family
+from fusioninfer_pulumi.endpoint_pickers.families import family_of as family_of
 from fusioninfer_pulumi.engines.command import read_command as read_command
 from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG
 from fusioninfer_pulumi.engines.engine import EngineCommand as EngineCommand
