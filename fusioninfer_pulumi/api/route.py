@@ -164,7 +164,10 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
         "useDefaultGateways": route.use_default_gateways,
     }
     yield from _checked(at, spec, HTTP_ROUTE)
-    yield from _split((*at, "split"), route.split or ())
+    given_away = sum(share.weight for share in route.split or ())
+    if given_away > 100:
+        message = f"gives away {given_away} percent of the requests, of at most 100"
+        yield error(OUT_OF_RANGE, (*at, "split"), message)
     yield from _elsewhere(at, route)
 
 
@@ -178,36 +181,6 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     )
     fields = sorted(route.model_fields_set - {to_snake(external)})
     yield from reject_fields(at, route, fields, message)
-    seen: dict[tuple[str, str], int] = {}
-    for index, ref in enumerate(route.refs or ()):
-        if is_output(ref.namespace):
-            continue
-        first = seen.setdefault((ref.name, str(ref.namespace)), index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                (*at, "refs", index, "name"),
-                f'"{ref.name}" is named twice',
-            )
-
-
-def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
-    for index, share in enumerate(shares):
-        first = seen.setdefault(share.service, index)
-        if first != index:
-            yield error(
-                DUPLICATE_NAME,
-                (*at, index, "service"),
-                f'"{share.service}" has a share already',
-            )
-    total = sum(share.weight for share in shares)
-    if total > 100:
-        yield error(
-            OUT_OF_RANGE,
-            at,
-            f"gives away {total} percent of the requests, of at most 100",
-        )
 
 
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
@@ -283,11 +256,7 @@ def _twice(at: Location, number: int, name: str | None) -> Finding:
 
 
 def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
-    names = [target.model for target in targets]
     for index, target in enumerate(targets):
-        if target.model in names[:index]:
-            message = f'"{target.model}" is a target already; add the weights up'
-            yield error(DUPLICATE_NAME, (*at, index, "model"), message)
         if target.weight is None and len(targets) > 1:
             message = "is required where there are several targets"
             yield error(FIELD_REQUIRED, (*at, index, "weight"), message)

@@ -132,7 +132,6 @@ def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
 
 
 def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
-    """What does not fit in the part at a path, in the order of the value."""
     unknown: set[str] = set()
     checked = _known(value, unknown)
     whole = checked
@@ -152,11 +151,7 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
         elif isinstance(part_value, Mapping):
             problems += _experimental(at, node, part_value)
             problems += _absurd(schema, at, node, part_value)
-    return (
-        sorted(problems, key=lambda finding: _order(whole, finding.location))
-        if problems
-        else problems
-    )
+    return problems
 
 
 def _absurd(
@@ -331,17 +326,3 @@ def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Ite
                 (*at, key),
                 "needs the experimental channel of the Gateway API; the standard one refuses it",
             )
-
-
-def _order(value: Any, location: Location) -> list[int]:
-    """Where a location stands in a value: fields that are missing come last."""
-    places = []
-    for key in location:
-        if isinstance(key, int):
-            places.append(key)
-            value = value[key] if isinstance(value, list) and key < len(value) else None
-        else:
-            keys = list(value) if isinstance(value, dict) else []
-            places.append(keys.index(key) if key in keys else len(keys))
-            value = value.get(key) if isinstance(value, dict) else None
-    return places

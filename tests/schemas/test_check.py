@@ -116,14 +116,6 @@ def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
     assert told == "x.spec.containers: must be a list, got a dict"
 
 
-def test_findings_come_in_the_order_of_the_text() -> None:
-    value = {"spec": {"hostNetwork": 1, "containers": [{"image": 1}], "qqq": 1}}
-    assert [each.partition(": ")[0] for each in said(value, POD_TEMPLATE)] == [
-        "x.spec.hostNetwork", "x.spec.containers[0].image", "x.spec.containers[0].name",
-        "x.spec.qqq",
-    ]  # fmt: skip
-
-
 def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     given = pod(
         container(resources={"limits": {"cpu": 0.5, "memory": 2e9, "nvidia.com/gpu": 1}}),
