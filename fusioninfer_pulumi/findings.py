@@ -206,6 +206,6 @@ def path_text(location: Location) -> str:
 
 
 LIFT = (
-    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or give the "
-    "resource that it comes from a fixed name and write that name"
+    "must be known before the update, got a pulumi Output; take it from pulumi.Config, or pass the "
+    "plain value and depend on its resource: ResourceOptions(depends_on=[...])"
 )

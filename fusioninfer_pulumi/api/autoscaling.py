@@ -48,7 +48,7 @@ class AutoscalingMetricArgs(SpecModel):
     selector: LabelMap = Field(default_factory=dict)
     """`HPA`: labels of the metric's series."""
 
-    query: str | None = Field(default=None, min_length=1)
+    query: str | None = Field(default=None, min_length=1, max_length=10_000)
     """`KEDA`: the PromQL query; its result is divided by the replicas."""
 
     target: Quantity

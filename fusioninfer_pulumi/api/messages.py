@@ -126,7 +126,9 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}")
+        meant = similar(value, allowed) if isinstance(value, str) else None
+        hint = f"; did you mean {meant}?" if meant is not None and len(allowed) > 1 else ""
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}{hint}")
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
@@ -160,6 +162,8 @@ def _unknown_key(location: Sequence[str | int], root: type[BaseModel]) -> str:
         outer = location[:length]
         if key in _known_keys(outer, root):
             return f"unknown key here; it is a field of {_place(outer)}"
+    if len(location) == 1 and key in _known_keys(("spec",), root):
+        return "unknown key here; move it below spec"
     aliases = _known_keys(location[:-1], root)
     snake = "_" in key
     known = sorted({to_snake(alias) for alias in aliases} if snake else aliases)

@@ -38,7 +38,7 @@ class ServiceMetadata(SpecModel):
 class ServiceSpec(SpecModel):
     """What the service consists of."""
 
-    roles: list[RoleArgs] = Field(min_length=1)
+    roles: list[RoleArgs] = Field(min_length=1, max_length=1000)
     """The service's roles, at least one of which serves."""
 
     groups: Count | None = None

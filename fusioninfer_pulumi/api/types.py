@@ -385,9 +385,18 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
                     f"keys must be strings, got {shown(key)}; quote it in YAML",
                 )
     elif isinstance(value, (list, tuple)):
+        if len(value) > MAX_COUNT:
+            message = f"must have at most {MAX_COUNT} items, got {len(value)}"
+            yield error(INPUT_TOO_LARGE, at, message)
+            return
         for index, item in enumerate(value):
             yield from json_findings((*at, index), item, depth + 1)
-    elif isinstance(value, str):
+    else:
+        yield from _leaf_findings(at, value)
+
+
+def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
+    if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             yield error(INVALID_FORMAT, at, "holds half of a surrogate pair, which is no text")
     elif isinstance(value, float):

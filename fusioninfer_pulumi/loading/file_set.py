@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,10 @@ def parse(text: Text) -> Parsed:
             manifests += items
             notes += [] if wrong is None else [wrong]
     except UnreadableError as problem:
-        notes.append(refused_input(text.file, problem.rule, str(problem)))
+        refused = refused_input(text.file, problem.rule, str(problem))
+        notes.append(
+            replace(refused, origin=Origin(text.file, line=problem.line if text.file else None))
+        )
     everything = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
         notes.append(refused_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
             {**service(), "status": {}},
             ["status: unknown key; allowed: apiVersion, kind, metadata, spec"],
         ),
+        ({**service(), "layout": "PerRole"}, ["layout: unknown key here; move it below spec"]),
         ({**service(), 1: {}}, ["[1]: keys must be strings, got 1"]),
         (service(role(zebra=2)), [f"roles[0].zebra: unknown key; allowed: {KEYS}"]),
     ],
@@ -262,3 +264,25 @@ def test_empty_object_name_is_rejected() -> None:
     assert problems(service(schedulingStrategy=strategy)) == [
         f'schedulingStrategy.{field}: must be {kind}, got ""' for field, kind in kinds.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (service(*[role()] * 1001), "roles: must hold at most 1000 items, got 1001"),
+        (
+            service(role(template=template(container(args=["x"] * 10_001)))),
+            f"{SERVING}.args: must have at most 10000 items, got 10001",
+        ),
+        (
+            service(role(autoscaling={"maxReplicas": 2, "metrics": [
+                {"name": "a", "query": "{" * 40_000, "target": 1}]})),
+            "roles[0].autoscaling.metrics[0].query: must have at most 10000 characters, got 40000",
+        ),
+    ],
+    ids=["roles", "arguments", "query"],
+)  # fmt: skip
+def test_absurd_amounts_are_rejected_at_once(manifest: Any, message: str) -> None:
+    start = time.process_time()
+    assert message in problems(manifest)
+    assert time.process_time() - start < 2

@@ -65,7 +65,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
                                "metrics": "on"}),
         [
             f"{PICKER}.logVerbosity: must be at most 10, got 11",
-            f'{PICKER}.failureMode: must be one of FailOpen, FailClose, got "Open"',
+            (f'{PICKER}.failureMode: must be one of FailOpen, FailClose, got "Open"; did you mean '
+             "FailOpen?"),
             f'{PICKER}.metrics: must be one of Off, Authenticated, Unauthenticated, got "on"',
             f"{PICKER}.threshold: must be at least 0, got -1",
         ],

@@ -42,7 +42,7 @@ class AutoscalingMetricArgs(SpecModel):
     "`HPA`: `Pods` (default) or `External`."
     selector: LabelMap = Field(default_factory=dict)
     "`HPA`: labels of the metric's series."
-    query: str | None = Field(default=None, min_length=1)
+    query: str | None = Field(default=None, min_length=1, max_length=10000)
     "`KEDA`: the PromQL query; its result is divided by the replicas."
     target: Quantity
     "Value for one replica, such as `5`: above it there will be more of them."
