@@ -5,48 +5,48 @@ from fusioninfer_pulumi.plugins.importers import Rule
 DEFAULT_CHOSEN = Rule(
     "default-chosen",
     "info",
-    "A setting that the manifest leaves open has the value that the message names.",
-    remedy="Set the field to choose another.",
+    "Field is not set; the message names the value used.",
+    remedy="Set the field to use another value.",
 )
 DOCUMENT_UNUSED = Rule(
     "document-unused",
     "warning",
-    "A document of another system says something about a service of the input.",
-    remedy="Remove it, or read the service's documents together.",
+    "Document has no effect on any service of the input.",
+    remedy="Remove it, or pass all documents of the service together.",
 )
 FIELD_INVALID = Rule(
     "field-invalid",
     "error",
-    "A manifest keeps the rules of its own system.",
+    "Field violates a rule of its own system.",
     remedy="Correct the field as the message says.",
 )
 FIELD_LEFT_OUT = Rule(
     "field-left-out",
     "info",
-    "A field without effect on the service is left out.",
-    remedy="Nothing.",
+    "Field has no effect on the service and is ignored.",
+    remedy="No action needed.",
 )
 FIELD_TRANSLATED = Rule(
     "field-translated",
     "info",
-    "A field becomes another one that has the effect which the message describes.",
-    remedy="Nothing.",
+    "Field is converted to a different field with the same effect.",
+    remedy="No action needed.",
 )
 FIELD_UNSUPPORTED = Rule(
     "field-unsupported",
     ("error", "warning"),
-    "A field of another system's manifest has a counterpart here.",
-    remedy="Change it as the message says, or leave it out with `--allow-lossy`.",
+    "Field has no counterpart in InferenceService.",
+    remedy="Change the field as the message says, or ignore it with `--allow-lossy`.",
 )
 REFERENCE_MISSING = Rule(
     "reference-missing",
     ("error", "warning"),
-    "The objects that a manifest names or selects are in the input.",
+    "Referenced object is not in the input.",
     remedy="Add them as documents, or correct the name.",
 )
 SHELL_EXPANSION_UNSUPPORTED = Rule(
     "shell-expansion-unsupported",
     "error",
-    "Arguments hold nothing that only a shell in the pod could tell.",
-    remedy="Write what it becomes.",
+    "Arguments contain a shell expansion that only the pod can resolve.",
+    remedy="Write the expanded value.",
 )

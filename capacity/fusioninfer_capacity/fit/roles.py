@@ -37,8 +37,8 @@ from fusioninfer_pulumi.plugins.capacity import (
 ACCELERATOR_NOT_KNOWN = Rule(
     "accelerator-not-known",
     "warning",
-    "The memory of the accelerator is known.",
-    remedy="Use a name that the message lists.",
+    "Accelerator is not in the table of accelerators.",
+    remedy="Use a name listed in the message.",
 )
 
 

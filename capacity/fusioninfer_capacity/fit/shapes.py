@@ -27,14 +27,14 @@ from fusioninfer_pulumi.plugins.capacity import (
 MODEL_NOT_DIVISIBLE = Rule(
     "model-not-divisible",
     ("error", "warning"),
-    "The model's heads, layers and FP8 blocks can be divided as the sizes of its engine say.",
-    remedy="Use the sizes that the message names.",
+    "Parallel sizes do not divide the model's heads, layers or FP8 blocks.",
+    remedy="Use the sizes named in the message.",
     source="vLLM: ModelConfig.verify_with_parallel_config, validate_fp8_block_shape_moe",
 )
 LENGTH_ABOVE_MODEL = Rule(
     "length-above-model",
     ("error", "warning"),
-    "Sequences are no longer than the model's own longest.",
+    "Maximum sequence length exceeds the model's own.",
     remedy="Lower the length, or set the variable that allows it.",
     source="vLLM: _get_and_verify_max_len; SGLang: ModelConfig._derive_context_length",
 )

@@ -28,8 +28,8 @@ from fusioninfer_pulumi.plugins.capacity import (
 NO_NODE_WITH_LABEL = Rule(
     "no-node-with-label",
     "error",
-    "A ready node with accelerators has the pool label.",
-    remedy="Name another label, or label the nodes.",
+    "No ready node with accelerators has the pool label.",
+    remedy="Pass another label, or label the nodes.",
 )
 
 Object = Mapping[str, Any]

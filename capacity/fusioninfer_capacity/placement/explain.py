@@ -28,32 +28,32 @@ from fusioninfer_pulumi.plugins.capacity import Finding, Rule, error, info, warn
 PLACEMENT_NOT_COUNTED = Rule(
     "placement-not-counted",
     "info",
-    "What pods ask for is counted in the inventory's pools.",
-    remedy="Name DeviceClasses in `deviceClasses`, and devices in `placement.device`.",
+    "Requested devices are not counted in the inventory.",
+    remedy="Set `deviceClasses` in the inventory and `placement.device` in the role.",
 )
 SERVICE_NOT_PLACED = Rule(
     "service-not-placed",
     "error",
-    "The pools of the inventory have a place for all services.",
+    "Service does not fit into the pools of the inventory.",
     remedy="Free accelerators, lower the replicas, or change `placement`.",
 )
 ROLE_MOVES = Rule(
     "role-moves",
     "warning",
-    "A role stays on the pool where it runs.",
-    remedy="Name its pool in `placement.pools` to keep it there.",
+    "Role moves to another pool.",
+    remedy="Set `placement.pools` to keep it there.",
 )
 ONLY_MINIMUM_PLACED = Rule(
     "only-minimum-placed",
     "warning",
-    "All replicas have a place, not the gang's minimum only.",
-    remedy="Free accelerators, or accept it.",
+    "Only the gang's minimum fits.",
+    remedy="Free accelerators, or accept fewer replicas.",
 )
 PODS_OF_SEVERAL_SIZES = Rule(
     "pods-of-several-sizes",
     "warning",
-    "Pods of one pool have one size, so that they fit whatever the order.",
-    remedy="Use pools of their own.",
+    "Pods of different sizes share a pool.",
+    remedy="Use separate pools.",
 )
 
 

@@ -49,20 +49,20 @@ from fusioninfer_pulumi.plugins.capacity import (
 PLACEMENT_NOT_PROVEN = Rule(
     "placement-not-proven",
     "warning",
-    "The placement is known to be the best one.",
-    remedy="Name pools in `placement.pools`, or give a previous placement.",
+    "Placement may not be optimal.",
+    remedy="Set `placement.pools`, or pass a previous placement.",
 )
 RESOURCE_NOT_ACCELERATOR = Rule(
     "resource-not-accelerator",
     "error",
-    "A pool's resource is an accelerator that is known.",
+    "Resource of a pool is not a known accelerator.",
     remedy="Correct `resource`.",
 )
 POOL_UNKNOWN = Rule(
     "pool-unknown",
     "error",
-    "A pool that is named is in the inventory.",
-    remedy="Use one of the names in the message.",
+    "Pool is not in the inventory.",
+    remedy="Use a pool named in the message.",
 )
 
 

@@ -26,8 +26,8 @@ from fusioninfer_pulumi.plugins.capacity import (
 PREVIOUS_PLACEMENT_MALFORMED = Rule(
     "previous-placement-malformed",
     "error",
-    "`--previous` is the JSON of an earlier `plan --inventory`.",
-    remedy="Give such a file.",
+    "`--previous` is not the JSON output of `plan --inventory`.",
+    remedy="Pass the output of `plan --inventory --output json`.",
 )
 
 
