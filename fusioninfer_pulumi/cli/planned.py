@@ -238,7 +238,7 @@ def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
             replace(parent, namespace=namespace) if parent.namespace is output else parent
             for parent in router.parents
         )
-        plan = plan.with_routing(replace(router, parents=tuple(parents)))
+        plan = replace(plan, routing=replace(router, parents=tuple(parents)))
     return plan
 
 
@@ -255,7 +255,8 @@ def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
                 stated if is_output(host) and _is_known(stated) else host
                 for host, stated in zip(route.hostnames or (), hosts, strict=False)
             )
-            return plan.with_routing(replace(router, route=replace(route, hostnames=known)))
+            changed = replace(router, route=replace(route, hostnames=known))
+            return replace(plan, routing=changed)
     return plan
 
 

@@ -24,6 +24,11 @@ def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
+def field_variable(name: str, path: str) -> Manifest:
+    """Returns a variable with the value of a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
 def with_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
     """Returns a container with more mounts after its own."""
     if not mounts:

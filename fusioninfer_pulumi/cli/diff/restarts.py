@@ -34,11 +34,10 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import layout_of
-from fusioninfer_pulumi.topology.role_rollout import replicas_of, surge_of
-from fusioninfer_pulumi.topology.sub_group_policy import FIELD
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
+from fusioninfer_pulumi.topology.role import replicas_of, surge_of
 
 #: Namespace and name of a service.
 Service = tuple[str, str]
@@ -439,7 +438,7 @@ def refusals(
         differing = {
             name
             for name, key in planned_keys.items()
-            if key in edited and (edited[key].refused or "").startswith(FIELD)
+            if key in edited and (edited[key].refused or "").startswith(SUB_GROUP_POLICY)
         }
         running = {
             name: _running(lws[0][key], edited.get(key)) for name, key in planned_keys.items()
