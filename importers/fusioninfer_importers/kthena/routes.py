@@ -200,7 +200,7 @@ def convert_route(
         asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if built else ())
     idle = [adapter for adapter in spec.lora_adapters or () if adapter not in asked]
     if idle:
-        message = f"no rule that leads to a service asks for {', '.join(idle)}; left out"
+        message = f"no rule that leads to a service asks for {', '.join(idle)}; ignored"
         report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
