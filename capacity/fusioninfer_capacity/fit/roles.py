@@ -34,12 +34,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-ACCELERATOR_NOT_KNOWN = Rule(
-    "accelerator-not-known",
-    "warning",
-    "Accelerator is not in the table of accelerators.",
-    remedy="Use a name listed in the message.",
-)
+ACCELERATOR_NOT_KNOWN = Rule("accelerator-not-known")
 
 
 def planned_memory(

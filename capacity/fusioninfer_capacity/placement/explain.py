@@ -25,36 +25,11 @@ from fusioninfer_capacity.placement.result import (
 )
 from fusioninfer_pulumi.plugins.capacity import Finding, Rule, error, info, warning
 
-PLACEMENT_NOT_COUNTED = Rule(
-    "placement-not-counted",
-    "info",
-    "Requested devices are not counted in the inventory.",
-    remedy="Set `deviceClasses` in the inventory and `placement.device` in the role.",
-)
-SERVICE_NOT_PLACED = Rule(
-    "service-not-placed",
-    "error",
-    "Service does not fit into the pools of the inventory.",
-    remedy="Free accelerators, lower the replicas, or change `placement`.",
-)
-ROLE_MOVES = Rule(
-    "role-moves",
-    "warning",
-    "Role moves to another pool.",
-    remedy="Set `placement.pools` to keep it there.",
-)
-ONLY_MINIMUM_PLACED = Rule(
-    "only-minimum-placed",
-    "warning",
-    "Only the gang's minimum fits.",
-    remedy="Free accelerators, or accept fewer replicas.",
-)
-PODS_OF_SEVERAL_SIZES = Rule(
-    "pods-of-several-sizes",
-    "warning",
-    "Pods of different sizes share a pool.",
-    remedy="Use separate pools.",
-)
+PLACEMENT_NOT_COUNTED = Rule("placement-not-counted")
+SERVICE_NOT_PLACED = Rule("service-not-placed")
+ROLE_MOVES = Rule("role-moves")
+ONLY_MINIMUM_PLACED = Rule("only-minimum-placed")
+PODS_OF_SEVERAL_SIZES = Rule("pods-of-several-sizes")
 
 
 def service_placement(

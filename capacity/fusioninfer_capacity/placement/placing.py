@@ -46,24 +46,9 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-PLACEMENT_NOT_PROVEN = Rule(
-    "placement-not-proven",
-    "warning",
-    "Placement may not be optimal.",
-    remedy="Set `placement.pools`, or pass a previous placement.",
-)
-RESOURCE_NOT_ACCELERATOR = Rule(
-    "resource-not-accelerator",
-    "error",
-    "Resource of a pool is not a known accelerator.",
-    remedy="Correct `resource`.",
-)
-POOL_UNKNOWN = Rule(
-    "pool-unknown",
-    "error",
-    "Pool is not in the inventory.",
-    remedy="Use a pool named in the message.",
-)
+PLACEMENT_NOT_PROVEN = Rule("placement-not-proven")
+RESOURCE_NOT_ACCELERATOR = Rule("resource-not-accelerator")
+POOL_UNKNOWN = Rule("pool-unknown")
 
 
 def place(

@@ -23,12 +23,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     shown,
 )
 
-PREVIOUS_PLACEMENT_MALFORMED = Rule(
-    "previous-placement-malformed",
-    "error",
-    "`--previous` is not the JSON output of `plan --inventory`.",
-    remedy="Pass the output of `plan --inventory --output json`.",
-)
+PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
 
 
 class Status(str, enum.Enum):

@@ -31,24 +31,9 @@ from fusioninfer_pulumi.plugins.importers import (
     seconds,
 )
 
-REPLICA_RATIO_NOT_ENFORCED = Rule(
-    "replica-ratio-not-enforced",
-    "warning",
-    "Autoscalers do not keep the ratio of two roles.",
-    remedy="Monitor the ratio while they scale.",
-)
-CUSTOM_METRICS_NEEDED = Rule(
-    "custom-metrics-needed",
-    "warning",
-    "Autoscaling needs an adapter that serves pod metrics.",
-    remedy="Install, for example, prometheus-adapter.",
-)
-SCALING_TOLERANCE_VERSION = Rule(
-    "scaling-tolerance-version",
-    "warning",
-    "Autoscaling tolerance needs Kubernetes 1.35 or a feature gate.",
-    remedy="Use Kubernetes 1.35 or enable the feature gate.",
-)
+REPLICA_RATIO_NOT_ENFORCED = Rule("replica-ratio-not-enforced")
+CUSTOM_METRICS_NEEDED = Rule("custom-metrics-needed")
+SCALING_TOLERANCE_VERSION = Rule("scaling-tolerance-version")
 
 _GROUPS = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "

@@ -22,12 +22,7 @@ from fusioninfer_importers.kthena.pods import convert_template, needs_environmen
 from fusioninfer_importers.objects import copy_metadata
 from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
 
-RECOVERY_DIFFERS = Rule(
-    "recovery-differs",
-    "warning",
-    "Failed pods restart differently than in Kthena.",
-    remedy="Check that the other roles tolerate it.",
-)
+RECOVERY_DIFFERS = Rule("recovery-differs")
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
