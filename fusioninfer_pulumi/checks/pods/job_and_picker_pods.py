@@ -10,7 +10,7 @@ from fusioninfer_pulumi.checks.pods.template import Owner, template_findings
 from fusioninfer_pulumi.checks.pods.user_locations import generated_label, written_location
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import overlaid
-from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec
+from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.routing.epp import pod_template
 from fusioninfer_pulumi.routing.router import Routing
 
@@ -31,7 +31,7 @@ def model_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[
     yield from variable_findings(("model", "fetcher"), model.fetcher.env)
     if plan.warm_up is None:
         return
-    for finding in template_findings(job_spec(plan.warm_up)["template"], Owner.JOB):
+    for finding in template_findings(plan.warm_up["template"], Owner.JOB):
         field, rest = str(finding.location[1]), finding.location[2:]
         if field in _JOB_FIELDS:
             below = rest[1:] if field == "containers" else rest
