@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
-from fusioninfer_pulumi.component.diagnosis.read import read_pods
+from fusioninfer_pulumi.component.diagnosis import failed_lws, read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

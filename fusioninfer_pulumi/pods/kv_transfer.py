@@ -33,18 +33,8 @@ from fusioninfer_pulumi.rules.common import (
     TAKEN_BY_TEMPLATE,
 )
 
-KV_EVENTS_TOPIC = Rule(
-    "kv-events-topic",
-    ("warning", "error", "info"),
-    "The topic of KV cache events is the one that the endpoint picker reads.",
-    remedy="Write the topic as the message shows.",
-)
-ENGINE_NOT_MOVABLE = Rule(
-    "engine-not-movable",
-    "error",
-    "The engine's port can be changed, so that the sidecar gets the pool's.",
-    remedy="Give the engine another `--port` yourself.",
-)
+KV_EVENTS_TOPIC = Rule("kv-events-topic")
+ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
 POD_IP_ENV = "POD_IP"
@@ -158,11 +148,11 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
             role=args.role.value if args.role is not None else None,
             extra_config=args.extra_config,
         )
-        made = engine.transfer(command, asked, offloading)
+        made = engine.kv_cache.transfer(command, asked, offloading)
         return made, [finding.under(*field) for finding in made.findings]
     asks = args is not None or ctx.pairing is None
     if engine is not None and offloading is not None and asks:
-        return engine.transfer(command, None, offloading), []
+        return engine.kv_cache.transfer(command, None, offloading), []
     return Transfer(), []
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.checks.picker_strategy import check_strategy
-from fusioninfer_pulumi.checks.pickers import check_config
+from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     EppRequest,
@@ -19,8 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     epp_config_text,
     strategy_summary,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, LLM_D_API, X_K8S_API
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors
 

@@ -34,8 +34,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import layout_of
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 from fusioninfer_pulumi.topology.role import replicas_of, surge_of
