@@ -102,11 +102,11 @@ def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         cached({}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage"],
     ),
     (
         cached({**WARM, "claimName": "x"}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage, got claimName and storage"],
     ),
     (
         cached({"claimName": "x"}, "pvc://m"),
