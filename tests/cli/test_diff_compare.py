@@ -208,8 +208,10 @@ NOTES = [
         [gang(10)],
         [gang(14)],
         [
-            "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 "
-            "pods, replacement pods of running replicas are held back"
+            (
+                "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 "
+                "pods, replacement pods of running replicas are held back"
+            )
         ],
     ),
     ([gang(14)], [gang(10)], ["objects: 1 changed; nothing restarts"]),
