@@ -146,10 +146,10 @@ def _pod_facts(
 
         names = [container["name"] for container in spec["containers"]]
         yield "containers", names, list(given)
-        found = [each for each in spec["containers"] if each["name"] == role.serving.name]
+        found = [each for each in spec["containers"] if each["name"] == role.pods.leader.name]
         serving: Object = found[0] if found else {}
         for key in ("command", "args"):
-            yield key, serving.get(key, []), list(given[role.serving.name].get(key) or ())
+            yield key, serving.get(key, []), list(given[role.pods.leader.name].get(key) or ())
         if worker:
             # The pause before the end is for every pod of a group: only a user's hook is not.
             hooks = ("lifecycle",) if "lifecycle" in planned_pod.own else ()

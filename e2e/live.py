@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
-from fusioninfer_pulumi.component.diagnosis.read import read_pods
+from fusioninfer_pulumi.component.diagnosis import failed_lws, read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -98,13 +97,13 @@ class LiveService:
 
     def routing(self) -> dict[str, Object | None]:
         """The live Gateway, pool and route; empty without a router."""
-        router = self.plan.router
-        if router is None:
+        routing = self.plan.routing
+        if routing is None:
             return {}
         planned = {
-            "Gateway": router.gateway,
-            "InferencePool": router.pool,
-            "HTTPRoute": router.route,
+            "Gateway": routing.gateway,
+            "InferencePool": routing.picker.pool if routing.picker is not None else None,
+            "HTTPRoute": routing.route,
         }
         return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
 

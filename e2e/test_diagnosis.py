@@ -16,12 +16,14 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
 from e2e.live import LiveService
-from fusioninfer_pulumi.component.diagnosis.explain import (
+from fusioninfer_pulumi.component.diagnosis import (
+    Snapshot,
     explain_gang,
     explain_lws,
     lws_shows_reason,
+    read_service,
+    watch_service,
 )
-from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_service, watch_service
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
 SET = "svc-inference-0"
@@ -134,8 +136,8 @@ def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
     case.says("gang", "PodGroup svc: phase ", "tasks in gang unschedulable: ",
-              "24 nvidia.com/gpu are missing: 4 pods of 8 wait for a node, 8 are free "
-              "(8 on a node)")  # fmt: skip
+              "24 nvidia.com/gpu are missing: 4 pods of 8 wait for a node, 8 are free, "
+              "at most 8 on one node")  # fmt: skip
 
 
 @pytest.mark.proves("a pod without room is told in the words of Kubernetes' own scheduler, with "

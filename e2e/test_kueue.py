@@ -17,8 +17,7 @@ from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
 from fusioninfer_pulumi.checks.named_objects import named_object_findings
 from fusioninfer_pulumi.checks.prerequisites import Prerequisites
 from fusioninfer_pulumi.checks.quotas import quota_findings
-from fusioninfer_pulumi.component.diagnosis.explain import explain_queue
-from fusioninfer_pulumi.component.diagnosis.read import read_service
+from fusioninfer_pulumi.component.diagnosis import explain_queue, read_service
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus

@@ -15,10 +15,8 @@ from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, ApiError, Cluster, Object, components
 from e2e.live import PATIENCE, LiveService, task_of
 from fusioninfer_pulumi.checks.prerequisites import Prerequisites
-from fusioninfer_pulumi.component.acceptance import not_accepted
-from fusioninfer_pulumi.component.diagnosis.explain import explain_gang
-from fusioninfer_pulumi.component.diagnosis.read import read_service
-from fusioninfer_pulumi.component.status import gang_blocked
+from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
+from fusioninfer_pulumi.component.status import gang_blocked, not_accepted
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 

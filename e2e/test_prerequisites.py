@@ -46,7 +46,7 @@ def plans() -> list[ServicePlan]:
         plan_service(args)
         for args in load(ROOT / "examples/qwen-monolithic/inference-service.yaml")
     ]
-    assert any(plan.router for plan in found)
+    assert any(plan.routing for plan in found)
     assert any(plan.gang for plan in found)
     return found
 

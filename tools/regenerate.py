@@ -31,7 +31,6 @@ TESTS = ROOT / "tests"
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
-    TESTS / "cli" / "test_diff_expected",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import ENGINE, PROGRAM, Project
-from e2e.engine.services import left, lowest, noted, pods, ready, rendered, role, service
+from e2e.engine.services import left, lowest, noted, rendered, role, service
 from e2e.engine.traffic import Traffic, engine_port, services
 from e2e.harness import Cluster
 
@@ -81,8 +81,6 @@ def test_another_layout(
     with Traffic(cluster, namespace, port=port, **asked) as traffic:
         traffic.wait(ENOUGH)
         stack.write(wanted := made("next", layouts[1]))
-        preview = stack.run("preview").assert_fine()
-        assert "beside svc-serve" in preview.text
         with lowest(cluster, namespace) as least:
             stack.up().assert_fine()
         last = traffic.wait(ENOUGH)
@@ -91,33 +89,6 @@ def test_another_layout(
     assert {each.pod.rpartition("-next")[0] for each in last} == {"svc"}
     assert left(cluster, namespace) == noted(stack.resources()) == rendered(wanted)
     assert stack.preview() == {}
-
-
-@pytest.mark.proves(
-    "without room for the new replicas beside the old ones a change of the layout is refused at "
-    "preview, and by `up` before a LeaderWorkerSet is made; with room it goes through",
-    needs=ENGINE,
-)
-def test_no_room_beside(cluster: Cluster, namespace: str, project: Make) -> None:
-    cluster.add_nodes(5)
-    port, stack = engine_port(), project()
-    stack.write(service(namespace, serving(port=port, **SPREAD)))
-    stack.up().assert_fine()
-    before = pods(cluster, namespace)
-    stack.write(service(namespace, serving("next", port=port, **SPREAD), layout="PerRole"))
-    for words in (("preview",), ("up", "--yes", "--skip-preview")):
-        told = stack.run(*words)
-        assert told.status != 0
-        assert (
-            "svc: svc-next starts beside svc-serve-0, svc-serve-1, with 4 pods and 32 accelerators "
-            "more until the update ends: 24 nvidia.com/gpu are missing" in told.text
-        ), told.text[-4000:]
-        assert pods(cluster, namespace) == before
-    cluster.add_nodes(3)
-    with lowest(cluster, namespace) as least:
-        stack.up().assert_fine()
-    assert least["total"] == 2
-    assert ready(cluster, namespace) == {"next": 2}
 
 
 @pytest.mark.parametrize("spaces", [1, 2])

@@ -176,7 +176,7 @@ def outside(name: str, url: str) -> list[Object]:
 )
 def test_clients_see_the_certificate(featured: Featured) -> None:
     (args,) = load(featured.manifest)
-    plan = plan_service(args).router
+    plan = plan_service(args).routing
     assert plan is not None
     endpoint = router_endpoint(plan, featured.namespace)
     assert endpoint is not None

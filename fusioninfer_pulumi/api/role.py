@@ -306,6 +306,11 @@ class RoleArgs(SpecModel):
         return self.endpoint_picker is None or self.endpoint_picker.enabled
 
     @property
+    def is_routed_externally(self) -> bool:
+        """Whether the routes that lead to the pods belong to another service, or to none."""
+        return self.httproute is not None and self.httproute.external_field is not None
+
+    @property
     def counted(self) -> bool:
         """Whether `multinode`, if there is one, has its number of nodes, here or elsewhere."""
         if self.multinode is None or self.multinode.node_count is not None:

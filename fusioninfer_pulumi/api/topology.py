@@ -24,6 +24,7 @@ class ServiceShape:
 
     Attributes:
         routers: Router roles.
+        picks_endpoints: Whether an endpoint picker shall choose the pod of a request.
         is_prefill_decode: Whether prefill and decode are separate roles.
         entry_types: Component types that clients may be sent to without an endpoint picker.
         layout: Which LeaderWorkerSets run the replicas.
@@ -36,6 +37,7 @@ class ServiceShape:
     """
 
     routers: tuple[RoleArgs, ...]
+    picks_endpoints: bool
     is_prefill_decode: bool
     entry_types: tuple[ComponentType, ...]
     layout: Layout
@@ -64,8 +66,10 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     # An autoscaler needs a scale subresource for all replicas of a role, which only PerRole has.
     scaled = any(role.autoscaling is not None for role in roles)
     per_role = scaled and "layout" not in args.model_fields_set
+    routers = tuple(role for role in roles if role.component_type is ComponentType.ROUTER)
     return ServiceShape(
-        routers=tuple(role for role in roles if role.component_type is ComponentType.ROUTER),
+        routers=routers,
+        picks_endpoints=bool(routers) and routers[0].picks_endpoints,
         is_prefill_decode=is_prefill_decode(roles),
         entry_types=entry_types(roles),
         layout=Layout.PER_ROLE if per_role else args.layout,

@@ -182,26 +182,26 @@ def _target(
 
 def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
     """What it takes for the endpoint picker to hold requests, and for Prometheus to know it."""
-    router = built.plan.router
-    if built.router is None or not built.router.picks_endpoints:
-        lacking = "a router role" if built.router is None else "endpointPicker.enabled: true"
+    router, picker = built.plan.routing, built.plan.picker
+    if not built.plan.shape.picks_endpoints:
+        lacking = "a router role" if router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
             where,
             f"needs {lacking}: the endpoint picker holds requests while there is no replica; "
             "without it clients get an error",
         )
-    if router is None:
+    if router is None or picker is None:
         return
     at = (*router.at, "endpointPicker")
-    if not router.intent.flow_control and router.epp.request is None:
+    if not router.intent.flow_control and picker.epp.request is None:
         message = f"needs featureGates: [flowControl], as {role.name} is scaled by held requests"
         yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
     elif not router.intent.flow_control:
         message = f"cannot be false: {role.name} is scaled by the requests that the picker holds"
         yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
     monitoring = built.args.monitoring
-    if router.epp.metrics is MetricsMode.OFF:
+    if picker.epp.args.metrics is MetricsMode.OFF:
         message = "is required: autoscaling follows requests that the picker holds; Authenticated"
         yield error(FIELD_REQUIRED, (*at, "metrics"), message)
     elif monitoring is not None and monitoring.picker is False:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.route import RoutePlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 
 SERVICE_NOT_FOUND = Rule(
     "service-not-found",
@@ -94,7 +94,7 @@ def target_findings(
         if other is None:
             if complete:
                 yield from _missing_findings(place, plan, plans, share.service, fails)
-        elif not other.shape.routers or (other.routing is not None and other.router is None):
+        elif other.picker is None:
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
             yield make_finding(
@@ -105,8 +105,8 @@ def target_findings(
             )
         elif (
             share.weight
-            and other.router is not None
-            and not any(role.replicas for role in other.router.served)
+            and other.routing is not None
+            and not any(role.replicas for role in other.routing.served)
         ):
             yield error(
                 SPLIT_TARGET_SCALED_TO_ZERO,
@@ -120,9 +120,7 @@ def target_findings(
     other = _neighbour(plan, plans, by)
     if other is None and complete:
         yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
-    elif other is not None and (
-        not other.shape.routers or (other.routing is not None and other.routing.route is None)
-    ):
+    elif other is not None and (other.routing is None or other.routing.route is None):
         message = f"{by} has no route: no request comes"
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
 
@@ -157,7 +155,7 @@ def _missing_findings(
     )
 
 
-def share_gateway(one: RouterParts, other: RouterParts) -> bool:
+def share_gateway(one: Routing, other: Routing) -> bool:
     """Whether two routes attach to one listener of a Gateway, as far as is known."""
     if all(router.route and router.route.use_default_gateways for router in (one, other)):
         return True

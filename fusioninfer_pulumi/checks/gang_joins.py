@@ -15,8 +15,7 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, update_order
 from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import field_location
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, field_location
 from fusioninfer_pulumi.topology.topology import Topology
 
 GANG_UPDATE_HELD_BACK = Rule(

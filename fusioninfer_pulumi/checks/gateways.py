@@ -15,11 +15,11 @@ from fusioninfer_pulumi.findings import (
     similar,
     warning,
 )
-from fusioninfer_pulumi.routing.attachment import referenced_listeners, refusal
+from fusioninfer_pulumi.routing.endpoint import referenced_listeners, refusal
 from fusioninfer_pulumi.routing.gateway import implementation_of
 from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 
 ROUTE_WITHOUT_GATEWAY = Rule(
     "route-without-gateway",
@@ -59,10 +59,10 @@ PICKER_TLS_REQUIRED = Rule(
 _SHORT = 5
 
 
-def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
+def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
     """Says where the gateway does not follow `failureMode`."""
     at, args = parts.at, parts.args
-    if not parts.picks_endpoints:
+    if not parts.args.picks_endpoints:
         return
     explicit = (args.endpoint_picker or EndpointPickerArgs()).failure_mode
     known = implementation_of(args)
@@ -75,7 +75,7 @@ def failure_mode_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def gateway_findings(parts: RouterParts) -> Iterator[Finding]:
+def gateway_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the Gateway; `parents` are the names of the Gateways that the route attaches to."""
     at, args, gateway = parts.at, parts.args, parts.gateway
     parents = {parent.name for parent in parts.parents}
@@ -121,11 +121,11 @@ def _edits(one: str, other: str) -> int:
     return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
 
 
-def route_attachment_findings(parts: RouterParts) -> Iterator[Finding]:
+def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the Gateways that the service's own route attaches to."""
     if parts.route is not None:
         hostnames = parts.route.hostnames or ()
-        yield from attachment_findings(parts.namespace, hostnames, parts.parents)
+        yield from attachment_findings(parts.spec.namespace, hostnames, parts.parents)
 
 
 def attachment_findings(

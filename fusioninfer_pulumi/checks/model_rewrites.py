@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 REWRITE_TARGET_NOT_SERVED = Rule(
@@ -19,7 +19,7 @@ REWRITE_TARGET_NOT_SERVED = Rule(
 )
 
 
-def model_rewrite_findings(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Checks the rewrites of a router role."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if not rewrites:
@@ -35,7 +35,7 @@ def model_rewrite_findings(parts: RouterParts, epp: EppPlan) -> Iterator[Finding
             f"that they ask for; images that read them: {able}",
         )
         return
-    served = [(role.name, role.serving.command.asked_names) for role in parts.served]
+    served = [(role.name, role.pods.command.asked_names) for role in parts.served]
     for index, rewrite in enumerate(rewrites):
         for number, target in enumerate(rewrite.targets):
             lacking = [

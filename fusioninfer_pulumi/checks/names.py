@@ -12,8 +12,7 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAME_TOO_LONG, SET_BY_LIBRARY
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, role_rollout
 
 SERVICE_NAME_BREAKS_ENGINE = Rule(
     "service-name-breaks-engine",
@@ -83,7 +82,7 @@ def service_name_findings(
     # Every pod of the namespace has these variables, for each Service with an address.
     variable = f"{entry.upper().replace('-', '_')}_PORT"
     for role in roles:
-        engine = role.serving.command.engine
+        engine = role.pods.command.engine
         if engine is None or variable not in engine.port_variables:
             continue
         spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
@@ -155,10 +154,10 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
         if gang.group is not None:
             yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
     yield "Service", names.serving_service(plan.service), _NAME, here
-    if plan.shape.routers and plan.service_route is None:
+    if plan.shape.picks_endpoints:
         yield "Service", names.endpoint_picker(plan.service), _NAME, here
     guarded = plan.routing is not None and plan.routing.network_policy is not None
-    if guarded and plan.service_route is None:
+    if guarded and plan.shape.picks_endpoints:
         yield "NetworkPolicy", names.epp_network_policy(plan.service), _NAME, here
     yield from _operations(plan)
     for role in plan.roles:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.operations.disruption_budget import BudgetPlan, kept_replicas
 from fusioninfer_pulumi.operations.monitoring import EngineMonitor, declared_port
 from fusioninfer_pulumi.plan.build import BuiltService
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
@@ -89,7 +89,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
     of_labels, of_picker = (
         list(_label_findings(args)),
-        list(_picker_monitor(args, built.plan.router)),
+        list(_picker_monitor(args, built.plan.picker)),
     )
     yield from of_labels
     for monitor in monitoring.engines:
@@ -141,7 +141,7 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
             f"{role.name} serves, is not declared; add it to the container's ports "
             f"({{name: http, containerPort: {port}}}), or set monitoring.engines to false",
         )
-    undeclared = [str(rank) for rank in role.serving.ports[1:] if rank not in monitor.rank_ports]
+    undeclared = [str(rank) for rank in role.pods.ports[1:] if rank not in monitor.rank_ports]
     if undeclared:
         yield warning(
             MONITORED_TARGET_MISSING,
@@ -153,8 +153,8 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
 
 def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
     """Yields findings about engines that serve no metrics, or may not."""
-    engine = role.serving.command.engine
-    reason = engine.metrics_off(role.serving.command) if engine is not None else None
+    engine = role.pods.command.engine
+    reason = engine.metrics_off(role.pods.command) if engine is not None else None
     if reason is not None:
         yield warning(
             ENGINE_WITHOUT_METRICS,
@@ -163,9 +163,9 @@ def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
         )
 
 
-def _picker_monitor(args: MonitoringArgs, router: RouterPlan | None) -> Iterator[Finding]:
-    metrics = router.epp.metrics if router is not None else MetricsMode.OFF
-    if args.picker and router is None:
+def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
+    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
+    if args.picker and picker is None:
         yield error(
             MONITORED_TARGET_MISSING,
             ("monitoring", "picker"),
@@ -197,10 +197,10 @@ PICKER_TRACES_WITHOUT_TLS = Rule(
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:
     """Checks that something traces, and that the endpoint picker can reach the endpoint."""
-    args, router = built.args.tracing, built.plan.router
+    args, picker = built.args.tracing, built.plan.picker
     if args is None:
         return
-    family = router.epp.family if router is not None and args.picker else None
+    family = picker.epp.family if picker is not None and args.picker else None
     if family is not None and args.endpoint.startswith("https://") and not family.traces_tls:
         yield error(
             PICKER_TRACES_WITHOUT_TLS,

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.endpoint_pickers.rules import (
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     ENGINE_WITHOUT_METRICS,
@@ -43,10 +43,10 @@ PICKER_METRICS_UNAUTHENTICATED = Rule(
 
 
 #: A check of a router role and its planned endpoint picker.
-Check = Callable[[RouterParts, EppPlan], Iterable[Finding]]
+Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 
-def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Scorers and flow control that need metrics of the engines that the picker cannot read."""
     scorers = [] if epp.request is None else list(load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
@@ -59,7 +59,7 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
     reported = set()
     for role in parts.served:
-        command = role.serving.command
+        command = role.pods.command
         if command.engine is None:
             continue
         reported.add(command.engine.load_metrics(command))
@@ -84,7 +84,7 @@ def _engine_metrics(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
-def _config(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """A configuration that the user wrote."""
     if parts.intent.strategy is None:
         own_image = is_output(epp.image) or family_of(epp.image) is None
@@ -126,7 +126,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
-def _family(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """A family that the image contradicts."""
     known = None if is_output(epp.image) else family_of(epp.image)
     if known is not None and known is not epp.family:
@@ -136,7 +136,7 @@ def _family(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         yield warning(PICKER_FAMILY_UNKNOWN, (*parts.at, "endpointPicker", "family"), message)
 
 
-def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """The strategy, and what its release has of it."""
     if epp.request is None:
         return
@@ -153,7 +153,7 @@ def _strategy(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-def _flow_control(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Requests that the picker shall hold, and whether it can."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
@@ -168,9 +168,9 @@ def _flow_control(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Pairs of prefill and decode within a serving group."""
-    at, intent, groups = parts.at, parts.intent, parts.groups
+    at, intent, groups = parts.at, parts.intent, parts.spec.groups
     pairing = epp.args.group_pairing
     field = (*at, "endpointPicker", "groupPairing")
     generated = groups is not None and intent.strategy is Strategy.PD_DISAGGREGATION
@@ -185,7 +185,7 @@ def _pairing(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
         yield error(FIELD_WITHOUT_EFFECT, field, f"has no effect: {why}; remove it")
 
 
-def _arguments(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Flags that the user wrote."""
     for finding in check_args(epp.args.args or (), epp.family):
         yield finding.under(*parts.at, "endpointPicker", "args")
@@ -208,7 +208,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
             yield warning(FLAG_UNKNOWN, (index,), message)
 
 
-def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
+def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """What users should know of the picker's metrics, replicas and strategy."""
     at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
@@ -218,7 +218,7 @@ def _advice(parts: RouterParts, epp: EppPlan) -> Iterator[Finding]:
             metrics,
             "everybody who reaches the picker reads its metrics; Authenticated asks first",
         )
-    elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.namespace):
+    elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,

@@ -293,7 +293,7 @@ def product_needs(
 def _objects(plan: ServicePlan) -> Iterator[Object]:
     """Yields the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
     yield from (tried.manifest for tried in tried_objects(plan))
-    if plan.router is not None and plan.router.epp.family.needs_inference_objective_crd:
+    if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {
             "apiVersion": "inference.networking.x-k8s.io/v1alpha2",
             "kind": "InferenceObjective",

@@ -14,15 +14,13 @@ from fusioninfer_pulumi.api.rollout import (
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.pods.health import startup_seconds
-from fusioninfer_pulumi.rollout.groups import group_rollout
-from fusioninfer_pulumi.rollout.order import required_ordinals
+from fusioninfer_pulumi.rollout.order import group_rollout, required_ordinals
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
 )
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import explicit, field_location, role_rollout
+from fusioninfer_pulumi.topology.role import RolePlan, explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 PARTITION_HOLDS_ALL = Rule(

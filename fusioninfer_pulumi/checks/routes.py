@@ -18,7 +18,7 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
 from fusioninfer_pulumi.routing.pool import is_pool
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
     FIELD_WITHOUT_EFFECT,
@@ -97,7 +97,7 @@ NETWORK_POLICY = Rule(
 )
 
 
-def route_findings(parts: RouterParts) -> Iterator[Finding]:
+def route_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the route for parents and timeouts, and says which backends are corrected.
 
     `at` is the location of the router role, as in all checks of routes.
@@ -110,7 +110,7 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is asked for: no HTTPRoute is made, and no request "
-                f"{'finds the pool' if parts.picks_endpoints else 'comes through a gateway'}; "
+                f"{'finds the pool' if parts.args.picks_endpoints else 'comes through a gateway'}; "
                 "give httproute, gateway.refs or gateway: {}",
             )
         return
@@ -138,7 +138,7 @@ def route_findings(parts: RouterParts) -> Iterator[Finding]:
             )
 
 
-def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
+def external_route_findings(parts: Routing) -> Iterator[Finding]:
     """Rejects a service that names itself in `routedBy`."""
     at, service = parts.at, parts.service
     route = parts.args.httproute
@@ -154,7 +154,7 @@ def external_route_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
+def network_policy_findings(parts: Routing) -> Iterator[Finding]:
     """Checks that NetworkPolicies let in the gateway's proxies and the readers of metrics.
 
     No other field removes policies: who reaches the pods would change unnoticed.
@@ -171,7 +171,7 @@ def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
                 f"it is not known where the gateway's proxies run; set gatewayNamespace or gateway"
                 f"{refs}; enabled: false lets everybody in",
             )
-    elif parts.monitored and not plan.metrics:
+    elif parts.spec.monitoring is not None and not plan.metrics:
         yield error(
             NETWORK_POLICY,
             field,
@@ -180,7 +180,7 @@ def network_policy_findings(parts: RouterParts) -> Iterator[Finding]:
         )
 
 
-def several_pools_findings(parts: RouterParts) -> Iterator[Finding]:
+def several_pools_findings(parts: Routing) -> Iterator[Finding]:
     """Checks `split`, and every rule that leads to several pools against the implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
     if route is None:
@@ -245,11 +245,11 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
         )
 
 
-def pool_findings(parts: RouterParts) -> Iterator[Finding]:
+def pool_findings(parts: Routing) -> Iterator[Finding]:
     """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
-    at, declared, served = parts.at, parts.declared, parts.served
+    at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
-    if not parts.picks_endpoints:
+    if not parts.args.picks_endpoints:
         why = "a gateway speaks plain HTTP to a Service without a BackendTLSPolicy"
         yield from _https_findings(served, why)
         return
@@ -271,9 +271,9 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
                 else "a prefill pod answers with one token only"
             ),
         )
-    if len({role.serving.ports for role in served}) > 1:
-        ports = ", ".join(f"{role.name} {role.serving.ports_text}" for role in served)
-        single = all(role.serving.rank_ports == 1 for role in served)
+    if len({role.pods.ports for role in served}) > 1:
+        ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
+        single = all(role.pods.rank_ports == 1 for role in served)
         same = "one port" if single else "the same ports"
         yield error(
             SERVING_PORTS_DIFFER,
@@ -289,7 +289,7 @@ def pool_findings(parts: RouterParts) -> Iterator[Finding]:
 def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
     """Warns of engines with a certificate of their own."""
     for role in served:
-        if role.serving.command.serves_https:
+        if role.pods.command.serves_https:
             message = f"serves HTTPS, but {why}; end TLS at the Gateway"
             yield warning(POOL_PODS_SERVE_HTTPS, ("roles", role.position), message)
 
@@ -303,11 +303,11 @@ def _target_ports(
             yield error(DUPLICATE_NAME, (*at, index), f"{port} is named twice; remove one")
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-        if role.serving.port not in ports:
+        if role.pods.port not in ports:
             yield error(
                 SERVING_PORTS_DIFFER,
                 at,
-                f"leave out {role.serving.port}, on which {role.name} serves; add it, or set the "
+                f"leave out {role.pods.port}, on which {role.name} serves; add it, or set the "
                 "role's port",
             )
         elif sidecar is not None and set(ports) != set(sidecar.ports):
@@ -341,9 +341,9 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
         )
 
 
-def grant_findings(parts: RouterParts) -> Iterator[Finding]:
+def grant_findings(parts: Routing) -> Iterator[Finding]:
     """One warning for each grant that is not created, one error for each that has no name."""
-    namespace, needed = parts.namespace, parts.grants
+    namespace, needed = parts.spec.namespace, parts.grants
     created = bool(parts.args.reference_grants)
     for grant in needed:
         if grant.from_namespace is not namespace:
@@ -372,11 +372,11 @@ def grant_findings(parts: RouterParts) -> Iterator[Finding]:
             )
 
 
-def name_findings(parts: RouterParts) -> Iterator[Finding]:
+def name_findings(parts: Routing) -> Iterator[Finding]:
     """One error about names that become label values, which end at 63 characters."""
     service, gateway = parts.service, parts.gateway
     derived = []
-    if parts.picks_endpoints:
+    if parts.args.picks_endpoints:
         derived.append(("endpoint picker", names.endpoint_picker(service)))
     if gateway is not None:
         derived.append(("Gateway", gateway.name))
@@ -393,7 +393,7 @@ def name_findings(parts: RouterParts) -> Iterator[Finding]:
             return
 
 
-Check = Callable[[RouterParts], Iterable[Finding]]
+Check = Callable[[Routing], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     pool_findings,

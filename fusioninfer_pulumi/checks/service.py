@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.topology import entry_types, is_prefill_decode, serving
 from fusioninfer_pulumi.checks.gangs import (
     network_topology_findings,
     scheduling_findings,
@@ -51,8 +50,7 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     """Names that are made of those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
-    picked = bool(plan.shape.routers) and plan.service_route is None
-    yield from service_name_findings(plan.service, plan.roles, picked=picked)
+    yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
 
 
 def _scheduling(built: BuiltService) -> Iterator[Finding]:
@@ -85,22 +83,21 @@ def _spread(built: BuiltService) -> Iterator[Finding]:
 def _entry(built: BuiltService) -> Iterator[Finding]:
     """What a missing endpoint picker means for clients."""
     plan = built.plan
-    if plan.shape.routers and plan.service_route is None:
+    if plan.shape.picks_endpoints:
         return
-    declared = built.args.roles
     lacking, remedy = "router", "add a role of componentType router"
-    if plan.service_route is not None:
+    if plan.routing is not None:
         lacking, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
-    if is_prefill_decode(serving(declared)):
+    if plan.shape.is_prefill_decode:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
             f"no {lacking}: nothing pairs prefill with decode, clients reach the decoders only; "
             f"{remedy}",
         )
-    entry = [role for role in built.plan.roles if role.component_type in entry_types(declared)]
+    entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry:
-        if role.serving.rank_ports == 1:
+        if role.pods.rank_ports == 1:
             continue
         asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
         say = error if asked else warning
@@ -108,18 +105,18 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         yield say(
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
-            f"{role.name} serves on ports {role.serving.ports_text}, and the Service reaches "
-            f"{role.serving.port} alone: the other ranks get no requests; {remedy}, or let the "
+            f"{role.name} serves on ports {role.pods.ports_text}, and the Service reaches "
+            f"{role.pods.port} alone: the other ranks get no requests; {remedy}, or let the "
             "ranks share a port",
         )
-    ports = {role.serving.port for role in entry}
+    ports = {role.pods.port for role in entry}
     if len(ports) > 1:
-        listed = ", ".join(f"{role.name} {role.serving.port}" for role in entry)
+        listed = ", ".join(f"{role.name} {role.pods.port}" for role in entry)
         yield warning(
             SERVING_PORTS_DIFFER,
             ("roles",),
             f"the roles serve on different ports ({listed}): the Service reaches only "
-            f"{entry[0].serving.port}; give them one port",
+            f"{entry[0].pods.port}; give them one port",
         )
 
 

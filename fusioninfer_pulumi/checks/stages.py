@@ -65,15 +65,16 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
         yield from role_findings(pods, ctx)
     yield from roles_findings(built.pods)
     yield from model_findings(built.args.model, built.plan.model)
-    yield from picker_findings(built.plan.router)
+    yield from picker_findings(built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
-    if built.router is not None:
+    routing = built.plan.routing
+    if routing is not None:
         for of_router in ROUTE_CHECKS:
-            yield from of_router(built.router)
-        if built.plan.router is not None:
+            yield from of_router(routing)
+        if routing.picker is not None:
             for of_picker in PICKER_CHECKS:
-                yield from of_picker(built.router, built.plan.router.epp)
+                yield from of_picker(routing, routing.picker.epp)
     for of_rollout in ROLLOUT_CHECKS:
         yield from of_rollout(built.plan)
 

@@ -10,12 +10,10 @@ from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.findings import Finding, Rule, error, listed
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import update_order
+from fusioninfer_pulumi.rollout.order import by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import StackLws
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
-from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, same_policy
+from fusioninfer_pulumi.topology.role import RolePlan, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 LAYOUT_CHANGE_WHILE_RUNNING = Rule(
@@ -241,7 +239,7 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
     if not within:
         yield error(
             SUBGROUP_POLICY_IMMUTABLE,
-            ("roles", role.position, FIELD),
+            ("roles", role.position, SUB_GROUP_POLICY),
             "LeaderWorkerSet does not change it after creation: "
             f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
             "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
@@ -250,7 +248,7 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
 
 
 def _policy(manifest: Mapping[str, Any]) -> Any:
-    return manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
+    return manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
 
 
 def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:

@@ -12,7 +12,6 @@ from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.service import entry_roles
 
 # More replicas than this are drawn as one box: the chart is for people.
 _MAX_REPLICA_BOXES = 4
@@ -45,8 +44,8 @@ def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     for number, label in enumerate(hops):
         yield _box(f"{prefix}hop{number}", *label)
     yield _box(entry, *last)
-    if plan.router is not None:
-        strategy = plan.router.args.strategy
+    if plan.routing is not None and plan.picker is not None:
+        strategy = plan.routing.args.strategy
         label = _label("endpoint picker", *(() if strategy is None else (strategy.value,)))
         yield f'{entry} -. which pod? .-> {prefix}picker("{label}")'
     gang = _gang(plan)
@@ -65,12 +64,13 @@ def _service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
 
 def _arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
     """Requests from the pool or Service to roles, prompts and KV caches between roles."""
-    router = plan.router
-    entries = (
-        {role.name for role in entry_roles(plan.roles)}
-        if router is None
-        else set(router.pool.roles)
-    )
+    picker = plan.picker
+    entries = {
+        role.name
+        for role in plan.roles
+        if picker is None and role.component_type in plan.shape.entry_types
+    }
+    entries |= set(picker.pool.roles) if picker is not None else set()
     boxes = {
         f"{prefix}role{number}": role for number, role in enumerate(plan.roles) if role.replicas
     }
@@ -78,7 +78,7 @@ def _arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
         [box for box, role in boxes.items() if role.component_type is kind]
         for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
-    is_prefill_decode = bool(router is not None and prefillers and decoders)
+    is_prefill_decode = bool(picker is not None and prefillers and decoders)
     for box, role in boxes.items():
         if role.name in entries and not (is_prefill_decode and box in prefillers):
             yield f"{entry} --> {box}"
@@ -100,11 +100,11 @@ def _stations(plan: ServicePlan) -> Iterator[Sequence[str]]:
         yield "HTTPRoute", *(str(ref.name) for ref in router.external_routes)
     elif router is not None and router.routed_by is not None:
         yield "route of", router.routed_by
-    if plan.router is not None:
-        yield "InferencePool", plan.router.pool.ports_text
+    if plan.picker is not None:
+        yield "InferencePool", plan.picker.pool.ports_text
         return
-    entries = entry_roles(plan.roles)
-    port = (f"port {entries[0].serving.port}",) if entries else ()
+    entries = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
+    port = (f"port {entries[0].pods.port}",) if entries else ()
     yield "Service", names.serving_service(plan.service), *port
 
 

@@ -23,10 +23,10 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import hours_text
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.capacity import Capacity
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
-from fusioninfer_pulumi.topology.service import endpoint
+from fusioninfer_pulumi.topology.role import role_rollout
+from fusioninfer_pulumi.topology.topology import service_reference
 
 _STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 _SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -186,17 +186,18 @@ def _facts(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) -> Table:
     table.add_row("Objects", listed or "none")
     if plan.routing is not None:
         table.add_row("Requests", _request_path(plan, plan.routing))
-    if plan.router is not None:
-        table.add_row("Strategy", plan.router.epp.summary)
-        route = plan.router.route
+    if plan.routing is not None and plan.picker is not None:
+        table.add_row("Strategy", plan.picker.epp.summary)
+        route = plan.routing.route
         if route is not None and route.splits:
             shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
             table.add_row("Shares", shares)
-        if plan.router.rewrites is not None:
-            table.add_row("Models", plan.router.rewrites.text())
+        if plan.picker.rewrites is not None:
+            table.add_row("Models", plan.picker.rewrites.text())
     if plan.open_service:
-        host, namespace, port = endpoint(plan)
-        table.add_row("Endpoint", f"http://{host}.{plain(namespace)}.svc:{port}")
+        target = service_reference(plan.service, plan.roles, plan.shape)
+        host = f"{target['name']}.{plain(plan.namespace)}.svc"
+        table.add_row("Endpoint", f"http://{host}:{target['port']}")
     elif plan.routing is not None:
         table.add_row("Endpoint", _router_url(plan, plan.routing))
     return table
@@ -300,12 +301,12 @@ def _findings(plan: ServicePlan) -> Table:
     return table
 
 
-def _request_path(plan: ServicePlan, router: RouterParts) -> str:
+def _request_path(plan: ServicePlan, router: Routing) -> str:
     """The stations of a request: host, Gateway, route, pool and picker or Service, pods."""
     return " -> ".join(_stations(plan, router))
 
 
-def _router_url(plan: ServicePlan, router: RouterParts) -> str:
+def _router_url(plan: ServicePlan, router: Routing) -> str:
     """Where clients send requests, as far as a plan knows."""
     address = router_endpoint(router, plan.namespace)
     by = router.routed_by
@@ -320,7 +321,7 @@ def _router_url(plan: ServicePlan, router: RouterParts) -> str:
     return address.url(str(plain(address.host)))
 
 
-def _stations(plan: ServicePlan, router: RouterParts) -> Iterator[str]:
+def _stations(plan: ServicePlan, router: Routing) -> Iterator[str]:
     if router.route is not None:
         hosts = [str(plain(host)) for host in router.route.hostnames or ()]
         yield ", ".join(hosts) or "any host"
@@ -334,9 +335,9 @@ def _stations(plan: ServicePlan, router: RouterParts) -> Iterator[str]:
     else:
         yield "no route"
     yield f"{router.backend['kind']} {router.backend['name']}"
-    if isinstance(router, RouterPlan):
-        ports = router.pool.ports_text
-        yield f"picker {router.epp.name} ({router.epp.family.name})"
+    if router.picker is not None:
+        ports, epp = router.picker.pool.ports_text, router.picker.epp
+        yield f"picker {epp.name} ({epp.family.name})"
     else:
         ports = f"port {router.backend['port']}"
     # Of a replica's pods only the leader serves.
@@ -350,7 +351,7 @@ def _gateway(parent: ParentPlan, namespace: Any) -> str:
     return f"{_near(parent.namespace, namespace)}{parent.name}{section}"
 
 
-def _routes(plan: ServicePlan, router: RouterParts) -> str:
+def _routes(plan: ServicePlan, router: Routing) -> str:
     namespace = plan.namespace
     return ", ".join(
         f"{_near(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes

@@ -234,7 +234,7 @@ def _in_namespace(plan: ServicePlan, namespace: str) -> ServicePlan:
             replace(parent, namespace=namespace) if parent.namespace is output else parent
             for parent in router.parents
         )
-        plan = plan.with_routing(replace(router, parents=tuple(parents)))
+        plan = replace(plan, routing=replace(router, parents=tuple(parents)))
     return plan
 
 
@@ -250,9 +250,8 @@ def _with_hosts(plan: ServicePlan, objects: Objects) -> ServicePlan:
         hosts = (item.get("spec") or {}).get("hostnames") if item["kind"] == "HTTPRoute" else None
         name = item["metadata"].get("name")
         if name == router.route.name and hosts and all(map(_is_known, hosts)):
-            return plan.with_routing(
-                replace(router, route=replace(router.route, hostnames=tuple(hosts)))
-            )
+            route = replace(router.route, hostnames=tuple(hosts))
+            return replace(plan, routing=replace(router, route=route))
     return plan
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pulumi
 
-from fusioninfer_pulumi.component import options
+from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.component.cluster_access import reads_cluster
-from fusioninfer_pulumi.component.outputs import LiveObjects, combined
 from fusioninfer_pulumi.component.resources import (
     Gateway,
     HTTPRoute,
     InferencePool,
     KubernetesObject,
     LeaderWorkerSet,
+    LiveObjects,
     PodGroup,
+    combined,
 )
 from fusioninfer_pulumi.component.sdk import renders_yaml
 from fusioninfer_pulumi.component.split import growing_shares
@@ -26,9 +26,8 @@ from fusioninfer_pulumi.component.state import Observed, observed_of, stack_lws_
 from fusioninfer_pulumi.component.update import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.replacement import Replacement
-from fusioninfer_pulumi.topology.sub_group_policy import FIELD, same_policy
+from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, same_policy
 
 Manifest = dict[str, Any]
 Made = TypeVar("Made", bound=KubernetesObject)
@@ -72,17 +71,36 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-
-@dataclass(frozen=True)
-class _Registered:
-    """An object of the service with its resource."""
-
-    manifest: Manifest
-    resource: KubernetesObject
+#: Kinds that the provider would not wait for anyway, unless the live object has an annotation of an
+#: earlier version of this library, and claims, which are bound when the first pod mounts them.
+_NEVER_AWAITED = (
+    "LeaderWorkerSet",
+    "PodGroup",
+    "Gateway",
+    "InferencePool",
+    "InferenceModelRewrite",
+    "HTTPRoute",
+    "PersistentVolumeClaim",
+    # Its endpoints are ready when the pods are, which the update waits for.
+    "Service",
+)
+_TEMPLATE = ("spec.leaderWorkerTemplate",)
+# What makes a revision of a LeaderWorkerSet.
+_REVISED = (*_TEMPLATE, "spec.networkConfig")
+#: The provider's default timeout of a deletion, which it makes in the foreground.
+_DEFAULT_SECONDS = 600
+#: Beside the time that pods have to end: kubelets, finalizers and garbage collection.
+_MARGIN_SECONDS = 300
 
 
 class Children:
-    """The children of one component, by kind, and the update that they are part of."""
+    """The children of one component, by kind, and the update that they are part of.
+
+    Attributes:
+        yaml_only: Whether objects are only written to files.
+        observed: What the update has seen, when it is over.
+        waited: Live objects as the update has last seen them, by Kubernetes name.
+    """
 
     def __init__(
         self,
@@ -90,26 +108,25 @@ class Children:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Manifest],
-        beside: Replacement | None,
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Registers all objects in apply order.
-
-        `beside` are roles that take the place of others, `child_options` those of every child.
-        """
-        self._registered: dict[str, list[_Registered]] = {}
+        """Registers all objects in apply order; `child_options` are those of every child."""
+        self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._yaml_only = renders_yaml(component)
+        self._writes_files = renders_yaml(component)
+        self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in update_order(plan)}
         self._sub_group_policies = _sub_group_policies(name, plan)
         self._update: Update | None = None
-        self._seen = pulumi.Output.from_input(Observed())
-        if reads_cluster() and self._yaml_only is not True:
-            yaml_only = self.yaml_only()
-            self._update = Update(component, name, plan, manifests, beside, yaml_only.future)
-            self._seen = self._update.result
+        self.observed = pulumi.Output.from_input(Observed())
+        if reads_cluster() and self._writes_files is not True:
+            self._update = Update(component, name, plan, manifests, self.yaml_only.future)
+            self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
-            self._seen = pulumi.Output.from_input(observed_of(name))
+            self.observed = pulumi.Output.from_input(observed_of(name))
+        self.waited: pulumi.Output[LiveObjects] = combined(
+            [self.observed], lambda values: dict(values[0].objects)
+        )
         resource = None
         # The SDK notes the whole call stack with each resource: few calls lie between.
         for manifest in manifests:
@@ -117,49 +134,36 @@ class Children:
             make = _TYPES.get(kind, KubernetesObject)
             registered, opts = self._annotated(manifest), self._options(manifest)
             resource = make(self._logical(manifest), registered, opts)
-            self._registered.setdefault(kind, []).append(_Registered(manifest, resource))
+            self._registered.setdefault(kind, []).append((manifest, resource))
             if self._update is not None:
                 self._update.registered(kind, manifest["metadata"]["name"], resource)
         if self._update is not None:
             if resource is not None:
                 # What depends on the component waits for the URNs of all its objects.
-                resource.hold(self._seen)
+                resource.hold(self.observed)
             self._update.start()
 
     def of_type(self, kind: type[Made]) -> dict[str, Made]:
         """The objects of a type by Kubernetes name, in apply order."""
-        resources = self.by_name(kind.__name__)
-        return {
-            name: resource for name, resource in resources.items() if isinstance(resource, kind)
-        }
+        resources = self.by_name(kind.__name__).items()
+        return {name: resource for name, resource in resources if isinstance(resource, kind)}
 
     def by_name(self, kind: str) -> dict[str, KubernetesObject]:
         """The objects of a kind by Kubernetes name, in apply order."""
-        return {child.manifest["metadata"]["name"]: child.resource for child in self._of(kind)}
+        children = self._registered.get(kind, ())
+        return {manifest["metadata"]["name"]: resource for manifest, resource in children}
 
     def deadline(self) -> pulumi.Output[float | None]:
         """Known when all that is awaited is there: the deadline of the update (`time.monotonic`).
 
         None where nothing is awaited, as where files are written.
         """
-        services = [child.resource.id for child in self._of("Service")]
+        services = [resource.id for resource in self.by_name("Service").values()]
 
         def deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
-        return combined([self.yaml_only(), self._seen, *services], deadline)
-
-    def yaml_only(self) -> pulumi.Output[bool]:
-        """Whether objects are only written to files."""
-        return pulumi.Output.from_input(self._yaml_only)
-
-    def observed(self) -> pulumi.Output[Observed]:
-        """What the update has seen, when it is over."""
-        return self._seen
-
-    def waited(self) -> pulumi.Output[LiveObjects]:
-        """Live objects as the update has last seen them, by Kubernetes name."""
-        return combined([self._seen], lambda values: dict(values[0].objects))
+        return combined([self.yaml_only, self.observed, *services], deadline)
 
     def _logical(self, manifest: Mapping[str, Any]) -> str:
         """Name of the component and what the object's name has after the service's."""
@@ -173,18 +177,19 @@ class Children:
 
     def _options(self, manifest: Manifest) -> pulumi.ResourceOptions:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
+        group = _group(manifest)
         needed = [
-            child.resource
-            for other in AFTER.get(kind, ())
-            for child in self._of(other)
-            if _concerns(child.manifest, manifest)
+            resource
+            for other_kind in AFTER.get(kind, ())
+            for other, resource in self._registered.get(other_kind, ())
+            if _group(other) in (None, group)
         ]
         after: Any = needed
         object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
             before = self._sub_group_policies.get(name)
-            now = manifest["spec"]["leaderWorkerTemplate"].get(FIELD)
-            object_options = options.lws_options(
+            now = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
+            object_options = lws_options(
                 self._steps[name],
                 grouped=bool(before or now),
                 same_policy=before is not None and same_policy(before, now),
@@ -195,37 +200,27 @@ class Children:
             growing = growing_shares(self._plan, stack_shares(self._logical(manifest)))
             if growing:
                 after = self._update.when_available(growing).apply(lambda _: needed)
-        elif kind == "InferencePool" and self._plan.router is not None:
-            object_options.protect = self._plan.router.pool.protect
-            object_options.retain_on_delete = self._plan.router.pool.retain
+        elif kind == "InferencePool" and self._plan.picker is not None:
+            object_options.protect = self._plan.picker.pool.protect
+            object_options.retain_on_delete = self._plan.picker.pool.retain
         object_options.depends_on = after or None
-        object_options.custom_timeouts = options.timeouts(manifest, self._plan)
+        object_options.custom_timeouts = timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     def _annotated(self, manifest: Manifest) -> Manifest:
-        """The object as it is registered: files get no annotations that only the provider reads."""
-        extra = options.await_annotations(manifest, self._plan)
-        if not extra or self._yaml_only is True:
+        """The object as it is registered: with annotations that only the provider reads."""
+        extra = await_annotations(manifest, self._plan)
+        if not extra or self._writes_files is True:
             return manifest
         metadata = manifest["metadata"]
-        added: Any = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
-        if isinstance(self._yaml_only, pulumi.Output):
-            return {
-                **manifest,
-                "metadata": self._yaml_only.apply(
-                    lambda yaml_only: metadata if yaml_only else added
-                ),
-            }
-        return {**manifest, "metadata": added}
-
-    def _of(self, kind: str) -> list[_Registered]:
-        return self._registered.get(kind, [])
+        annotations = {**(metadata.get("annotations") or {}), **extra}
+        return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _concerns(other: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to the same serving group as another, or to none."""
-    group = other["metadata"]["labels"].get(labels.GROUP_INDEX)
-    return group is None or group == manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
+def _group(manifest: Manifest) -> str | None:
+    """The serving group that an object belongs to, None if it belongs to all."""
+    group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
+    return group
 
 
 def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
@@ -235,3 +230,69 @@ def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, 
         for lws_name, lws in (stack_lws_of(name, plan) or {}).items()
         if lws.template is not None and lws.template.sub_groups
     }
+
+
+def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
+    """Annotations of an object that keep the provider from waiting for it."""
+    kind = manifest["kind"]
+    skips = kind in _NEVER_AWAITED
+    if kind == "Deployment":
+        skips = not plan.wait.level.awaits_replicas
+    return {labels.PULUMI_SKIP_AWAIT: "true"} if skips else {}
+
+
+def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
+    """How long the provider may take for an object; None for its own limits."""
+    kind, delete = manifest["kind"], _deletion_timeout(manifest)
+    if kind == "Job" and plan.model is not None and plan.model.warm_up:
+        # Always awaited: the pods would find no model.
+        text = f"{plan.model.warm_up.seconds}s"
+        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
+    if kind == "Deployment":
+        text = plan.wait.timeout
+        return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
+    return pulumi.CustomTimeouts(delete=delete) if delete else None
+
+
+def lws_options(
+    step: LwsStep, *, grouped: bool = False, same_policy: bool = False
+) -> pulumi.ResourceOptions:
+    """Options of a LeaderWorkerSet: what is ignored, and what replaces it.
+
+    `grouped`: it has a `subGroupPolicy`, which LeaderWorkerSet does not update. `same_policy`: the
+    live one means the same as the new one. Pulumi compares how they are written, and would replace
+    the LeaderWorkerSet for a type that is written out.
+    """
+    recreate = step.rollout.strategy is RolloutStrategy.RECREATE
+    # The template in the stack's state stays, in spite of the program.
+    ignored: list[str] = []
+    if step.frozen:
+        # Replicas may change all the same, where it runs several.
+        ignored += list(_REVISED) if step.whole else ["spec"]
+        ignored.append(f'metadata.labels["{labels.REVISION}"]')
+    elif same_policy:
+        ignored += LeaderWorkerSet.IMMUTABLE
+    if step.scaled_externally:
+        ignored.append("spec.replicas")
+    return pulumi.ResourceOptions(
+        ignore_changes=ignored or None,
+        replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
+        # Where the name stays, the old object has to go before the new one comes. One without
+        # these fields is replaced when its service is renamed: then the new one comes first.
+        delete_before_replace=(recreate or grouped) or None,
+    )
+
+
+def _deletion_timeout(manifest: Manifest) -> str | None:
+    """How long the deletion of an object with pods may take, as a duration.
+
+    The longest `terminationGracePeriodSeconds` of its pods and a margin; None where the provider's
+    default of 10 minutes is enough.
+    """
+    spec = manifest.get("spec") or {}
+    lws = spec.get("leaderWorkerTemplate") or {}
+    pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
+    graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
+    longest = max((grace for grace in graces if isinstance(grace, int)), default=0)
+    seconds = longest + _MARGIN_SECONDS
+    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None

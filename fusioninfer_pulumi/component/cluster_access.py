@@ -1,21 +1,41 @@
-"""Reads the cluster that a component's objects go to: whether, with which kubeconfig, how long."""
+"""The cluster that a component's objects go to: which one, how it is read, what a program has."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.component.sdk import has_engine, provider_state
-from fusioninfer_pulumi.kube.client import UnreadableError
+from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
+from fusioninfer_pulumi.component.sdk import (
+    has_engine,
+    provider_of,
+    provider_state,
+    runs_program,
+)
+from fusioninfer_pulumi.component.state import version_of
+from fusioninfer_pulumi.component.status import is_available, is_ready, observed
+from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
+from fusioninfer_pulumi.rollout.order import LwsStep
+from fusioninfer_pulumi.rollout.state_machine import Snapshot
 
 Read = TypeVar("Read")
+Live = dict[str, dict[str, Any]]
+
+_LWS = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+_READ_SECONDS = 15.0
 
 # The SDK's registrations use the event loop's threads, so reads have their own.
-_threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
+THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
+
+# Keyed by the stack, so that nothing outlives it, and by provider, because each cluster may have
+# the same name once.
+_programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = WeakKeyDictionary()
 
 
 def reads_cluster() -> bool:
@@ -25,7 +45,7 @@ def reads_cluster() -> bool:
 
 async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
     """Kubeconfig and context of a component's provider; each None for what kubectl would use."""
-    provider = component.get_provider("kubernetes:core/v1:Service")
+    provider = provider_of(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
         return config.get("kubeconfig"), config.get("context")
@@ -42,9 +62,7 @@ async def names_cluster(component: pulumi.Resource) -> bool:
 
     The kubeconfig of an explicit provider may be that of a cluster which the update creates first.
     """
-    return component.get_provider("kubernetes:core/v1:Service") is None or any(
-        await kubeconfig_of(component)
-    )
+    return provider_of(component) is None or any(await kubeconfig_of(component))
 
 
 class Cluster:
@@ -67,7 +85,7 @@ class Cluster:
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
                 self._where = kubeconfig, context, namespace
             run = asyncio.get_running_loop().run_in_executor
-            return await run(_threads, call, *self._where, *arguments)
+            return await run(THREADS, call, *self._where, *arguments)
 
         try:
             return await asyncio.wait_for(reading(), seconds)
@@ -79,3 +97,94 @@ class Cluster:
 def read_error_text(problem: Exception) -> str:
     """Message for a read that failed; an unexpected error keeps its type."""
     return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
+
+
+class LiveState:
+    """Reads a service again and again over one connection, and keeps its LeaderWorkerSets.
+
+    Attributes:
+        lws: The latest LeaderWorkerSets by name; None while they were not read.
+    """
+
+    def __init__(self, cluster: Cluster, service: str, steps: Iterable[LwsStep]) -> None:
+        """Reads nothing yet."""
+        self.lws: Live | None = None
+        self._cluster, self._service = cluster, service
+        self._steps = {step.name: step for step in steps}
+        self._api: KubernetesApi | None = None
+
+    async def read(self, manifests: Iterable[Mapping[str, Any]]) -> Live:
+        """Returns the service's objects of these kinds by name.
+
+        Raises UnreadableError where they cannot be read.
+        """
+        kinds = dict.fromkeys((manifest["apiVersion"], manifest["kind"]) for manifest in manifests)
+        return await self._cluster.read(self.listed, self._service, kinds, seconds=_READ_SECONDS)
+
+    async def read_lws(self) -> dict[str, Snapshot]:
+        """Reads the LeaderWorkerSets of the update, by name.
+
+        Raises UnreadableError where they cannot be read.
+        """
+        self.lws = await self.read([_LWS])
+        return {
+            name: _snapshot(step, self.lws[name])
+            for name, step in self._steps.items()
+            if name in self.lws
+        }
+
+    def listed(
+        self,
+        kubeconfig: str | None,
+        context: str | None,
+        namespace: str,
+        service: str,
+        kinds: Iterable[tuple[str, str]],
+    ) -> Live:
+        """Lists objects in a thread: one request for 500 of each kind."""
+        # After a failure, such as expired credentials, the next read connects again.
+        api, self._api = self._api or KubernetesApi(kubeconfig, context), None
+        selector = f"{labels.SERVICE}={service}"
+        objects: Live = {}
+        for api_version, kind in kinds:
+            for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ():
+                objects[live["metadata"]["name"]] = live
+        if api.unread:
+            raise UnreadableError(", ".join(api.unread))
+        self._api = api
+        return objects
+
+
+def _snapshot(step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
+    if step.partial:
+        # A status without the field has no ready replica.
+        is_up = bool(observed(live).get("readyReplicas"))
+    else:
+        is_up = is_available(live) if step.whole else is_ready(live)
+    revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
+    return Snapshot(version_of(live["metadata"]), is_up, str(revision or ""))
+
+
+def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
+    """Return the services that the program has created so far in a component's cluster.
+
+    `opts` are the component's, for its provider and so its cluster.
+    """
+    stack = pulumi.runtime.get_root_resource()
+    # Unit tests with mocks may share one stack and register the same service each.
+    if stack is None or not runs_program():
+        return ServicesOfCluster()
+    provider = _provider_in(opts) if opts is not None else None
+    clusters = _programs.setdefault(stack, {})
+    return clusters.setdefault(id(provider) if provider is not None else 0, ServicesOfCluster())
+
+
+def _provider_in(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
+    several: Any = opts.providers or []
+    if isinstance(several, Mapping):
+        several = several.values()
+    elif not isinstance(several, Iterable):
+        several = [several]
+    explicit = (item for item in (opts.provider, *several) if item and item.package == "kubernetes")
+    inherited = provider_of(opts.parent) if opts.parent is not None else None
+    return next(explicit, inherited)

@@ -8,13 +8,13 @@ import json
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
+from fusioninfer_pulumi.component.cluster_access import THREADS
 from fusioninfer_pulumi.component.sdk import has_engine
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -35,9 +35,6 @@ _UNREACHABLE = {
 }
 _CREDENTIALS = (401, 403)
 
-# The SDK's registrations use the event loop's threads, so reads have their own.
-_threads = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-endpoint")
-
 
 class NotReadyError(Exception):
     """The endpoint is reachable and does not serve; the text says what it does."""
@@ -47,10 +44,6 @@ class UnreachableError(Exception):
     """The endpoint cannot be reached from here; the text says why."""
 
 
-class NotReadyInTimeError(Exception):
-    """The endpoint did not serve in time."""
-
-
 def probe(url: str) -> None:
     """Sends one request to the endpoint.
 
@@ -58,6 +51,7 @@ def probe(url: str) -> None:
     """
     # Start-up time: only an update that waits for level Serving needs these.
     import http.client  # noqa: PLC0415
+    import ssl  # noqa: PLC0415
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
@@ -74,7 +68,11 @@ def probe(url: str) -> None:
             raise NotReadyError(f"HTTP status {refused.code}") from None
         return
     except urllib.error.URLError as problem:
-        raise _connection_error(problem.reason) from None
+        away = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
+        reason: Any = problem.reason
+        if isinstance(reason, away) or getattr(reason, "errno", None) in _UNREACHABLE:
+            raise UnreachableError(str(reason)) from None
+        raise NotReadyError(str(reason)) from None
     except (OSError, http.client.HTTPException) as problem:
         raise NotReadyError(f"no answer: {problem!r}") from None
     except ValueError:
@@ -90,31 +88,30 @@ async def wait_until_ready(
     send: Callable[[str], None] = probe,
     grace: float = GRACE_SECONDS,
     pause: float = _PAUSE_SECONDS,
-) -> str | None:
-    """Waits until an endpoint serves; returns why where it cannot be reached from here.
+) -> None:
+    """Waits until an endpoint serves.
 
-    It may be out of reach for `grace` seconds; a name inside of a cluster (`.svc`) is known at once
-    or never. Raises NotReadyInTimeError where it is reachable and does not serve within `seconds`.
+    Raises UnreachableError where it stays out of reach for `grace` seconds; a name inside of a
+    cluster (`.svc`) is known at once or never. Raises NotReadyError where it is reachable and does
+    not serve within `seconds`.
     """
     begun = time.monotonic()
-    inside = (urlsplit(url).hostname or "").endswith(".svc")
-    patience = 0.0 if inside else min(grace, seconds)
-    state: str | None = None
+    if (urlsplit(url).hostname or "").endswith(".svc"):
+        grace = 0.0
+    state: NotReadyError | None = None
     while True:
         try:
-            probed = asyncio.get_running_loop().run_in_executor(_threads, send, url)
+            probed = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
             await asyncio.wait_for(probed, _PROBE_SECONDS)
         except NotReadyError as problem:
-            state = str(problem)
+            state = problem
         except (UnreachableError, asyncio.TimeoutError) as problem:
-            if state is None and time.monotonic() - begun >= patience:
-                return str(problem) or "it takes too long to find out"
+            if state is None and time.monotonic() - begun >= min(grace, seconds):
+                raise UnreachableError(str(problem) or "no answer") from None
         else:
-            return None
+            return
         if time.monotonic() - begun + pause > seconds:
-            if state is None:
-                return "it did not come within reach in time"
-            raise NotReadyInTimeError(state)
+            raise state or UnreachableError("not reachable in time")
         await asyncio.sleep(pause)
 
 
@@ -137,37 +134,20 @@ def probe_endpoint(
         url, end = state
         if end is None:
             return False
-        if not url:
-            _log_unchecked(component, "its address is unknown here")
-            return False
+        unchecked = "its address is unknown here"
         try:
-            why = await wait_until_ready(url, max(0.0, end - time.monotonic()))
-        except NotReadyInTimeError as problem:
+            if url:
+                await wait_until_ready(url, max(0.0, end - time.monotonic()))
+                return True
+        except NotReadyError as problem:
             raise pulumi.RunError(
                 f"{plan.service}: {url}{PATH} is not ready after {plan.wait.timeout} "
                 f"(wait.timeout): {problem}"
             ) from None
-        if why is not None:
-            _log_unchecked(component, f"{url}: {why}")
-        return why is None
+        except UnreachableError as problem:
+            unchecked = f"{url}: {problem}"
+        pulumi.log.info(f"whether the endpoint answers was not checked: {unchecked}", component)
+        return False
 
     both: Any = pulumi.Output.all(endpoint, deadline())
     both.apply(probed)
-
-
-def _connection_error(problem: object) -> Exception:
-    import ssl  # noqa: PLC0415  # start-up time, as in `probe`
-
-    if isinstance(problem, socket.gaierror):
-        return UnreachableError("its name is not known here")
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        return UnreachableError(f"its certificate is not trusted here ({problem.verify_message})")
-    if isinstance(problem, TimeoutError):
-        return UnreachableError("its address does not respond from here")
-    if isinstance(problem, OSError) and problem.errno in _UNREACHABLE:
-        return UnreachableError(f"{problem.strerror}")
-    return NotReadyError(str(problem))
-
-
-def _log_unchecked(component: pulumi.Resource, why: str) -> None:
-    pulumi.log.info(f"whether the endpoint answers was not checked: {why}", component)

@@ -13,18 +13,9 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update import layout_switch_findings, update_findings
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.clusters import program_services
-from fusioninfer_pulumi.component.diagnosis.explain import failed_replicas
-from fusioninfer_pulumi.component.diagnosis.room import check_room_in_preview
+from fusioninfer_pulumi.component.cluster_access import program_services
+from fusioninfer_pulumi.component.diagnosis import failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
-from fusioninfer_pulumi.component.existing import check_existing_in_preview
-from fusioninfer_pulumi.component.outputs import (
-    LiveObjects,
-    before_update,
-    combined,
-    latest,
-    live_objects,
-)
 from fusioninfer_pulumi.component.resources import (
     TOKEN,
     Gateway,
@@ -32,7 +23,12 @@ from fusioninfer_pulumi.component.resources import (
     InferencePool,
     KubernetesObject,
     LeaderWorkerSet,
+    LiveObjects,
     PodGroup,
+    before_update,
+    combined,
+    latest,
+    live_objects,
 )
 from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
 from fusioninfer_pulumi.component.server_check import check_on_server
@@ -44,10 +40,9 @@ from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.replacement import replacement
 from fusioninfer_pulumi.routing.endpoint import router_endpoint
 from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
-from fusioninfer_pulumi.topology.service import endpoint
+from fusioninfer_pulumi.topology.topology import service_reference
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -139,26 +134,23 @@ class InferenceService(pulumi.ComponentResource):
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        beside = replacement(name, self.plan, manifests, stack_lws())
-        self._children = Children(self, name, self.plan, manifests, beside, child_options)
+        self._children = Children(self, name, self.plan, manifests, child_options)
         self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        waited = self._children.waited()
+        waited = self._children.waited
         self.endpoint = self._endpoint(waited)
         self.status = self._status(waited)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
         warn_of_removed_targets(self, self.plan, services)
-        check_room_in_preview(self, self.plan, beside, self._children.yaml_only())
-        check_existing_in_preview(self, name, self.plan, self._children.yaml_only())
-        check_on_server(self, self.plan, self._children.yaml_only(), log_warnings)
+        check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
         self.register_outputs(
             {
                 "name": self.name,
                 "namespace": self.namespace,
                 "endpoint": self.endpoint,
                 "status": self.status,
-                OBSERVED: self._children.observed().apply(asdict),
+                OBSERVED: self._children.observed.apply(asdict),
             }
         )
 
@@ -172,13 +164,15 @@ class InferenceService(pulumi.ComponentResource):
         self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
         self.gateway = next(iter(children.of_type(Gateway).values()), None)
         services = children.by_name("Service").values()
-        self.service = next(iter(services)) if self.plan.router is None else None
+        self.service = next(iter(services)) if self.plan.picker is None else None
 
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         router = self.plan.routing
         if router is None or self.plan.open_service:
-            host, namespace, port = endpoint(self.plan)
-            url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, namespace, port)
+            plan = self.plan
+            target = service_reference(plan.service, plan.roles, plan.shape)
+            host, port = target["name"], target["port"]
+            url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)
         endpoint_plan = router_endpoint(router, self.plan.namespace)
         if endpoint_plan is None:
@@ -204,7 +198,7 @@ class InferenceService(pulumi.ComponentResource):
         objects: dict[str, KubernetesObject] = {**self.leader_worker_sets, **self.pod_groups}
         router = plan.routing
         if router is not None:
-            pool = None if plan.router is None else plan.router.pool
+            pool = None if plan.picker is None else plan.picker.pool
             planned = (router.gateway, pool, router.route)
             resources = (self.gateway, self.inference_pool, self.http_route)
             objects |= {
@@ -213,7 +207,7 @@ class InferenceService(pulumi.ComponentResource):
                 if planned_object is not None and resource is not None
             }
 
-        yaml_only = self._children.yaml_only()
+        yaml_only = self._children.yaml_only
 
         async def computed(states: list[LiveObjects]) -> ServiceStatus:
             first, later = states

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.sdk import collect_services
+from fusioninfer_pulumi.component.sdk import collect_services, provider_of
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.prerequisites import KUEUE, LEADER_WORKER_SET, VOLCANO, release_text
@@ -28,27 +28,27 @@ TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token i
 
 @dataclass(frozen=True)
 class ServingPrerequisitesArgs:
-    """What is checked, and how the cluster is read.
-
-    Attributes:
-        services: The services that the cluster shall run: their specs, plans or components.
-        kubeconfig: Path or text of the cluster's kubeconfig; may be an Output. By default that
-            of the stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use.
-            With an explicit provider and no context there is no default, because its cluster may
-            be another one.
-        context: Its context, by default `kubernetes:context` of the stack's config, else the
-            current one.
-        lws_namespace: Namespace of LeaderWorkerSet's manager.
-        volcano_namespace: Namespace of Volcano's scheduler.
-        kueue_namespace: Namespace of Kueue's manager.
-    """
+    """What is checked, and how the cluster is read."""
 
     services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
+    """The services that the cluster shall run: their specs, or in Python plans or components."""
+
     kubeconfig: pulumi.Input[str] | None = None
+    """Path or text of the cluster's kubeconfig; may be an Output. By default that of the stack's
+    config (`kubernetes:kubeconfig`), else the one that kubectl would use. With an explicit provider
+    and no context there is no default, because its cluster may be another one."""
+
     context: str | None = None
+    """Its context, by default `kubernetes:context` of the stack's config, else the current one."""
+
     lws_namespace: str = LEADER_WORKER_SET.namespace
+    """Namespace of LeaderWorkerSet's manager, by default `lws-system`."""
+
     volcano_namespace: str = VOLCANO.namespace
+    """Namespace of Volcano's scheduler, by default `volcano-system`."""
+
     kueue_namespace: str = KUEUE.namespace
+    """Namespace of Kueue's manager, by default `kueue-system`."""
 
 
 class ServingPrerequisites(pulumi.ComponentResource):
@@ -104,7 +104,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             return pulumi.Output.unsecret(releases)
         named = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if not named and self.get_provider("kubernetes:core/v1:Service"):
+        if not named and provider_of(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
         return pulumi.Output.from_input(self._check(kubeconfig, context))

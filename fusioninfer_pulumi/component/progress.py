@@ -9,8 +9,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.diagnosis.explain import waiting_reason
-from fusioninfer_pulumi.component.diagnosis.read import Snapshot, read_pods
+from fusioninfer_pulumi.component.diagnosis import Snapshot, read_pods, waiting_reason
 from fusioninfer_pulumi.component.status import ready_replicas
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -56,6 +56,11 @@ def runs_program() -> bool:
     return collect_services.get() is not None or has_engine()
 
 
+def provider_of(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
+    """The explicit provider of a resource's Kubernetes objects, None for the default one."""
+    return resource.get_provider("kubernetes:core/v1:Service")
+
+
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Whether a component's objects are only written to files (`renderYamlToDirectory`).
 
@@ -64,7 +69,7 @@ def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """
     if collect_services.get() is not None:
         return True
-    provider = component.get_provider("kubernetes:core/v1:Service")
+    provider = provider_of(component)
     if provider is None:
         return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
     return pulumi.Output.from_input(_renders(provider))

@@ -13,8 +13,7 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
-from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.live import LiveState
+from fusioninfer_pulumi.component.cluster_access import Cluster, LiveState
 from fusioninfer_pulumi.component.state import stack_lws
 from fusioninfer_pulumi.component.status import observed
 from fusioninfer_pulumi.kube import labels, names

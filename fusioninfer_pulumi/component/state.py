@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,8 +25,6 @@ from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.route import pool_shares
 from fusioninfer_pulumi.topology.gang import reference_of
 
-_KIND = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-_ROUTE_KIND = "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute"
 #: Output of the component in which an update notes what it has seen.
 OBSERVED = "observed"
 #: Makes the provider take over objects that the state does not have.
@@ -57,23 +54,17 @@ class StackState:
     Attributes:
         components: What was seen of each component, by logical name.
         shares: Percentage of the requests that an HTTPRoute gives each pool, by its logical name.
+        made: Logical names of the components that the program has created so far.
     """
 
     lws: tuple[StackLws, ...]
     components: Mapping[str, Observed]
-    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Stack:
-    """A stack while a program builds it: what it was, and the program's components so far."""
-
-    state: StackState
+    shares: Mapping[str, Mapping[str, float]]
     made: set[str] = field(default_factory=set)
 
 
 # Keyed by the stack, so that nothing outlives it.
-_stacks: WeakKeyDictionary[Any, _Stack | None] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
 
 
 def read_stack_state() -> StackState | None:
@@ -81,21 +72,18 @@ def read_stack_state() -> StackState | None:
     resources = stack_resources()
     if resources is None:
         return None
-    kinds = {urn: _kind_and_name(urn) for urn in resources}
-    lws = tuple(
-        _lws(logical, resources[urn]) for urn, (kind, logical) in kinds.items() if kind == _KIND
-    )
-    components = {
-        logical: _observed(resources[urn])
-        for urn, (kind, logical) in kinds.items()
-        if kind == TOKEN
-    }
-    shares = {
-        logical: pool_shares(read_value(resources[urn], "outputs", "spec", "rules") or ())
-        for urn, (kind, logical) in kinds.items()
-        if kind == _ROUTE_KIND
-    }
-    return StackState(lws, components, shares)
+    lws, components, shares = [], {}, {}
+    for urn, resource in resources.items():
+        kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
+        match kinds.rpartition("$")[2]:
+            case "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet":
+                lws.append(_lws(logical, resource))
+            case "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute":
+                rules = read_value(resource, "outputs", "spec", "rules")
+                shares[logical] = pool_shares(rules or ())
+            case kind if kind == TOKEN:
+                components[logical] = _observed(resource)
+    return StackState(tuple(lws), components, shares)
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
@@ -104,7 +92,7 @@ def stack_lws() -> tuple[StackLws, ...] | None:
     None where it cannot be read: under mocks, on the command line, without an answer of Pulumi.
     """
     stack = _stack()
-    return None if stack is None else stack.state.lws
+    return None if stack is None else stack.lws
 
 
 def stack_shares(route: str) -> Mapping[str, float] | None:
@@ -113,7 +101,7 @@ def stack_shares(route: str) -> Mapping[str, float] | None:
     `route` is its logical name. None if the state has no such route, or cannot be read.
     """
     stack = _stack()
-    return None if stack is None else stack.state.shares.get(route)
+    return None if stack is None else stack.shares.get(route)
 
 
 def observed_of(name: str) -> Observed:
@@ -122,7 +110,7 @@ def observed_of(name: str) -> Observed:
     Of a component that the state does not have by that name, as after a rename, nothing is known.
     """
     stack = _stack()
-    return (stack.state.components.get(name) if stack else None) or Observed(served=None)
+    return (stack.components.get(name) if stack else None) or Observed(served=None)
 
 
 def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
@@ -139,43 +127,36 @@ def stack_lws_of(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     stack.made.add(name)
     logical: dict[str, list[StackLws]] = {}
     known: dict[str, list[StackLws]] = {}
-    for state_lws in stack.state.lws:
+    for state_lws in stack.lws:
+        component = state_lws.component
+        # As far as is known, it belongs to another component of this program.
+        is_foreign = component not in ("", name) and (
+            component in stack.made or {component, name} <= stack.components.keys()
+        )
         logical.setdefault(state_lws.logical, []).append(state_lws)
-        if state_lws.service in ("", plan.service) and not _of_another(state_lws, name, stack):
+        if state_lws.service in ("", plan.service) and not is_foreign:
             known.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
     for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
         same_logical = logical.get(name + planned[len(plan.service) :], [])
+        moved = known.get(planned, [])
         # The same logical name may stand below several parents.
-        same_place = (
-            state_lws for state_lws in same_logical if state_lws.is_at(planned, plan.namespace)
+        same_place, moved = (
+            [lws for lws in several if lws.is_at(planned, plan.namespace)]
+            for several in (same_logical, moved)
         )
-        moved = (
-            state_lws
-            for state_lws in known.get(planned, [])
-            if state_lws.is_at(planned, plan.namespace)
-        )
-        lws = next(chain(same_place, same_logical, moved), None)
+        lws = next(iter([*same_place, *same_logical, *moved]), None)
         if lws is not None:
             existing[planned] = lws
     return existing
 
 
-def _of_another(lws: StackLws, name: str, stack: _Stack) -> bool:
-    """Whether a LeaderWorkerSet belongs to another component of this program, as far as known."""
-    component = lws.component
-    if component in ("", name):
-        return False
-    return component in stack.made or {component, name} <= stack.state.components.keys()
-
-
-def _stack() -> _Stack | None:
+def _stack() -> StackState | None:
     stack = running_stack()
     if stack is None or collect_services.get() is not None:
         return None
     if stack not in _stacks:
-        state = read_stack_state()
-        _stacks[stack] = None if state is None else _Stack(state)
+        _stacks[stack] = read_stack_state()
     return _stacks[stack]
 
 
@@ -235,8 +216,3 @@ def version_of(metadata: Mapping[str, Any]) -> Version:
 def _count(number: Any) -> int:
     """A number of the state; 1, the default of both fields, where there is none."""
     return int(number) if isinstance(number, (int, float)) else 1
-
-
-def _kind_and_name(urn: str) -> tuple[str, str]:
-    kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
-    return kinds.rpartition("$")[2], logical

@@ -1,21 +1,24 @@
-"""A service's status, computed from live LeaderWorkerSets, PodGroups and routing objects."""
+"""What live objects say of a service: its status, and what an update still waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import starmap
 from typing import Any, Literal, TypedDict
 
+from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
 
+Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
 #: Failures that a message names; the others are counted.
 _NAMED = 5
+_ROUTING_CONDITIONS = ("Accepted", "Programmed", "ResolvedRefs")
 
 
 class Condition(TypedDict):
@@ -62,20 +65,12 @@ class ServiceStatus(_Service, total=False):
     """The serving groups by index, only where the service has groups."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """An object that a gateway's controller refuses: condition reason and message."""
-
-    reason: str
-    message: str
-
-
 def service_status(
     plan: ServicePlan,
-    lws: Mapping[str, Mapping[str, Any] | None],
-    pod_group: Mapping[str, Any] | None = None,
+    lws: Mapping[str, Live | None],
+    pod_group: Live | None = None,
     failures: Mapping[str, str] | None = None,
-    routing: Mapping[str, Mapping[str, Any] | None] | None = None,
+    routing: Mapping[str, Live | None] | None = None,
 ) -> ServiceStatus:
     """Computes a service's status.
 
@@ -85,26 +80,37 @@ def service_status(
             groups; None or absent for one that does not exist or was not read.
         pod_group: The live PodGroup of a service without groups, None where there is none.
         failures: Why a LeaderWorkerSet failed, by name, where that is known.
-        routing: Live Gateway, pool and route of a service with a router, by name, as `sets`.
+        routing: Live Gateway, pool and route of a service with a router, by name, as `lws`.
 
     Returns:
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
     groups = _groups(plan, lws, failures)
-    blocked = gang_blocked(pod_group) if plan.groups is None else _first_blocked(plan, lws)
+    if plan.groups is None:
+        blocked = gang_blocked(pod_group)
+    else:
+        messages = (gang_blocked(lws.get(gang.pod_group)) for gang in plan.gangs)
+        blocked = next(filter(None, messages), None)
     components = {role.name: _component(role, lws, failures, blocked) for role in plan.roles}
     refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
-    known = any(lws.get(planned.name) for role in plan.roles for planned in role.lws)
-    if groups:
-        serves = any(group["active"] for group in groups.values())
+    if not plan.total_pods:
+        initialized = ("True", "InferenceServiceProcessing", "all objects exist")
+        active = ("False", "Parked", "every role is parked")
+    elif not any(lws.get(planned.name) for role in plan.roles for planned in role.lws):
+        initialized = active = ("Unknown", "InferenceServiceCreating", "no object was read")
     else:
-        serves = _serves(plan, components)
+        initialized = ("True", "InferenceServiceProcessing", "all objects exist")
+        if groups:
+            serves = any(group["active"] for group in groups.values())
+        else:
+            serves = _serves(plan, components)
+        active = _active(components, blocked, refused, serves=serves)
     status: ServiceStatus = {
         "conditions": [
-            _initialized(plan, known=known),
-            _active(plan, components, blocked, refused, known=known, serves=serves),
-            _failed(plan, failures),
+            _condition("Initialized", *initialized),
+            _condition("Active", *active),
+            _condition("Failed", *_failed(plan, failures)),
         ],
         "components": components,
     }
@@ -113,26 +119,22 @@ def service_status(
     return status
 
 
-def observed(live: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The status of a LeaderWorkerSet, empty while it speaks of an older spec.
+def observed(live: Live | None) -> Live:
+    """The status of a LeaderWorkerSet, empty while it is about an older spec.
 
     Such a LeaderWorkerSet is about to restart its replicas, in spite of its conditions.
     """
-    status: Mapping[str, Any] = (live or {}).get("status") or {}
-    generation = ((live or {}).get("metadata") or {}).get("generation")
-    # The generation that it speaks of: LeaderWorkerSet writes both since 0.9.
-    about = _available(status).get("observedGeneration", status.get("observedGeneration"))
-    if generation is not None and about is not None and int(about) < int(generation):
-        return {}
-    return status
+    status: Live = (live or {}).get("status") or {}
+    # LeaderWorkerSet writes the generation to both since 0.9.
+    return {} if _is_old(live, {**status, **_condition_of(status, "Available")}) else status
 
 
-def is_available(live: Mapping[str, Any] | None) -> bool:
+def is_available(live: Live | None) -> bool:
     """Whether the condition Available holds for the current spec."""
-    return _available(observed(live)).get("status") == "True"
+    return _condition_of(observed(live), "Available").get("status") == "True"
 
 
-def is_ready(live: Mapping[str, Any] | None) -> bool:
+def is_ready(live: Live | None) -> bool:
     """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
 
     Without its `spec` it counts as one of a single replica.
@@ -142,7 +144,7 @@ def is_ready(live: Mapping[str, Any] | None) -> bool:
     return is_available(live) and ready >= (1 if replicas is None else int(replicas))
 
 
-def ready_replicas(planned: LwsPlan, live: Mapping[str, Any] | None) -> int:
+def ready_replicas(planned: LwsPlan, live: Live | None) -> int:
     """Ready replicas of a LeaderWorkerSet.
 
     Of one with a single replica, in the revision asked for; of one with several, in any: an update
@@ -153,38 +155,152 @@ def ready_replicas(planned: LwsPlan, live: Mapping[str, Any] | None) -> int:
     return int(observed(live).get("readyReplicas") or 0)
 
 
-def refusal(router: RouterParts, objects: Mapping[str, Mapping[str, Any] | None]) -> Refusal | None:
-    """The first of a router's objects that a gateway's controller refuses, None without one.
+def gang_blocked(pod_group: Live | None) -> str | None:
+    """Why the scheduler holds the gang back, None when it does not."""
+    native = _native_condition(pod_group or {})
+    if native.get("status") == "False":
+        return str(native.get("message"))
+    status = (pod_group or {}).get("status") or {}
+    # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
+    if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
+        return None
+    conditions = status.get("conditions") or ()
+    refused = [condition for condition in conditions if condition.get("type") == "Unschedulable"]
+    latest: Live = max(
+        reversed(refused),
+        key=lambda condition: str(condition.get("lastTransitionTime")),
+        default={},
+    )
+    return str(latest.get("message") or f"the PodGroup is {status['phase']}")
 
-    Objects without a status, and conditions of an older generation, are no refusal.
+
+def gang_problem(pod_group: Live) -> str | None:
+    """Why a gang is not placed, None once it is.
+
+    Kubernetes' own scheduler says so of the first time only. Volcano never takes its condition
+    back: a running gang may lack single pods all the same.
     """
-    pool = router.pool if isinstance(router, RouterPlan) and router.route else None
-    named = [
+    running = (pod_group.get("status") or {}).get("phase") == "Running"
+    if running or _native_condition(pod_group).get("status") == "True":
+        return None
+    return gang_blocked(pod_group) or "the gang is not placed"
+
+
+def _native_condition(pod_group: Live) -> Live:
+    """What Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
+    return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
+
+
+def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, str] | None:
+    """Reason and message of the first of a router's objects that a Gateway's controller rejects.
+
+    Objects without a status, and conditions of an older generation, are no rejection.
+    """
+    pool = router.picker.pool if router.picker is not None and router.route else None
+    for reason, kind, planned in (
         ("GatewayNotReady", "Gateway", router.gateway),
         ("RouteNotAccepted", "HTTPRoute", router.route),
         ("PoolNotAccepted", "InferencePool", pool),
-    ]
-    for reason, kind, planned in named:
-        live = objects.get(planned.name) if planned is not None else None
-        for parent, condition in _refused(live or {}):
-            at = f" by Gateway {parent}" if parent else ""
-            message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
-            return Refusal(
-                reason,
-                f"{kind} {planned.name if planned else ''}: {condition['type']} is False{at}"
-                + (f", {message}" if message else ""),
-            )
+    ):
+        if planned is None:
+            continue
+        for parent, conditions in _routing_conditions(objects.get(planned.name) or {}):
+            for condition in conditions.values():
+                if condition.get("status") == "False":
+                    at = f" by Gateway {parent['name']}" if parent.get("name") else ""
+                    why = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
+                    text = f"{kind} {planned.name}: {condition['type']} is False{at}"
+                    return reason, f"{text}, {why}" if why else text
     return None
 
 
-def _available(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    return conditions.get("Available") or {}
+def awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
+    """The objects that the service's `wait.level` waits for beside replicas."""
+    kinds: tuple[str, ...] = ()
+    if plan.wait.level is WaitLevel.SCHEDULED:
+        kinds = ("PodGroup",)
+    elif plan.wait.level is WaitLevel.SERVING and plan.routing is not None and plan.routing.route:
+        kinds = ("Gateway", "InferencePool", "HTTPRoute")
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
+
+
+def not_accepted(
+    plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
+) -> str | None:
+    """The first of these objects that is not accepted yet, and why; None when all are.
+
+    A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
+    pool that each Gateway of the route has accepted it and resolved its references. Only conditions
+    of the current generation count.
+    """
+    for manifest in manifests:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        state = live.get(name) or {}
+        if kind == "PodGroup":
+            if problem := gang_problem(state):
+                return f"PodGroup {name}: {problem}"
+            continue
+        what, types = f"{kind} {name}", ("Accepted", "Programmed")
+        wanted: list[dict[str, str]] = [{}]
+        if kind != "Gateway" and plan.routing is not None:
+            types = ("Accepted", "ResolvedRefs")
+            wanted = [
+                {"name": parent.name}
+                | (
+                    {"sectionName": parent.section}
+                    if kind == "HTTPRoute" and parent.section
+                    else {}
+                )
+                for parent in plan.routing.parents
+            ]
+        for reference in wanted:
+            at = f"{what} at {reference['name']}" if reference else what
+            found = (c for p, c in _routing_conditions(state) if reference.items() <= p.items())
+            conditions = next(found, None)
+            if conditions is None:
+                return f"{what}: Gateway {reference['name']} has not judged it"
+            for condition_type in types:
+                condition = conditions.get(condition_type) or {}
+                if condition.get("status") == "False":
+                    why = condition.get("message") or condition.get("reason") or "no reason given"
+                    return f"{at}: not {condition_type}, {why}"
+                if condition.get("status") != "True":
+                    return f"{at}: {condition_type} is not known"
+    return None
+
+
+def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
+    """Yields each Gateway that judges an object, and its current conditions by type.
+
+    The first ones, with an empty reference, are the object's own.
+    """
+    status = live.get("status") or {}
+    for part in ({**status, "parentRef": None}, *(status.get("parents") or ())):
+        yield (
+            part.get("parentRef") or {},
+            {
+                condition["type"]: condition
+                for condition in part.get("conditions") or ()
+                if condition.get("type") in _ROUTING_CONDITIONS and not _is_old(live, condition)
+            },
+        )
+
+
+def _is_old(live: Live | None, condition: Live) -> bool:
+    """Whether a condition, or a status, is about an older spec of a live object."""
+    generation = ((live or {}).get("metadata") or {}).get("generation")
+    about = condition.get("observedGeneration")
+    return generation is not None and about is not None and int(about) < int(generation)
+
+
+def _condition_of(status: Live, kind: str) -> Live:
+    conditions = status.get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
 def _groups(
     plan: ServicePlan,
-    live: Mapping[str, Mapping[str, Any] | None],
+    live: Mapping[str, Live | None],
     failures: Mapping[str, str],
 ) -> dict[str, GroupStatus]:
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
@@ -203,14 +319,9 @@ def _groups(
     return groups
 
 
-def _first_blocked(plan: ServicePlan, live: Mapping[str, Mapping[str, Any] | None]) -> str | None:
-    messages = (gang_blocked(live.get(gang.pod_group)) for gang in plan.gangs)
-    return next((message for message in messages if message is not None), None)
-
-
 def _component(
     role: RolePlan,
-    lws: Mapping[str, Mapping[str, Any] | None],
+    lws: Mapping[str, Live | None],
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
@@ -229,7 +340,7 @@ def _component(
     }
 
 
-def _desired(role: RolePlan, live: list[Mapping[str, Any] | None]) -> int:
+def _desired(role: RolePlan, live: list[Live | None]) -> int:
     """Replicas that there should be: as many as there are where an autoscaler sets them."""
     if role.scaled_externally and all(map(_has_status, live)):
         return sum(int((item or {})["status"].get("replicas") or 0) for item in live)
@@ -238,7 +349,7 @@ def _desired(role: RolePlan, live: list[Mapping[str, Any] | None]) -> int:
 
 def _phase(
     role: RolePlan,
-    live: list[Mapping[str, Any] | None],
+    live: list[Live | None],
     counts: tuple[int, int],
     failures: Mapping[str, str],
     blocked: str | None,
@@ -255,71 +366,28 @@ def _phase(
     return "Deploying"
 
 
-def _has_status(live: Mapping[str, Any] | None) -> bool:
+def _has_status(live: Live | None) -> bool:
     return bool(((live or {}).get("status") or {}).get("conditions"))
 
 
-def gang_blocked(pod_group: Mapping[str, Any] | None) -> str | None:
-    """Why the scheduler holds the gang back, None when it does not."""
-    native = native_condition(pod_group or {})
-    if native.get("status") == "False":
-        return str(native.get("message"))
-    status = (pod_group or {}).get("status") or {}
-    # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
-    if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
-        return None
-    conditions = status.get("conditions") or ()
-    refused = [condition for condition in conditions if condition.get("type") == "Unschedulable"]
-    latest: Mapping[str, Any] = max(
-        reversed(refused),
-        key=lambda condition: str(condition.get("lastTransitionTime")),
-        default={},
-    )
-    return str(latest.get("message") or f"the PodGroup is {status['phase']}")
-
-
-def gang_placed(pod_group: Mapping[str, Any]) -> bool:
-    """Whether the gang is placed; Kubernetes' own scheduler says so of the first time only."""
-    running = (pod_group.get("status") or {}).get("phase") == "Running"
-    return running or native_condition(pod_group).get("status") == "True"
-
-
-def native_condition(pod_group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
-    conditions = (pod_group.get("status") or {}).get("conditions") or ()
-    return next((c for c in conditions if c.get("type") == "PodGroupInitiallyScheduled"), {})
-
-
-def _initialized(plan: ServicePlan, *, known: bool) -> Condition:
-    if known or not plan.total_pods:
-        return _condition("Initialized", "True", "InferenceServiceProcessing", "all objects exist")
-    return _condition("Initialized", "Unknown", "InferenceServiceCreating", "no object was read")
-
-
 def _active(
-    plan: ServicePlan,
     components: Mapping[str, ComponentStatus],
     blocked: str | None,
-    refused: Refusal | None,
+    refused: tuple[str, str] | None,
     *,
-    known: bool,
     serves: bool,
-) -> Condition:
-    if not plan.total_pods:
-        return _condition("Active", "False", "Parked", "every role is parked")
-    if not known:
-        return _condition("Active", "Unknown", "InferenceServiceCreating", "no object was read")
-    counts = _counts(components)
+) -> tuple[str, str, str]:
+    counts = f"ready: {_counts(components)}"
     full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
     if refused is not None and (full or serves):
-        return _condition("Active", "False", refused.reason, refused.message)
+        return "False", *refused
     if full:
-        return _condition("Active", "True", "InferenceServiceAvailable", f"ready: {counts}")
+        return "True", "InferenceServiceAvailable", counts
     if serves:
-        return _condition("Active", "True", "Partial", f"ready: {counts}")
+        return "True", "Partial", counts
     if blocked is not None:
-        return _condition("Active", "False", "GangNotScheduled", blocked)
-    return _condition("Active", "False", "InferenceServiceProcessing", f"ready: {counts}")
+        return "False", "GangNotScheduled", blocked
+    return "False", "InferenceServiceProcessing", counts
 
 
 def _counts(components: Mapping[str, ComponentStatus]) -> str:
@@ -331,49 +399,24 @@ def _counts(components: Mapping[str, ComponentStatus]) -> str:
 
 def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
     """Whether a replica of each role that is needed is ready, of the service or of one group."""
-    needed = [role for role in plan.roles if role.replicas and not _is_optional(plan, role)]
+    minima = minima_of(plan.gang)
+    needed = [
+        role
+        for role in plan.roles
+        if role.replicas and (minima is None or required_replicas([role], minima)[role.name])
+    ]
     serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
     return bool(serving) and len(serving) >= len(needed)
 
 
-def _is_optional(plan: ServicePlan, role: RolePlan) -> bool:
-    minima = minima_of(plan.gang)
-    return minima is not None and required_replicas([role], minima)[role.name] == 0
-
-
-def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> Condition:
+def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
     names = [planned.name for role in plan.roles for planned in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
-    if failed:
-        message = "; ".join(failed[:_NAMED])
-        if len(failed) > _NAMED:
-            message += f"; and {len(failed) - _NAMED} more"
-        return _condition("Failed", "True", "InferenceServiceFailed", message)
-    return _condition("Failed", "False", "InferenceServiceProcessing", "no failure is known")
+    if not failed:
+        return "False", "InferenceServiceProcessing", "no failure is known"
+    more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return "True", "InferenceServiceFailed", "; ".join(failed[:_NAMED]) + more
 
 
-def _condition(
-    kind: Literal["Initialized", "Active", "Failed"],
-    status: Literal["True", "False", "Unknown"],
-    reason: str,
-    message: str,
-) -> Condition:
+def _condition(kind: Any, status: Any, reason: str, message: str) -> Condition:
     return {"type": kind, "status": status, "reason": reason, "message": message}
-
-
-def _refused(live: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Gateway (empty for the object's own conditions) and condition of each refusal."""
-    generation = (live.get("metadata") or {}).get("generation")
-    status = live.get("status") or {}
-    groups = [("", status.get("conditions") or ())]
-    for parent in status.get("parents") or ():
-        name = str((parent.get("parentRef") or {}).get("name") or "")
-        groups.append((name, parent.get("conditions") or ()))
-    for name, conditions in groups:
-        for condition in conditions:
-            if condition.get("type") not in ("Accepted", "Programmed", "ResolvedRefs"):
-                continue
-            observed = condition.get("observedGeneration")
-            old = generation and observed is not None and int(observed) < int(generation)
-            if condition.get("status") == "False" and not old:
-                yield name, condition

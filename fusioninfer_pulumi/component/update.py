@@ -17,14 +17,11 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
-from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.diagnosis.explain import explain_failure
-from fusioninfer_pulumi.component.diagnosis.room import check_room
-from fusioninfer_pulumi.component.live import Live, LiveState, trimmed
+from fusioninfer_pulumi.component.cluster_access import Cluster, Live, LiveState
+from fusioninfer_pulumi.component.diagnosis import explain_failure
 from fusioninfer_pulumi.component.progress import Progress
 from fusioninfer_pulumi.component.resources import KubernetesObject
-from fusioninfer_pulumi.component.sdk import running_stack
+from fusioninfer_pulumi.component.sdk import provider_of, running_stack
 from fusioninfer_pulumi.component.split import read_unavailable
 from fusioninfer_pulumi.component.state import (
     Observed,
@@ -33,13 +30,12 @@ from fusioninfer_pulumi.component.state import (
     takes_over,
     version_of,
 )
-from fusioninfer_pulumi.component.status import is_available
+from fusioninfer_pulumi.component.status import awaited_manifests, is_available, not_accepted
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.kube.outputs import surely_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.replacement import Replacement
 from fusioninfer_pulumi.rollout.state_machine import (
     Answered,
     Fail,
@@ -77,13 +73,9 @@ class Update:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Mapping[str, Any]],
-        beside: Replacement | None,
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Does nothing before `start`.
-
-        `name` is the component's, `beside` are roles that take the place of others.
-        """
+        """Does nothing before `start`; `name` is the component's."""
         self._plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = observed_of(name)
         self._state = initial_state(name, plan, manifests, self._observed)
@@ -97,7 +89,6 @@ class Update:
         self._progress = Progress(component, plan, self._cluster)
         self._component = component
         self.deadline = self._available_at = math.inf
-        self._beside = beside
         #: Done when the replicas are available that the update waits for.
         self._replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
         stack = running_stack()
@@ -130,8 +121,6 @@ class Update:
                 self._replicas.set_result(None)
                 self._done.set_result(self._observed)
                 return
-            if self._beside is not None:
-                await check_room(self._component, self._plan, self._beside)
             await self._run_steps()
             self._available_at = time.monotonic()
             self.deadline = self._state.wait_deadline(self._available_at)
@@ -245,7 +234,7 @@ class Update:
         return (
             self._plan.service == service
             and surely_equal(self._plan.namespace, other._plan.namespace)
-            and _provider(self._component) is _provider(other._component)
+            and provider_of(self._component) is provider_of(other._component)
         )
 
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
@@ -286,14 +275,14 @@ class Update:
 
     async def _seen(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
         """What is noted in the state; reads once more where something may be down."""
-        live = {**self._observed.objects, **trimmed({**(self._live.lws or {}), **accepted})}
+        live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = step(self._state, await self._list())
-            live |= trimmed(self._live.lws or {})
+        live = {**live, **(self._live.lws or {})}
         served = {**(self._observed.served or {}), **self._state.served, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
-            {name: state for name, state in live.items() if name in names},
+            {name: _trimmed(state) for name, state in live.items() if name in names},
             {name: revision for name, revision in served.items() if name in names},
         )
 
@@ -340,9 +329,13 @@ def initial_state(
     )
 
 
-def _provider(component: pulumi.Resource) -> pulumi.ProviderResource | None:
-    return component.get_provider("kubernetes:core/v1:Service")
-
-
 def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
     return pod_group["metadata"]["name"], str(minimum_of(pod_group))
+
+
+def _trimmed(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a live object is kept for the status."""
+    metadata = live["metadata"]
+    keys = ("generation", "resourceVersion")
+    kept = {key: metadata[key] for key in keys if key in metadata}
+    return {"metadata": kept, "status": live.get("status")}

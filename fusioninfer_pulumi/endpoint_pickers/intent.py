@@ -11,7 +11,7 @@ from typing import Any
 from fusioninfer_pulumi.api.autoscaling import asks_picker
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
-from fusioninfer_pulumi.api.topology import is_prefill_decode
+from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.config import FLOW_CONTROL, GroupAffinity
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
@@ -51,13 +51,14 @@ class EppIntent:
 
 
 def epp_intent(
-    args: RoleArgs, declared: Sequence[RoleArgs], registry: str | None = None
+    declared: Sequence[RoleArgs], shape: ServiceShape, registry: str | None = None
 ) -> EppIntent:
-    """The strategy of a router role, by default the one that suits the declared roles.
+    """The strategy of the router role, by default the one that suits the declared roles.
 
     A configuration of the user's own pairs prefill with decode if it has several scheduling
     profiles. Without a picker there is neither.
     """
+    args = shape.routers[0]
     if not args.picks_endpoints:
         return EppIntent(None, pairs=False)
     rewrites = bool(args.model_rewrites)
@@ -65,7 +66,7 @@ def epp_intent(
         profiles = config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = config_list(args.endpoint_picker_config, "featureGates")
         return EppIntent(None, len(profiles) > 1, rewrites, FLOW_CONTROL in gates, registry)
-    default = Strategy.PD_DISAGGREGATION if is_prefill_decode(declared) else Strategy.PREFIX_CACHE
+    default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     written = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
     needed = any(

@@ -24,6 +24,11 @@ def with_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
+def field_variable(name: str, path: str) -> Manifest:
+    """Returns a variable with the value of a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
 def with_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
     """Returns a container with more mounts after its own."""
     if not mounts:
@@ -67,10 +72,17 @@ def shared_memory(
     None if the container mounts something there already, or if the pod uses the host's IPC
     namespace, which has the host's shared memory.
     """
-    if spec.get("hostIPC") or mounted(container, SHARED_MEMORY) is not None:
+    return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
+
+
+def empty_dir(
+    spec: Mapped, container: Mapped, name: str, path: str, source: Mapped
+) -> tuple[Manifest, Manifest] | None:
+    """Returns an `emptyDir` volume and its mount; None if the container mounts that path."""
+    if mounted(container, path) is not None:
         return None
-    name = free_name("shm", spec.get("volumes"))
-    return {"name": name, "emptyDir": dict(source)}, {"name": name, "mountPath": SHARED_MEMORY}
+    name = free_name(name, spec.get("volumes"))
+    return {"name": name, "emptyDir": dict(source)}, {"name": name, "mountPath": path}
 
 
 def overlaid(generated: Any, override: Any) -> Any:

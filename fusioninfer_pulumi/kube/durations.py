@@ -16,9 +16,8 @@ _UNITS = {
     "m": Fraction(60),
     "h": Fraction(3600),
 }
-_PART = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
-_DURATION = re.compile(rf"(?:{_PART})+")
-_NUMBER_AND_UNIT = re.compile(r"([0-9.]+)([a-zµμ]+)")
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(rf"({_PART.pattern})+")
 
 # gateway.networking.k8s.io_httproutes.yaml: Duration (GEP-2257), no fractions, from ms up.
 _ROUTE = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
@@ -32,8 +31,8 @@ def seconds(text: str) -> Fraction | None:
     """Returns the exact seconds of a duration; None if Go cannot parse it or it has a sign."""
     if _DURATION.fullmatch(text) is None:
         return None
-    parts = _NUMBER_AND_UNIT.findall(text)
-    total = sum((Fraction(_number(number)) * _UNITS[unit] for number, unit in parts), Fraction(0))
+    parts = _PART.findall(text)
+    total = sum((Fraction(number) * _UNITS[unit] for number, unit in parts), Fraction(0))
     return total if total <= _LIMIT else None
 
 
@@ -61,9 +60,3 @@ def for_routes(text: str) -> str:
         count, left = divmod(left, size)
         parts += [f"{count}{unit}"] if count else []
     return "".join(parts)
-
-
-def _number(text: str) -> str:
-    """Returns a number with digits on both sides of the point, as Fraction needs it."""
-    whole, _, part = text.partition(".")
-    return f"{whole or '0'}.{part or '0'}"

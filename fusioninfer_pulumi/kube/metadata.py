@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +39,58 @@ def metadata(
     if plan.annotations:
         built["annotations"] = dict(plan.annotations)
     return built
+
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def service_account(
+    plan: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
+) -> Manifest:
+    """Returns a ServiceAccount; only pods that ask for its token mount it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(plan, name, more_labels),
+        "automountServiceAccountToken": False,
+    }
+
+
+def granted_role(
+    plan: ServiceMeta,
+    name: str,
+    rules: Iterable[tuple[str, list[str], Iterable[str]]],
+    accounts: Iterable[Any],
+    more_labels: Mapping[str, str] | None = None,
+) -> Iterator[Manifest]:
+    """Yields a Role and its RoleBinding to ServiceAccounts.
+
+    Each rule is an API group with resources and verbs.
+    """
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": metadata(plan, name, more_labels),
+        "rules": [
+            {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+            for group, resources, verbs in rules
+        ],
+    }
+    yield role_binding(plan, metadata(plan, name, more_labels), ("Role", name), accounts)
+
+
+def role_binding(
+    plan: ServiceMeta, named: Manifest, role: tuple[str, str], accounts: Iterable[Any]
+) -> Manifest:
+    """Returns the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
+    kind, name = role
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": named,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [
+            {"kind": "ServiceAccount", "name": account, "namespace": plan.namespace}
+            for account in accounts
+        ],
+    }

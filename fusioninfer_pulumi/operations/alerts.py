@@ -9,17 +9,16 @@ from typing import Any
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.durations import seconds
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.monitoring import MonitoringPlan
-from fusioninfer_pulumi.operations.series import (
+from fusioninfer_pulumi.operations.monitoring import (
     REVISION,
     ROLE,
+    MonitoringPlan,
     picker_selector,
     replicas_up,
     role_selector,
     service_selector,
 )
-from fusioninfer_pulumi.topology.role import RolePlan
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
+from fusioninfer_pulumi.topology.role import RolePlan, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
 #: The page that explains every alert.

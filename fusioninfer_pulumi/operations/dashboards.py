@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import metadata
-from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan
-from fusioninfer_pulumi.operations.series import replicas_up, role_selector
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.operations.monitoring import (
+    MonitoringPlan,
+    monitoring_plan,
+    replicas_up,
+    role_selector,
+)
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.topology import Topology
 
 #: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
@@ -32,23 +35,19 @@ def boards(monitoring: MonitoringPlan) -> list[str]:
     return [*chosen, "gateway"] if chosen and monitoring.gateway else chosen
 
 
-def dashboards(plan: Topology, monitoring: MonitoringPlan) -> dict[str, str]:
-    """Returns the dashboards of a service, JSON by the name of the file.
+def dashboard_files(
+    plan: Topology, routing: Routing | None, monitoring: MonitoringPlan | None = None
+) -> dict[str, str]:
+    """Returns the dashboards of a service, JSON by the name of the file, also without `monitoring`.
 
     Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
     between services.
     """
+    monitoring = monitoring or monitoring_plan(plan.service, MonitoringArgs(), plan.roles, routing)
     return {
         f"{plan.namespace}.{plan.service}.{name}.json": _filled(plan, monitoring, name)
         for name in boards(monitoring)
     }
-
-
-def dashboard_files(plan: Topology, routing: RouterParts | None) -> dict[str, str]:
-    """Returns the dashboards of a service, also of one without `monitoring`."""
-    # Labels of the monitors matter to no dashboard.
-    monitoring = monitoring_plan(plan.service, MonitoringArgs(), plan.roles, routing)
-    return {} if monitoring is None else dashboards(plan, monitoring)
 
 
 def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def dashboards_config_map(plan: Topology, monitoring: MonitoringPlan) -> dict[st
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": built,
-        "data": dashboards(plan, monitoring),
+        "data": dashboard_files(plan, None, monitoring),
     }
 
 
@@ -80,7 +79,9 @@ def _filled(plan: Topology, monitoring: MonitoringPlan, name: str) -> str:
         for target in panel.get("targets", ()):
             target["expr"] = target["expr"].replace(_GPUS, gpus or "")
     board["title"] = f"{plan.namespace}/{plan.service}: {name}"
-    board["uid"] = _uid(values, name)
+    # The same for a dashboard at every update, and of no other service.
+    digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
+    board["uid"] = f"fusioninfer-{digest}"[:_UID]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"
 
 
@@ -93,9 +94,3 @@ def _gpus(plan: Topology, monitoring: MonitoringPlan) -> str | None:
         if role.name in scraped and role.replica_accelerators
     ]
     return " + ".join(parts) or None
-
-
-def _uid(values: Mapping[str, str], name: str) -> str:
-    """The same for a dashboard at every update, and of no other service."""
-    text = "/".join([values["namespace"], values["service"], name])
-    return f"fusioninfer-{hashlib.sha256(text.encode()).hexdigest()}"[:_UID]

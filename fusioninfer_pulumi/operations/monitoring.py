@@ -1,4 +1,4 @@
-"""PodMonitors of engines and the ServiceMonitor of the endpoint picker."""
+"""PodMonitors of engines, the ServiceMonitor of the endpoint picker, and their series in PromQL."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_meta
+from fusioninfer_pulumi.routing.router import Routing, router_meta
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
-Manifest = dict[str, Any]
-
-_API = "monitoring.coreos.com/v1"
-#: Pod labels that Prometheus copies to metrics, with dots, slashes and dashes as underscores.
-_TARGET_LABELS = [labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME]
 # Path of Prometheus' own ServiceAccount token in its pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
@@ -66,14 +61,13 @@ class MonitoringPlan:
 
 def monitoring_plan(
     service: str,
-    args: MonitoringArgs | None,
+    args: MonitoringArgs,
     roles: Sequence[RolePlan],
-    routing: RouterParts | None,
-) -> MonitoringPlan | None:
-    """Returns the monitors of a service, None without `monitoring`."""
-    if args is None:
-        return None
-    metrics = routing.epp.metrics if isinstance(routing, RouterPlan) else MetricsMode.OFF
+    routing: Routing | None,
+) -> MonitoringPlan:
+    """Returns the monitors of a service."""
+    picker = routing.picker if routing is not None else None
+    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
     routed = routing is not None and routing.route is not None
     return MonitoringPlan(
         args=args,
@@ -84,15 +78,17 @@ def monitoring_plan(
 
 
 def _engine(service: str, role: RolePlan) -> EngineMonitor:
-    port = role.serving.port
+    port = role.pods.port
     name = (declared_port(role, port) or {}).get("name")
+    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
+    https = role.pods.command.serves_https
     return EngineMonitor(
         role=role.name,
         name=names.engine_monitor(service, role.name),
         port_name=name if isinstance(name, str) else None,
         port=port,
-        rank_ports=tuple(rank for rank in role.serving.ports[1:] if declared_port(role, rank)),
-        https=_https(role),
+        rank_ports=tuple(rank for rank in role.pods.ports[1:] if declared_port(role, rank)),
+        https=sidecar.https if sidecar is not None and sidecar.port == port else https,
     )
 
 
@@ -107,22 +103,16 @@ def declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     return None
 
 
-def _https(role: RolePlan) -> bool:
-    sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
-    if sidecar is not None and sidecar.port == role.serving.port:
-        return sidecar.https
-    return role.serving.command.serves_https
-
-
 def monitors(
-    plan: Topology, router: RouterPlan | None, monitoring: MonitoringPlan
+    plan: Topology, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yields a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
     roles = {role.name: role for role in plan.roles}
     for monitor in monitoring.engines:
         yield _pod_monitor(plan, roles[monitor.role], monitoring, monitor)
-    if monitoring.picker and router is not None:
-        yield _service_monitor(plan, router, monitoring)
+    if monitoring.picker and routing is not None and routing.picker is not None:
+        metrics = routing.picker.epp.args.metrics
+        yield _service_monitor(plan, router_meta(plan, routing.name), metrics, monitoring)
 
 
 def _pod_monitor(
@@ -135,59 +125,88 @@ def _pod_monitor(
     own_labels = role_labels(plan, role.args)
     grouped = [] if plan.groups is None else [labels.GROUP_INDEX]
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if monitor.https else {}
-    return {
-        "apiVersion": _API,
-        "kind": "PodMonitor",
-        "metadata": _chosen(metadata(plan, monitor.name, own_labels), monitoring),
-        "spec": {
-            "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
-            "podTargetLabels": [
-                *_TARGET_LABELS,
-                plan.shape.layout.replica_label,
-                *grouped,
-                *monitoring.more_labels,
-            ],
-            "podMetricsEndpoints": [
-                {**port, "path": monitoring.args.path, **tls, **_scraping(monitoring)}
-                for port in ports
-            ],
-        },
-    }
+    path = monitoring.args.path
+    return _monitor(
+        "PodMonitor",
+        metadata(plan, monitor.name, own_labels),
+        monitoring,
+        {**own_labels, labels.LWS_WORKER_INDEX: "0"},
+        {"podMetricsEndpoints": [{**port, "path": path, **tls} for port in ports]},
+        podTargetLabels=[
+            *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
+            plan.shape.layout.replica_label,
+            *grouped,
+            *monitoring.more_labels,
+        ],
+    )
 
 
-def _service_monitor(plan: Topology, router: RouterPlan, monitoring: MonitoringPlan) -> Manifest:
+def _service_monitor(
+    plan: Topology, meta: ServiceMeta, metrics: MetricsMode, monitoring: MonitoringPlan
+) -> Manifest:
     token = monitoring.args.picker_token
     shown: Manifest = {}
-    if router.epp.metrics is MetricsMode.AUTHENTICATED and token is not None:
+    if metrics is MetricsMode.AUTHENTICATED and token is not None:
         credentials = {"name": token.name, "key": token.key}
         shown = {"authorization": {"type": "Bearer", "credentials": credentials}}
-    elif router.epp.metrics is MetricsMode.AUTHENTICATED:
+    elif metrics is MetricsMode.AUTHENTICATED:
         shown = {"bearerTokenFile": _OWN_TOKEN}
-    built = metadata(router_meta(plan, router.name), names.epp_monitor(plan.service))
+    built = metadata(meta, names.epp_monitor(plan.service))
     port = {"port": names.EPP_METRICS_PORT, "path": "/metrics"}
+    router = {labels.SERVICE: plan.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
+    return _monitor("ServiceMonitor", built, monitoring, router, {"endpoints": [{**port, **shown}]})
+
+
+def _monitor(
+    kind: str,
+    built: Manifest,
+    monitoring: MonitoringPlan,
+    selector: Mapping[str, str],
+    endpoints: Mapping[str, Sequence[Manifest]],
+    **spec: Any,
+) -> Manifest:
+    args = monitoring.args
+    times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
+    known = {key: value for key, value in times.items() if value is not None}
+    ((field, ports),) = endpoints.items()
     return {
-        "apiVersion": _API,
-        "kind": "ServiceMonitor",
-        "metadata": _chosen(built, monitoring),
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": kind,
+        "metadata": {**built, "labels": {**args.labels, **built["labels"]}},
         "spec": {
-            "selector": {
-                "matchLabels": {
-                    labels.SERVICE: plan.service,
-                    labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
-                }
-            },
-            "endpoints": [{**port, **shown, **_scraping(monitoring)}],
+            "selector": {"matchLabels": selector},
+            **spec,
+            field: [{**port, **known} for port in ports],
         },
     }
 
 
-def _chosen(built: Manifest, monitoring: MonitoringPlan) -> Manifest:
-    return {**built, "labels": {**monitoring.args.labels, **built["labels"]}}
+def series_label(label: str) -> str:
+    """Returns the name that Prometheus makes of a pod's label."""
+    return "".join(letter if letter.isalnum() else "_" for letter in label)
 
 
-def _scraping(monitoring: MonitoringPlan) -> Manifest:
-    authorization = {
-        "interval": monitoring.args.interval,
-        "scrapeTimeout": monitoring.args.scrape_timeout,
-    }
-    return {key: value for key, value in authorization.items() if value is not None}
+#: Series label with the role.
+ROLE = series_label(labels.ROLE_NAME)
+#: Series label with the revision of the pod's template.
+REVISION = series_label(labels.REVISION)
+
+
+def service_selector(plan: Topology) -> str:
+    """Returns the matchers of all engines of a service."""
+    return f'namespace="{plan.namespace}", {series_label(labels.SERVICE)}="{plan.service}"'
+
+
+def role_selector(plan: Topology, role: RolePlan) -> str:
+    """Returns the matchers of the engines of one role."""
+    return f'{service_selector(plan)}, {ROLE}="{role.name}"'
+
+
+def picker_selector(plan: Topology) -> str:
+    """Returns the matchers of the endpoint picker, whose job is named after its Service."""
+    return f'namespace="{plan.namespace}", job="{names.endpoint_picker(plan.service)}"'
+
+
+def replicas_up(selector: str) -> str:
+    """Returns the number of replicas whose leader answers on every port; 0 without any series."""
+    return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"

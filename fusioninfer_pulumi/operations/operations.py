@@ -8,11 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.operations.alerts import alerts, prometheus_rule
-from fusioninfer_pulumi.operations.autoscaling import (
-    AutoscalerPlan,
-    autoscaler,
-    autoscalers,
-)
+from fusioninfer_pulumi.operations.autoscaling import AutoscalerPlan, autoscaler, autoscalers
 from fusioninfer_pulumi.operations.dashboards import boards, dashboards_config_map
 from fusioninfer_pulumi.operations.disruption_budget import (
     BudgetPlan,
@@ -20,7 +16,7 @@ from fusioninfer_pulumi.operations.disruption_budget import (
     disruption_budgets,
 )
 from fusioninfer_pulumi.operations.monitoring import MonitoringPlan, monitoring_plan, monitors
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.topology.role import RolePlan
 from fusioninfer_pulumi.topology.topology import Topology
 
@@ -38,19 +34,21 @@ def operations_plan(
     service: str,
     args: InferenceServiceArgs,
     roles: Sequence[RolePlan],
-    routing: RouterParts | None,
+    routing: Routing | None,
 ) -> OperationsPlan:
     """Returns the plan of disruption budgets, monitors and autoscalers."""
-    router = routing if isinstance(routing, RouterPlan) else None
+    epp = routing.picker.epp if routing is not None and routing.picker is not None else None
     return OperationsPlan(
         budgets=disruption_budgets(service, roles, args.disruption_budget),
-        monitoring=monitoring_plan(service, args.monitoring, roles, routing),
-        autoscalers=autoscalers(service, args.namespace, roles, router),
+        monitoring=None
+        if args.monitoring is None
+        else monitoring_plan(service, args.monitoring, roles, routing),
+        autoscalers=autoscalers(service, args.namespace, roles, epp),
     )
 
 
 def operations(
-    plan: Topology, router: RouterPlan | None, planned: OperationsPlan
+    plan: Topology, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
     """Yields the disruption budgets, role by role, then the autoscalers and monitors."""
     roles = {role.name: role for role in plan.roles}
@@ -59,14 +57,10 @@ def operations(
     for scaled in planned.autoscalers:
         yield autoscaler(plan, scaled)
     if planned.monitoring is not None:
-        yield from monitors(plan, router, planned.monitoring)
-        yield from _seen(plan, planned.monitoring)
-
-
-def _seen(plan: Topology, monitoring: MonitoringPlan) -> Iterator[dict[str, Any]]:
-    """Yields the PrometheusRule and the ConfigMap of dashboards, as far as they are asked for."""
-    chosen = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
-    if chosen:
-        yield prometheus_rule(plan, monitoring, chosen)
-    if monitoring.args.dashboards is not None and boards(monitoring):
-        yield dashboards_config_map(plan, monitoring)
+        monitoring = planned.monitoring
+        yield from monitors(plan, routing, monitoring)
+        chosen = list(alerts(plan, monitoring)) if monitoring.args.alerts is not None else []
+        if chosen:
+            yield prometheus_rule(plan, monitoring, chosen)
+        if monitoring.args.dashboards is not None and boards(monitoring):
+            yield dashboards_config_map(plan, monitoring)

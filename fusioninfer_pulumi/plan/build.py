@@ -11,13 +11,12 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import operations_plan
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build import RolePods, build_pods
-from fusioninfer_pulumi.pods.context import contexts
+from fusioninfer_pulumi.pods.build import build_pods, contexts
 from fusioninfer_pulumi.pods.health import with_model_size
-from fusioninfer_pulumi.pods.metadata import with_pod_metadata
 from fusioninfer_pulumi.pods.model_cache import model_plan
-from fusioninfer_pulumi.pods.pod import Context
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan, router_parts, router_plan
+from fusioninfer_pulumi.pods.pod import Context, RolePods
+from fusioninfer_pulumi.pods.scheduling import with_pod_metadata
+from fusioninfer_pulumi.routing.router import Routing, plan_routing
 from fusioninfer_pulumi.topology.gang import gang_plans
 from fusioninfer_pulumi.topology.role import role_plan
 
@@ -30,14 +29,12 @@ class BuiltService:
         args: The spec.
         plan: The plan, without findings.
         pods: The pods of each role that runs any, with what they were built from.
-        router: The parts of its router role, None without one.
         findings: What could not be built, or was decided on the way.
     """
 
     args: InferenceServiceArgs
     plan: ServicePlan
     pods: tuple[tuple[Context, RolePods], ...]
-    router: RouterParts | None
     findings: tuple[Finding, ...]
 
 
@@ -53,8 +50,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     args = with_pod_metadata(with_model_size(args))
     findings: list[Finding] = []
     shape = service_shape(args)
-    routers = shape.routers
-    intent = epp_intent(routers[0], args.roles, args.image_registry) if routers else None
+    intent = epp_intent(args.roles, shape, args.image_registry) if shape.routers else None
     built = []
     for ctx in contexts(meta, args, shape, intent):
         pods, problems = build_pods(ctx)
@@ -62,37 +58,24 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         findings += problems
     roles = tuple(role_plan(ctx, pods, shape.layout, args.groups) for ctx, pods in built)
     gangs = gang_plans(service, roles, args.scheduling_strategy, shape, args.groups)
-    parts: RouterParts | None = None
-    router: RouterPlan | None = None
+    routing: Routing | None = None
     if intent is not None:
-        parts = router_parts(
-            service,
-            args.namespace,
-            args.roles.index(shape.routers[0]),
-            args.roles,
-            roles,
-            intent,
-            args.groups,
-            monitored=args.monitoring is not None,
-        )
-        if parts.picks_endpoints:
-            router, problems = router_plan(parts, args.tracing)
-            findings += problems
+        routing, problems = plan_routing(service, args, shape, roles, intent)
+        findings += problems
     plan = ServicePlan(
         service=service,
         namespace=args.namespace,
         labels=args.labels,
         annotations=args.annotations,
         roles=roles,
-        router=router,
-        service_route=None if parts is None or parts.picks_endpoints else parts,
+        routing=routing,
         groups=args.groups,
         gangs=gangs,
         shape=shape,
         rollout=args.rollout,
         wait=args.wait,
         findings=(),
-        operations=operations_plan(service, args, roles, parts if router is None else router),
+        operations=operations_plan(service, args, roles, routing),
         model=model_plan(service, args),
     )
-    return BuiltService(args, plan, tuple(built), parts, tuple(findings))
+    return BuiltService(args, plan, tuple(built), tuple(findings))

@@ -8,15 +8,15 @@ from typing import Any
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.operations.operations import operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.device_claims import resource_claim_templates
+from fusioninfer_pulumi.pods.devices import resource_claim_templates
 from fusioninfer_pulumi.pods.model_cache import model_cache
 from fusioninfer_pulumi.pods.sidecar import sidecar_access
-from fusioninfer_pulumi.routing.router import router_objects, service_route_objects
+from fusioninfer_pulumi.routing.router import routing_objects
 from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import Part, kind_schema
 from fusioninfer_pulumi.topology.gang import pod_group
 from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
-from fusioninfer_pulumi.topology.service import serving_service
+from fusioninfer_pulumi.topology.topology import serving_service
 
 
 def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
@@ -35,18 +35,16 @@ def render(plan: ServicePlan) -> tuple[dict[str, Any], ...]:
     refused = errors(plan.findings)
     if refused:
         raise InvalidServiceError(refused)
-    others = (*_reached(plan), *operations(plan, plan.router, plan.operations))
+    others = (*_reached(plan), *operations(plan, plan.routing, plan.operations))
     return (*workloads(plan), *map(_normal, others))
 
 
 def _reached(plan: ServicePlan) -> Iterator[dict[str, Any]]:
     """Yields what leads requests to the pods."""
-    if plan.router is not None:
-        yield from router_objects(plan, plan.router)
-        return
-    yield serving_service(plan)
-    if plan.service_route is not None:
-        yield from service_route_objects(plan, plan.service_route)
+    if plan.picker is None:
+        yield serving_service(plan)
+    if plan.routing is not None:
+        yield from routing_objects(plan, plan.routing)
 
 
 def _normal(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.operations.operations import OperationsPlan
 from fusioninfer_pulumi.pods.model_cache import ModelPlan
-from fusioninfer_pulumi.routing.router import RouterParts, RouterPlan
+from fusioninfer_pulumi.routing.router import PickerPlan, Routing
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -75,8 +75,7 @@ class ServicePlan(Topology):
     """The plan of one service, from which its Kubernetes objects are built.
 
     Attributes:
-        router: The router with its endpoint picker; None without one, or if it cannot be planned.
-        service_route: The router that leads to the Service, None without one.
+        routing: How requests reach the pods; None without a router role: they come to the Service.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         model: Objects and pod settings of `model`, None without one.
@@ -85,8 +84,7 @@ class ServicePlan(Topology):
         engines: Engines of these containers.
     """
 
-    router: RouterPlan | None
-    service_route: RouterParts | None = None
+    routing: Routing | None
     findings: tuple[Finding, ...]
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
@@ -95,20 +93,14 @@ class ServicePlan(Topology):
     engines: tuple[RoleEngine, ...] = ()
 
     @property
-    def routing(self) -> RouterParts | None:
-        """The router, with or without an endpoint picker."""
-        return self.service_route if self.router is None else self.router
+    def picker(self) -> PickerPlan | None:
+        """The endpoint picker and its pool; None without one, or if it cannot be planned."""
+        return self.routing.picker if self.routing is not None else None
 
     @property
     def open_service(self) -> bool:
         """Whether clients reach the Service itself: no route leads to the pods."""
         return self.roles != () and (
-            not self.shape.routers
-            or (self.service_route is not None and not self.service_route.is_routed)
+            self.routing is None
+            or not (self.routing.args.picks_endpoints or self.routing.is_routed)
         )
-
-    def with_routing(self, routing: RouterParts) -> ServicePlan:
-        """The plan with another router of the same kind."""
-        if isinstance(routing, RouterPlan):
-            return replace(self, router=routing)
-        return replace(self, service_route=routing)

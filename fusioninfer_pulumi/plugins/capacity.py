@@ -50,7 +50,7 @@ from fusioninfer_pulumi.loading.model_config import (
 )
 from fusioninfer_pulumi.loading.validate import examine_mapping
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
-from fusioninfer_pulumi.pods.device_claims import claim_requests, claim_template
+from fusioninfer_pulumi.pods.devices import claim_requests, claim_template
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.presets.expand import expand
 from fusioninfer_pulumi.rules.common import (

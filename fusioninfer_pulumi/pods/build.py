@@ -1,35 +1,40 @@
-"""Builds the pods of a role: the list of everything that is done to the user's templates."""
+"""Builds the pods of a role: what its spec decides, then what is done to the user's templates."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from fusioninfer_pulumi.engines.engine import EngineCommand, Offload
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.topology import ServiceShape
+from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
+from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
+from fusioninfer_pulumi.engines.command import serving_container, serving_port
+from fusioninfer_pulumi.engines.launch import default_launcher
 from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.device_claims import device_claims
-from fusioninfer_pulumi.pods.environment import environment
+from fusioninfer_pulumi.pods.devices import device_claims, rdma
+from fusioninfer_pulumi.pods.environment import environment, tracing
 from fusioninfer_pulumi.pods.health import graceful_shutdown, health
 from fusioninfer_pulumi.pods.kv_offloading import kv_offloading
 from fusioninfer_pulumi.pods.kv_transfer import kv_addresses, kv_transfer
 from fusioninfer_pulumi.pods.launch import (
+    declared_ports,
     launch,
-    rank_ports,
-    ray_port,
+    parallelism,
     read_engine,
     split,
     worker_trim,
 )
-from fusioninfer_pulumi.pods.model import model
-from fusioninfer_pulumi.pods.parallelism import parallelism
-from fusioninfer_pulumi.pods.parts import KvTransferPlan
-from fusioninfer_pulumi.pods.pod import Context, Pass, Pod
-from fusioninfer_pulumi.pods.rdma import rdma
+from fusioninfer_pulumi.pods.model import model, model_files
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pairing, Pass, Pod, RolePods
 from fusioninfer_pulumi.pods.scheduling import pod_labels, scheduling, spread
 from fusioninfer_pulumi.pods.sidecar import sidecar
-from fusioninfer_pulumi.pods.tracing import tracing
 from fusioninfer_pulumi.schemas.check import normal
 from fusioninfer_pulumi.schemas.kind import POD_TEMPLATE
 
@@ -51,8 +56,7 @@ PASSES: tuple[Pass, ...] = (
     launch,
     # What stands beside the command lines.
     kv_addresses,
-    ray_port,
-    rank_ports,
+    declared_ports,
     health,
     worker_trim,
     graceful_shutdown,
@@ -64,63 +68,104 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class RolePods:
-    """The finished pods of a role, which all of its replicas share.
-
-    Attributes:
-        command: The engine's command line, before a launcher hid it in a script.
-        engine_port: Port that the engine listens on, behind a sidecar where there is one.
-        rank_ports: Ports that it serves on from there, and the pod from `port`: one for each rank
-            that has its own.
-        revision: Hash of what the pods are made of, so that neither the service's own metadata nor
-            a replica count changes it. An Output, whose value is not known yet, counts as a
-            placeholder.
-    """
-
-    leader: Pod
-    worker: Pod | None
-    command: EngineCommand
-    port: int
-    engine_port: int
-    rank_ports: int
-    kv: KvTransferPlan | None
-    traced: bool
-    offload: Offload | None
-    revision: str
-
-    @property
-    def each(self) -> list[Pod]:
-        """The leader, then the worker where there is one."""
-        return [pod for pod in (self.leader, self.worker) if pod is not None]
-
-    @property
-    def written(self) -> list[Pod]:
-        """The first pod of each template that the user wrote."""
-        return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
-
-
 def build_pods(ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Builds the pods of a role once, by all passes."""
     pods, findings = ctx.written, []
     for add_feature in PASSES:
         pods, problems = add_feature(pods, ctx)
         findings += problems
-    for pod in pods.each():
+    for pod in pods.each:
         pods = pods.put(replace(pod, template=normal(pod.template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
     text = json.dumps(with_placeholders(templates), sort_keys=True, ensure_ascii=False)
     revision = hashlib.sha256(text.encode()).hexdigest()[:_REVISION_LENGTH]
-    finished = RolePods(
-        leader=pods.leader,
-        worker=pods.worker,
-        command=pods.engine_command,
-        port=pods.port,
-        engine_port=pods.engine_port,
-        rank_ports=pods.rank_ports,
-        kv=pods.kv,
-        traced=pods.traced,
-        offload=pods.offload,
-        revision=revision,
+    return replace(pods, engine_command=pods.command, revision=revision), findings
+
+
+def contexts(
+    meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
+) -> list[Context]:
+    """The context of each role that runs pods; `intent` is the router's, None without one."""
+    roles = [
+        (position, role, written_pods(position, role))
+        for position, role in enumerate(args.roles)
+        if role.component_type is not ComponentType.ROUTER
+    ]
+    pairing = _pairing(shape, roles, intent)
+    files = model_files(meta.service, args.model) if args.model is not None else None
+    return [
+        Context(
+            meta=meta,
+            position=position,
+            role=role,
+            written=written,
+            nodes=role.nodes,
+            launcher=_launcher(role, written),
+            model=args.model,
+            files=files,
+            pairing=pairing if role.component_type in PAIRED else None,
+            tracing=args.tracing,
+            shape=shape,
+        )
+        for position, role, written in roles
+    ]
+
+
+def written_pods(position: int, role: RoleArgs) -> RolePods:
+    """The pods of a role as the user wrote them."""
+    fields = {"template": role.template, "leaderTemplate": role.leader_template}
+    field, leader = next(
+        (name, template) for name, template in fields.items() if template is not None
     )
-    return finished, findings
+    name = str(serving_container(leader, role.container)["name"])
+    pods = RolePods(Pod(("roles", position, field), leader, leader, name, leads=True))
+    worker = role.worker_template
+    if worker is None:
+        return pods
+    name = str(serving_container(worker, role.container or name)["name"])
+    path = ("roles", position, "workerTemplate")
+    return pods.put(Pod(path, worker, worker, name, leads=False, commands=pods.leader.commands))
+
+
+def _launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
+    if role.nodes == 1:
+        return None
+    if role.multinode is not None and role.multinode.launcher is not None:
+        return role.multinode.launcher
+    command = pods.leader.command
+    split = role.parallelism if command.engine is not None else None
+    worker = pods.worker
+    # Two templates, or with `parallelism` two commands, are launched as they are written.
+    if worker is not None and (split is None or worker.has_command):
+        return Launcher.NONE
+    copies = split.data if split is not None else None
+    return default_launcher(command.engine, role.nodes, copies)
+
+
+def _pairing(
+    shape: ServiceShape,
+    roles: Sequence[tuple[int, RoleArgs, RolePods]],
+    intent: EppIntent | None,
+) -> Pairing | None:
+    """None without a router whose EPP pairs prefill with decode, and has a sidecar for it."""
+    if intent is None or not shape.is_prefill_decode or not intent.pairs:
+        return None
+    _, family, _ = epp_image((), shape.routers[0].endpoint_picker or EndpointPickerArgs(), intent)
+    if family is None:
+        # The router's plan refuses the image, and pods are built for the default endpoint picker.
+        family = family_of(DEFAULT_PD_IMAGE)
+        assert family is not None, "the default image is in the table"
+    if family.sidecar_image is None:
+        return None
+    prefillers = [
+        (role, written.leader)
+        for _, role, written in roles
+        if role.component_type is ComponentType.PREFILLER
+    ]
+    role, leader = prefillers[0]
+    return Pairing(
+        family=family,
+        port=serving_port(leader.container, leader.command, role.port),
+        prefill_https=any(pods.command.serves_https for _, pods in prefillers),
+        registry=intent.registry,
+    )

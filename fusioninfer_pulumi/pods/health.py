@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 #: Time for all but reading the weights: start of the image, compilation, CUDA graphs, warm-up.
 BASE_SECONDS = 300
@@ -40,9 +40,9 @@ def with_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
     return args.model_copy(update={"roles": [sized(role) for role in args.roles]})
 
 
-def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Adds the leader's probes: whether it serves, and how long it may take until it does."""
-    command = pods.engine_command
+    command = pods.command
     probes: dict[str, Any] = {}
     if command.engine is not None:
         # The probe asks the engine: ray and a sidecar answer long before the model is loaded.
@@ -61,7 +61,7 @@ def health(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
             # Failures, one every ten seconds, until the container is restarted.
             failures = math.ceil(startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
             probes["startupProbe"] = {**probe, "failureThreshold": failures}
-    return pods.put(pods.leader.with_container(lambda container: {**container, **probes})), []
+    return pods.put(pods.leader.with_fields(**probes)), []
 
 
 #: Time for short requests, and for endpoints and pickers to take the pod out.
@@ -73,17 +73,17 @@ _TEARDOWN_SECONDS = 20
 _GRACE = "terminationGracePeriodSeconds"
 
 
-def graceful_shutdown(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     """Lets pods of a known engine end gracefully, unless the user has set how they end.
 
     A deleted pod gets SIGTERM at once, before those that send it requests know. A preStop hook that
     sleeps keeps it serving meanwhile. Workers sleep as long as their leader needs them.
     """
-    command = pods.engine_command
+    command = pods.command
     if command.engine is None:
         return pods, []
     drain = command.engine.drain_seconds(command)
-    for pod in pods.each():
+    for pod in pods.each:
         pods = pods.put(_graceful(pod, drain))
     return pods, []
 
@@ -96,6 +96,6 @@ def _graceful(pod: Pod, drain: int) -> Pod:
         return pod
     seconds = PAUSE_SECONDS if pod.leads else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    pausing = pod.with_container(lambda container: {**container, "lifecycle": pause})
+    pausing = pod.with_fields(lifecycle=pause)
     grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
     return pausing.with_spec(**{_GRACE: allowed or grace})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -13,22 +13,12 @@ from fusioninfer_pulumi.api.kv_offloading import (
     offloading_findings,
 )
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
-from fusioninfer_pulumi.engines.editing import EditError
-from fusioninfer_pulumi.engines.engine import Engine, Offload, Offloading
-from fusioninfer_pulumi.findings import (
-    Finding,
-    error,
-    errors,
-)
+from fusioninfer_pulumi.engines.engine import Offloading
+from fusioninfer_pulumi.findings import Finding, error, errors
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.containers import (
-    free_name,
-    mounted,
-    with_env,
-    with_mounts,
-)
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
-from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.kube.containers import free_name, with_env, with_mounts
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, why_unknown
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
 #: Resource that volumes on the node's disk take.
 DISK = "ephemeral-storage"
@@ -42,21 +32,18 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
     args = role.kv_cache_offloading
     if args is None or any(offloading_findings((), args)):
         return None
+    claims = [tier.file_system.pvc for tier in args.secondary]
     return Offloading(
         cpu=int(quantity.parse(args.cpu)),
         eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
-        folders=tuple(_folder(index) for index, _ in enumerate(args.secondary)),
-        shared=any(_kept(tier) for tier in args.secondary),
+        # As KServe mounts them.
+        folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
+        # An existing claim keeps what another process wrote.
+        shared=any(claim is not None and claim.ref is not None for claim in claims),
     )
 
 
-def _kept(tier: SecondaryTierArgs) -> bool:
-    """Whether what a tier holds is met by another process than the one that wrote it."""
-    claim = tier.file_system.pvc
-    return claim is not None and claim.ref is not None
-
-
-def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Gives the pods room for what is offloaded, and the engine its arguments.
 
     Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
@@ -65,7 +52,7 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     args, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
     if args is None or wanted is None:
         return pods, []
-    at, command = ctx.at("kvCacheOffloading"), pods.engine_command
+    at, command = ctx.at("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
@@ -73,28 +60,27 @@ def kv_offloading(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     decodes = ctx.role.component_type is ComponentType.DECODER
     offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [finding.under(*at) for finding in offload.findings]
-    for pod in pods.each():
-        findings += _taken(pod, args)
+    for pod in pods.each:
+        for index, folder in enumerate(wanted.folders):
+            tier = f"kvCacheOffloading.secondary[{index}] is mounted; remove it"
+            findings += pod.taken([folder], tier)
     if errors(findings):
         return pods, findings
-    for pod in pods.each():
-        try:
-            configured = _with_arguments(pod, engine, offload)
-        except EditError as problem:
-            message = f"the hierarchical cache cannot be set in it: {problem}"
-            message = f"{message}; write the command as a list"
-            findings.append(error(COMMAND_NOT_EDITABLE, pod.command_path, message))
+    variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
+    for pod in pods.each:
+        configured, problems = pod, list[Finding]()
+        if offload.arguments and (pod.leads or pod.command.engine is engine):
+            subject = "the hierarchical cache cannot be set in it"
+            configured, problems = pod.with_arguments(offload.arguments, subject)
+        if problems:
+            findings += problems
             continue
-        built = _with_tiers(configured, args)
+        configured = configured.with_container(lambda container: with_env(container, variables))
+        built = _with_tiers(configured, args, wanted.folders)
         if offload.in_shared_memory:
             built = built.with_shared_memory(shared_memory_limit(ctx.role))
         pods = pods.put(built)
     return replace(pods, offload=offload), findings
-
-
-def _folder(index: int) -> str:
-    """Where a tier behind the host memory is mounted, as KServe does."""
-    return f"/mnt/kv-cache-{index}"
 
 
 def shared_memory_limit(role: RoleArgs) -> str | None:
@@ -102,21 +88,14 @@ def shared_memory_limit(role: RoleArgs) -> str | None:
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
-def _with_arguments(pod: Pod, engine: Engine, offload: Offload) -> Pod:
-    variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
-    if offload.arguments and (pod.leads or pod.command.engine is engine):
-        pod = pod.with_arguments(offload.arguments)
-    return pod.with_container(lambda container: with_env(container, variables))
-
-
-def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs) -> Pod:
+def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
     """The pod with the tiers behind the host memory."""
     volumes, mounts = [], []
-    for index, tier in enumerate(args.secondary):
+    for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
         source, mount = _source(tier)
         volumes.append({"name": name, **source})
-        mounts.append({"name": name, "mountPath": _folder(index), **mount})
+        mounts.append({"name": name, "mountPath": folder, **mount})
 
     def with_tiers(container: Mapping[str, Any]) -> Mapping[str, Any]:
         built = with_mounts(container, mounts)
@@ -130,18 +109,6 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs) -> Pod:
         return built
 
     return pod.with_container(with_tiers).with_volumes(volumes)
-
-
-def _taken(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    """What a template has already where the tiers would stand."""
-    for index, _ in enumerate(args.secondary):
-        if mounted(pod.container, _folder(index)) is not None:
-            yield error(
-                TAKEN_BY_TEMPLATE,
-                (*pod.container_path, "volumeMounts"),
-                f"{_folder(index)} is where kvCacheOffloading.secondary[{index}] is mounted; "
-                "remove it",
-            )
 
 
 def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:

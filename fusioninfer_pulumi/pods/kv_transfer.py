@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,14 @@ from fusioninfer_pulumi.engines.engine import (
     PORT_FLAG,
     Argument,
     EngineCommand,
-    Offloading,
     Transfer,
     TransferRequest,
 )
 from fusioninfer_pulumi.engines.launch import RAY_PORT
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info
-from fusioninfer_pulumi.kube.containers import with_env
+from fusioninfer_pulumi.findings import Finding, Rule, error, info
+from fusioninfer_pulumi.kube.containers import field_variable, with_env
 from fusioninfer_pulumi.pods.kv_offloading import offloading_of
-from fusioninfer_pulumi.pods.parts import KvTransferPlan
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods, why_unknown
+from fusioninfer_pulumi.pods.pod import Context, KvTransferPlan, Pod, RolePods, why_unknown
 from fusioninfer_pulumi.pods.sidecar import own_sidecar, sidecar_plan
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
@@ -54,29 +52,32 @@ POD_IP_ENV = "POD_IP"
 EVENTS_PORT = "kv-events"
 #: Port that an engine moves to, as llm-d's, KServe's and modelplane's templates have it.
 ENGINE_PORT = 8001
-_EXPLICIT = ("connector", "role", "extra_config")
-_POD_IP: dict[str, Any] = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 
-def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Sets the flags by which engines hand their KV cache over and tell of it; plans the sidecar.
 
     Arguments that hold a flag and its value in one, which no engine knows, are split on the way:
     here those of single pods, too. The launchers of several nodes split theirs; `launcher: none`
     asks for what was written.
     """
-    role, command = ctx.role, pods.engine_command
+    role, command = ctx.role, pods.command
     asked = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(field is None for field in asked):
         return (pods, []) if ctx.nodes > 1 else _edited(pods, [], [])
     way, findings = _transfer(pods.leader, ctx, command)
-    plan = KvTransferPlan(port := _pool_port(pods, ctx, command), port, connector=way.connector)
+    decodes = ctx.pairing is not None and role.component_type is ComponentType.DECODER
+    if ctx.pairing is not None and decodes:
+        port = role.port or ctx.pairing.port
+    else:
+        port = serving_port(pods.leader.container, command, role.port)
+    plan = KvTransferPlan(port, port, connector=way.connector)
     published, problems = _events(ctx, command, port)
     findings += problems
     arguments = [*way.arguments, *published]
-    if ctx.pairing is not None and role.component_type is ComponentType.DECODER:
+    if decodes:
         plan, moves, problems = _decode_side(pods.leader, ctx, command, plan)
         arguments += moves
         findings += problems
@@ -84,7 +85,7 @@ def kv_transfer(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     return replace(pods, kv=plan), [*findings, *problems]
 
 
-def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Adds the addresses, ports and shared memory of the KV cache's way to the pods.
 
     A leader's ports and probes follow its engine where that was moved.
@@ -92,10 +93,19 @@ def kv_addresses(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     if pods.kv is None:
         return pods, []
     hands_over = ctx.pairing is not None or ctx.role.kv_transfer is not None
-    env, ports = _engine_side(pods, ctx) if hands_over else _events_side(ctx.role)
-    args = ctx.role.kv_transfer or KvTransferArgs()
-    plan = pods.kv
-    for pod in pods.each():
+    args, plan = ctx.role.kv_transfer or KvTransferArgs(), pods.kv
+    env: list[dict[str, Any]] = []
+    ports: list[dict[str, Any]] = []
+    if hands_over and plan.connector is not None and plan.connector.side_channel is not None:
+        host, port_name = plan.connector.side_channel
+        port = {"name": port_name, "value": str(args.side_channel_port)}
+        env = [field_variable(host, "status.podIP"), port]
+        ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
+    if ctx.role.kv_events is not None:
+        env.append(field_variable(POD_IP_ENV, "status.podIP"))
+        published = events_port(ctx.role)
+        ports += [] if published is None else [{"name": EVENTS_PORT, "containerPort": published}]
+    for pod in pods.each:
         built = pod.with_container(lambda container: with_env(container, env))
         if hands_over:
             built = built.with_shared_memory(args.shared_memory)
@@ -126,60 +136,34 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "what is wrong with it has been said"
-        twice = [] if args is None else list(_twice(args, field))
+        message = "the engine's arguments state it already; remove one of them"
+        twice = [
+            error(STATED_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
+            for name in ("connector", "role", "extra_config")
+            if getattr(args, name, None) is not None
+        ]
         if offloading is not None:
-            twice.append(
-                error(
-                    STATED_TWICE,
-                    ctx.at("kvCacheOffloading"),
-                    f"the engine's arguments hold {engine.transfer_flag} ({connector.name}) "
-                    "already; remove one of them",
-                )
-            )
+            message = f"the engine's arguments hold {engine.transfer_flag} ({connector.name})"
+            message = f"{message} already; remove one of them"
+            twice.append(error(STATED_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), twice
-    if args is not None and not args.enabled:
-        way = Transfer()
-        if engine is not None and offloading is not None:
-            way = engine.transfer(command, None, offloading)
-        return way, []
-    if args is not None:
-        return _generated(ctx.role.component_type, args, command, field, offloading)
-    if ctx.pairing is None and engine is not None and offloading is not None:
+    if args is not None and args.enabled:
+        if engine is None:
+            message = f"generates arguments of vLLM or SGLang, but {why_unknown(command)}"
+            message = f"{message}; write the arguments yourself"
+            return Transfer(), [error(ENGINE_UNKNOWN, field, message)]
+        asked = TransferRequest(
+            prefills=ctx.role.component_type is ComponentType.PREFILLER,
+            connector=args.connector,
+            role=args.role.value if args.role is not None else None,
+            extra_config=args.extra_config,
+        )
+        made = engine.transfer(command, asked, offloading)
+        return made, [finding.under(*field) for finding in made.findings]
+    asks = args is not None or ctx.pairing is None
+    if engine is not None and offloading is not None and asks:
         return engine.transfer(command, None, offloading), []
     return Transfer(), []
-
-
-def _twice(args: KvTransferArgs, field: Location) -> Iterator[Finding]:
-    for name in _EXPLICIT:
-        if getattr(args, name) is not None:
-            yield error(
-                STATED_TWICE,
-                (*field, KvTransferArgs.model_fields[name].alias or name),
-                "the engine's arguments state it already; remove one of them",
-            )
-
-
-def _generated(
-    component_type: ComponentType,
-    args: KvTransferArgs,
-    command: EngineCommand,
-    field: Location,
-    offloading: Offloading | None,
-) -> tuple[Transfer, list[Finding]]:
-    if command.engine is None:
-        message = (
-            f"generates arguments of vLLM or SGLang, but {why_unknown(command)}; write the "
-            "arguments yourself"
-        )
-        return Transfer(), [error(ENGINE_UNKNOWN, field, message)]
-    asked = TransferRequest(
-        prefills=component_type is ComponentType.PREFILLER,
-        connector=args.connector,
-        role=args.role.value if args.role is not None else None,
-        extra_config=args.extra_config,
-    )
-    made = command.engine.transfer(command, asked, offloading)
-    return made, [finding.under(*field) for finding in made.findings]
 
 
 def _events(
@@ -209,7 +193,6 @@ def _decode_side(
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     """Plans the sidecar before a decode engine, and the port to which that makes room for it."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
-    at = leader.command_path
     pool, port = plan.pool_port, serving_port(leader.container, command, None)
     brought = own_sidecar(leader.template, leader.name, pool)
     if brought is not None or not args.sidecar.enabled:
@@ -227,17 +210,15 @@ def _decode_side(
     if command.engine is None:
         moves = []
         if args.engine_port is None and port == pool:
-            findings.append(error(ENGINE_NOT_MOVABLE, at, _immovable(pool, why_unknown(command))))
+            message = (
+                f"the engine cannot be moved off port {pool}, where the sidecar listens: "
+                f"{why_unknown(command)}; make it listen on another port, and say which in "
+                "kvTransfer.enginePort"
+            )
+            findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
     moved_from = frozenset({port, pool} - {engine})
     plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
     return plan, moves, findings
-
-
-def _immovable(pool: int, why: str) -> str:
-    return (
-        f"the engine cannot be moved off port {pool}, where the sidecar listens: {why}; make it "
-        "listen on another port, and say which in kvTransfer.enginePort"
-    )
 
 
 def _free_port(
@@ -256,15 +237,9 @@ def _free_port(
     )
 
 
-def _pool_port(pods: Pods, ctx: Context, command: EngineCommand) -> int:
-    if ctx.pairing is not None and ctx.role.component_type is ComponentType.DECODER:
-        return ctx.role.port or ctx.pairing.port
-    return serving_port(pods.leader.container, command, ctx.role.port)
-
-
 def _edited(
-    pods: Pods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
-) -> tuple[Pods, list[Finding]]:
+    pods: RolePods, arguments: Sequence[Argument], worker_arguments: Sequence[Argument]
+) -> tuple[RolePods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     try:
         edited = edit(leader.command, arguments)
@@ -278,37 +253,9 @@ def _edited(
     note = edited.note if edited is not None else None
     findings = [info(PODS_DERIVED, leader.command_path, note)] if note else []
     if worker is not None:
-        try:
-            pods = pods.put(worker.with_arguments(worker_arguments))
-        except EditError:
-            # A worker with a command of its own, which may well be nothing but ray.
-            return pods, findings
+        # One with a command of its own may well run nothing but ray.
+        pods = pods.put(worker.with_arguments(worker_arguments, "")[0])
     return pods, findings
-
-
-_Side = tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]
-
-
-def _engine_side(pods: Pods, ctx: Context) -> _Side:
-    """Variables and container ports of an engine that hands its KV cache over."""
-    connector = pods.kv.connector if pods.kv is not None else None
-    env, ports = _events_side(ctx.role)
-    if connector is None or connector.side_channel is None:
-        return env, ports
-    port = (ctx.role.kv_transfer or KvTransferArgs()).side_channel_port
-    host_variable, port_variable = connector.side_channel
-    address = {"name": host_variable, **_POD_IP}
-    env = [address, {"name": port_variable, "value": str(port)}, *env]
-    return env, [{"name": "nixl", "containerPort": port}, *ports]
-
-
-def _events_side(role: RoleArgs) -> _Side:
-    if role.kv_events is None:
-        return [], []
-    port = events_port(role)
-    ports: list[Mapping[str, Any]] = []
-    ports += [] if port is None else [{"name": EVENTS_PORT, "containerPort": port}]
-    return [{"name": POD_IP_ENV, **_POD_IP}], ports
 
 
 def _listening(leader: Pod, plan: KvTransferPlan, added: Sequence[Mapping[str, Any]]) -> Pod:

@@ -1,18 +1,22 @@
-"""How the pods of a replica start together: the workers' template, the launcher's command lines."""
+"""How the pods of a replica start together: sizes, workers' template, launchers' commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
 from fusioninfer_pulumi.engines.command import serving_port
-from fusioninfer_pulumi.engines.launch import RAY_PORT, LaunchError
+from fusioninfer_pulumi.engines.editing import missing
+from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV, RAY_PORT, LaunchError
+from fusioninfer_pulumi.engines.parallelism import contradictions
+from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
+from fusioninfer_pulumi.kube.containers import field_variable, with_env
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, why_unknown
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 
 WORKER_COMMAND_LOST = Rule(
     "worker-command-lost",
@@ -34,25 +38,100 @@ LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "
 WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
-def split(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Adds the arguments of the sizes, and the leader's address where a launcher needs it."""
+    if ctx.launcher is Launcher.DATA_PARALLEL:
+        # The launcher names the leader's address, also to the leader itself.
+        address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
+        leader = pods.leader.with_container(lambda container: with_env(container, [address]))
+        pods = pods.put(leader)
+    if ctx.role.parallelism is None:
+        return pods, []
+    at = ctx.at("parallelism")
+    args, command = ctx.role.parallelism, pods.command
+    if command.engine is None:
+        message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
+        message = f"{message}; write the arguments yourself, with multinode"
+        return pods, [error(ENGINE_UNKNOWN, at, message)]
+    findings: list[Finding] = []
+    explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+    launcher = explicit or ctx.launcher
+    sizes = _sizes(args, ctx.nodes, launcher)
+    for pod in pods.each:
+        if pod.leads or launcher is not Launcher.RAY:
+            completed, problems = _completed(pod, pods.leader, sizes, args, launcher)
+            pods = pods.put(completed)
+            findings += problems
+    return pods, findings
+
+
+def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
+    local = None
+    if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
+        local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and local is None:
+        local = args.data_local or args.data  # vLLM asks for it
+    return Sizes(
+        args.tensor,
+        args.pipeline,
+        args.data,
+        local,
+        args.data_rpc_port if nodes > 1 else None,
+        args.expert,
+        args.port_per_rank,
+    )
+
+
+def _completed(
+    pod: Pod, leader: Pod, sizes: Sizes, args: ParallelismArgs, launcher: Launcher | None
+) -> tuple[Pod, list[Finding]]:
+    if not pod.leads and not pod.has_command:
+        # It runs the leader's command line, which is complete already.
+        run = leader.container
+        return pod.with_fields(**{key: run[key] for key in ("command", "args") if key in run}), []
+    command = pod.command
+    if command.engine is None:
+        return pod, []  # a worker with some other command of its own
+    wanted = command.engine.size_arguments(sizes)
+    refused = contradictions(command, wanted, expert=args.expert)
+    problems = [finding.at(*pod.command_path) for finding in refused]
+    if problems:
+        return pod, problems
+    in_ray = command.engine.ray_arguments(sizes) if launcher is Launcher.RAY else []
+    added = missing(command, [*wanted.values(), *in_ray])
+    if not added:
+        return pod, []
+    text = " ".join(word for argument in added for word in argument.words)
+    return pod.with_arguments(added, f"{text} cannot be added to it")
+
+
+def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Gives the workers a template of their own, where a replica has workers."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, leads=False)), []
 
 
-def read_engine(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Keeps the engine's command line, which a launcher may hide in a script, and its port."""
-    command = pods.engine_command
+    command = pods.command
     port = serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
-    return replace(pods, command=command, port=port), []
+    return replace(pods, engine_command=command, port=port), []
 
 
-def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Lets the launcher write the command lines of a replica of several pods."""
     leader, worker = pods.leader, pods.worker
-    findings = list(_outputs(leader, ctx.launcher))
+    findings = []
+    if leader.own_command.engine is not None or ctx.launcher in WRAPPING:
+        # Arguments that must be quoted or checked have to be known.
+        findings = [
+            error(OUTPUT_IN_COMMAND, at, LIFT)
+            for key in ("command", "args")
+            if contains_output(leader.own.get(key))
+            for at in output_paths(leader.own[key], (*leader.container_path, key))
+        ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
@@ -74,30 +153,23 @@ def launch(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, str(problem))]
 
 
-def ray_port(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Declares the port of the leader's ray head."""
-    if ctx.launcher is not Launcher.RAY:
-        return pods, []
-    ports = list(pods.leader.container.get("ports") or ())
-    if all(port.get("containerPort") != RAY_PORT for port in ports):
-        taken = any(port.get("name") == "ray-head" for port in ports)
-        name = {} if taken else {"name": "ray-head"}
-        ports.append({**name, "containerPort": RAY_PORT})
-    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
+def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Declares the ports of the leader's ray head and of ranks that have their own.
+
+    A PodMonitor finds only declared ports.
+    """
+    existing = pods.leader.container.get("ports") or ()
+    declared, ports = {port.get("containerPort") for port in existing}, list(existing)
+    if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
+        taken = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
+    if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
+        wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+        ports += [{"containerPort": port} for port in wanted if port not in declared]
+    return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
 
 
-def rank_ports(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
-    """Declares the ports of ranks that have their own, as a PodMonitor finds only such ports."""
-    if ctx.role.parallelism is None or not ctx.role.parallelism.port_per_rank:
-        return pods, []
-    ports = list(pods.leader.container.get("ports") or ())
-    declared = {port.get("containerPort") for port in ports}
-    wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
-    ports += [{"containerPort": port} for port in wanted if port not in declared]
-    return pods.put(pods.leader.with_container(lambda container: {**container, "ports": ports})), []
-
-
-def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     """Takes from workers of the leader's template what only those need that serve.
 
     A template of their own is what their user wants of them.
@@ -109,13 +181,3 @@ def worker_trim(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
         lambda container: {key: value for key, value in container.items() if key not in LEADER_ONLY}
     )
     return pods.put(trimmed), []
-
-
-def _outputs(leader: Pod, launcher: Launcher | None) -> Iterator[Finding]:
-    """Refuses Outputs among arguments that must be quoted or checked."""
-    if leader.own_command.engine is None and launcher not in WRAPPING:
-        return
-    for key in ("command", "args"):
-        if contains_output(leader.own.get(key)):
-            for at in output_paths(leader.own[key], (*leader.container_path, key)):
-                yield error(OUTPUT_IN_COMMAND, at, LIFT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.model import (
@@ -17,27 +17,21 @@ from fusioninfer_pulumi.api.model import (
     read_source,
 )
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.editing import EditError, missing
+from fusioninfer_pulumi.engines.editing import missing
 from fusioninfer_pulumi.engines.served_model import (
     ServedModel,
     model_arguments,
     model_contradictions,
 )
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube import names
-from fusioninfer_pulumi.kube.containers import (
-    free_name,
-    mounted,
-    with_env,
-    with_mounts,
-)
+from fusioninfer_pulumi.kube.containers import free_name, with_env, with_mounts
+from fusioninfer_pulumi.kube.metadata import Manifest
 from fusioninfer_pulumi.kube.outputs import with_placeholders
-from fusioninfer_pulumi.pods.parts import Manifest, ModelFiles
-from fusioninfer_pulumi.pods.pod import Context, Pod, Pods
-from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
+from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
-#: Launchers with which workers run the engine themselves.
-_OWN_COMMAND = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+_LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the folder of its downloads, and its token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
@@ -53,7 +47,10 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     files = ModelFiles(model.mount_path)
     warm = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
-        _add_cache(files, service, model.cache)
+        claim = {"claimName": cache_claim(service, model.cache)}
+        files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
+        if not model.cache.mount_model:
+            files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
@@ -139,13 +136,6 @@ def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> No
     files.mounts.append(mount)
 
 
-def _add_cache(files: ModelFiles, service: str, cache: CacheArgs) -> None:
-    claim: Mapping[str, Any] = {"claimName": cache_claim(service, cache)}
-    files.volumes[_CACHE] = {"persistentVolumeClaim": dict(claim)}
-    if not cache.mount_model:
-        files.mounts.append(_cache_mount(cache, cache.mount_path))
-
-
 def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
     read_only = {"readOnly": True} if cache.warm_up and cache.read_only else {}
     return {"name": _CACHE, "mountPath": path, **read_only}
@@ -217,35 +207,46 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
         env.append(token_variable(model))
     s3 = model.s3 if "s3" in schemes else S3Args()
     if s3.secret_name is not None:
-        keys = {
-            "AWS_ACCESS_KEY_ID": s3.access_key_id_key,
-            "AWS_SECRET_ACCESS_KEY": s3.secret_access_key_key,
-        }
-        for variable, key in keys.items():
+        for variable, key in (
+            ("AWS_ACCESS_KEY_ID", s3.access_key_id_key),
+            ("AWS_SECRET_ACCESS_KEY", s3.secret_access_key_key),
+        ):
             reference = {"name": s3.secret_name, "key": key}
             env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
-    for variable, value in {
-        "AWS_ENDPOINT_URL": s3.endpoint,
-        "AWS_DEFAULT_REGION": s3.region,
-    }.items():
-        if value is not None:
-            env.append({"name": variable, "value": value})
+    plain = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_DEFAULT_REGION": s3.region}
+    env += [{"name": name, "value": value} for name, value in plain.items() if value is not None]
     return env
 
 
-def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Mounts or downloads the model's files, and names the model in the engine's arguments."""
     if ctx.model is None or ctx.files is None:
         return pods, []
     wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
-    for pod in pods.each():
-        taken = list(_taken(pod, ctx.files))
+    for pod in pods.each:
+        taken = list(
+            pod.taken(
+                [mount["mountPath"] for mount in ctx.files.mounts],
+                "the model's files are mounted; remove it, or set model.mountPath "
+                "(cache.mountPath for a cache)",
+                ctx.files.env,
+                "the service's model",
+            )
+        )
         findings += taken
         if taken:
             continue
-        built = pod
-        if pod.leads or _starts_engine(pod, ctx):
+        built, multinode = pod, ctx.role.multinode
+        # Workers of a template of their own may run the engine, too: ray's only join a cluster.
+        starts_engine = pod.command.engine is not None and (
+            pod.has_command
+            or (
+                multinode is not None
+                and multinode.launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+            )
+        )
+        if pod.leads or starts_engine:
             built, problems = _served(pod, wanted)
             findings += problems
         pods = pods.put(_with_files(built, ctx.model, ctx.files))
@@ -253,12 +254,9 @@ def model(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
 
 
 def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
-    lora = model.lora
-    limits = {
-        "max_rank": lora.max_rank if lora else None,
-        "max_adapters": lora.max_adapters if lora else None,
-        "max_cpu_adapters": lora.max_cpu_adapters if lora else None,
-    }
+    limits: dict[str, int] = {}
+    if model.lora is not None:
+        limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
     default = None
     if files.model.startswith("/"):  # the engine would serve it under its path
         hub = model.uri.startswith("hf://")
@@ -269,38 +267,8 @@ def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
         name=model.name,
         default_name=default,
         adapters=files.adapters,
-        limits={key: limit for key, limit in limits.items() if limit is not None},
+        limits=limits,
     )
-
-
-def _starts_engine(worker: Pod, ctx: Context) -> bool:
-    """Whether workers of a template of their own run the engine: ray's only join a cluster."""
-    if worker.command.engine is None:
-        return False
-    if worker.has_command:
-        return True
-    multinode = ctx.role.multinode
-    return multinode is not None and multinode.launcher in _OWN_COMMAND
-
-
-def _taken(pod: Pod, files: ModelFiles) -> Iterator[Finding]:
-    """What the template has already where the model would stand."""
-    for mount in files.mounts:
-        if mounted(pod.container, mount["mountPath"]) is not None:
-            yield error(
-                TAKEN_BY_TEMPLATE,
-                (*pod.container_path, "volumeMounts"),
-                f"{mount['mountPath']} is where the model's files are mounted; remove it, or set "
-                "model.mountPath (cache.mountPath for a cache)",
-            )
-    existing = {variable.get("name") for variable in pod.container.get("env") or ()}
-    for variable in files.env:
-        if variable["name"] in existing:
-            yield error(
-                TAKEN_BY_TEMPLATE,
-                (*pod.container_path, "env"),
-                f"{variable['name']} is set by the service's model; remove one",
-            )
 
 
 def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
@@ -323,16 +291,7 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     arguments, positional = model_arguments(command, command.engine, wanted)
     if positional is None and not missing(command, arguments):
         return pod, []
-    try:
-        return pod.with_arguments(arguments, model=positional), []
-    except EditError as problem:
-        return pod, [
-            error(
-                COMMAND_NOT_EDITABLE,
-                pod.command_path,
-                f"the model cannot be named in it: {problem}; write the command as a list",
-            )
-        ]
+    return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
 
 
 def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:

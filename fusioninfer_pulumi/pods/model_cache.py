@@ -10,20 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.model import (
-    FETCHER_USER,
-    CacheArgs,
-    ModelArgs,
-    StorageArgs,
-)
+from fusioninfer_pulumi.api.model import FETCHER_USER, CacheArgs, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, names
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import with_placeholders
 from fusioninfer_pulumi.pods.model import cache_claim, fetch_container, model_files
-from fusioninfer_pulumi.pods.parts import ModelFiles
-
-Manifest = dict[str, Any]
+from fusioninfer_pulumi.pods.pod import ModelFiles
 
 #: Characters of the digest in the warm-up's name.
 DIGEST_LENGTH = 8

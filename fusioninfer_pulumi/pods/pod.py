@@ -1,8 +1,8 @@
-"""The pods of one replica while they are built, and what is known before the first of them is."""
+"""The pods of one replica, what passes decide about them, and what is known before they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,28 +10,44 @@ from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.topology import ServiceShape
 from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.editing import edit, with_command
-from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand, Offload
-from fusioninfer_pulumi.findings import Finding, Location
-from fusioninfer_pulumi.kube.containers import memory, shared_memory, with_mounts, with_volumes
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.pods.parts import KvTransferPlan, ModelFiles, Pairing
+from fusioninfer_pulumi.engines.editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.engine import (
+    Argument,
+    ContainerCommand,
+    EngineCommand,
+    KvConnector,
+    Offload,
+)
+from fusioninfer_pulumi.findings import Finding, Location, error
+from fusioninfer_pulumi.kube.containers import (
+    memory,
+    mounted,
+    shared_memory,
+    with_mounts,
+    with_volumes,
+)
+from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, TAKEN_BY_TEMPLATE
 
 Template = Mapping[str, Any]
 
 PAIRED = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 
 
+#: Fields of a container that its command line is read from.
+_COMMAND_FIELDS = ("command", "args", "image", "name", "env")
+
+
 class Commands:
     """Reads the command lines of a role's containers, equal ones once."""
 
     def __init__(self) -> None:
-        """Has read none yet."""
         self._read: list[tuple[tuple[Any, ...], EngineCommand]] = []
 
     def of(self, container: Mapping[str, Any]) -> EngineCommand:
-        """What the command line of a container says."""
+        """Return what the command line of a container says."""
         parts = tuple(container.get(key) for key in _COMMAND_FIELDS)
         for known, command in self._read:
             if known == parts:
@@ -41,8 +57,91 @@ class Commands:
         return command
 
 
-#: Fields of a container that its command line is read from.
-_COMMAND_FIELDS = ("command", "args", "image", "name", "env")
+@dataclass(frozen=True)
+class Pairing:
+    """What prefill and decode pods agree on whom an endpoint picker pairs.
+
+    Attributes:
+        family: Family of the endpoint picker, which decides the sidecar's release.
+        port: Port on which the prefill pods serve, and so all pods of the pool.
+        registry: Registry that mirrors the sidecar's default image, None for its own.
+    """
+
+    family: EppFamily
+    port: int
+    prefill_https: bool
+    registry: str | None = None
+
+
+@dataclass(frozen=True)
+class SidecarPlan:
+    """The sidecar of a role's leaders.
+
+    Attributes:
+        port: Port that it listens on, which is the pool's.
+        account: ServiceAccount whose rights it uses, None when it uses none.
+        own_account: Whether that account is the template's own, so that it is not created.
+        family: Family whose flags it reads.
+    """
+
+    image: Any
+    arguments: tuple[str, ...]
+    port: int
+    https: bool
+    rank_ports: int
+    resources: Mapping[str, Any]
+    account: str | None
+    own_account: bool
+    family: EppFamily
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it listens on."""
+        return tuple(range(self.port, self.port + self.rank_ports))
+
+
+@dataclass(frozen=True)
+class KvTransferPlan:
+    """How the pods of a role hand their KV cache over.
+
+    Attributes:
+        pool_port: Port that clients and the endpoint picker use.
+        engine_port: Port that the engine listens on, the pool's where no sidecar stands before it.
+        moved_from: Ports that the template means the engine by, and that became `engine_port`.
+        connector: How the engine hands its KV cache over, None where that is not known.
+        brought: Name of the template's own sidecar, None without one.
+    """
+
+    pool_port: int
+    engine_port: int
+    moved_from: frozenset[int] = frozenset()
+    connector: KvConnector | None = None
+    sidecar: SidecarPlan | None = None
+    brought: str | None = None
+
+
+@dataclass
+class ModelFiles:
+    """What a pod gets for its model.
+
+    Attributes:
+        model: What the engine loads: a repository of Hugging Face, or a path.
+        revision: Revision that the engine fetches.
+        adapters: Repository or path of each adapter by its name.
+        fetched: Source and folder of what init containers fetch, with what each mounts.
+        warmed: Source and folder of what the warm-up fetches.
+        images: Whether images are mounted as volumes.
+    """
+
+    model: str
+    revision: str | None = None
+    adapters: dict[str, str] = field(default_factory=dict)
+    volumes: dict[str, Manifest] = field(default_factory=dict)
+    mounts: list[Manifest] = field(default_factory=list)
+    fetched: list[tuple[str, str, Manifest]] = field(default_factory=list)
+    warmed: list[tuple[str, str]] = field(default_factory=list)
+    env: list[Manifest] = field(default_factory=list)
+    images: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,13 +207,42 @@ class Pod:
         return bool(self.container.get("command") or self.container.get("args"))
 
     def with_arguments(
-        self, arguments: Sequence[Argument] = (), *, model: str | None = None
-    ) -> Pod:
+        self,
+        arguments: Sequence[Argument],
+        problem: str,
+        *,
+        model: str | None = None,
+        instead: str = "",
+    ) -> tuple[Pod, list[Finding]]:
         """The pod whose engine has these arguments.
 
-        Raises EditError where their place in the command line is not known.
+        Unchanged, with an error that begins with `problem`, where their place in the command line
+        is not known.
         """
-        return self.with_command(edit(self.command, arguments, model=model))
+        try:
+            return self.with_command(edit(self.command, arguments, model=model)), []
+        except EditError as why:
+            message = f"{problem}: {why}; write the command as a list{instead}"
+            return self, [error(COMMAND_NOT_EDITABLE, self.command_path, message)]
+
+    def taken(
+        self,
+        mounts: Iterable[str],
+        remedy: str,
+        env: Iterable[Mapping[str, Any]] = (),
+        by: str = "",
+    ) -> Iterator[Finding]:
+        """Yield an error for each mount path and variable that the template has already."""
+        for path in mounts:
+            if mounted(self.container, path) is not None:
+                at = (*self.container_path, "volumeMounts")
+                yield error(TAKEN_BY_TEMPLATE, at, f"{path} is where {remedy}")
+        names = {variable["name"] for variable in env}
+        for index, variable in enumerate(self.container.get("env") or ()):
+            if variable.get("name") in names:
+                at = (*self.container_path, "env", index)
+                message = f"{variable['name']} is set by {by}; remove one"
+                yield error(TAKEN_BY_TEMPLATE, at, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
         """The pod with another command line, None for the one that it has."""
@@ -128,6 +256,10 @@ class Pod:
                 for container in self.spec["containers"]
             ]
         )
+
+    def with_fields(self, **fields: Any) -> Pod:
+        """The pod with fields of its serving container replaced."""
+        return self.with_container(lambda container: {**container, **fields})
 
     def with_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
         """The pod with more volumes behind its own."""
@@ -156,33 +288,37 @@ def _named(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Pods:
-    """The pods of one replica of a role; all replicas have the same.
+class RolePods:
+    """The pods of a role, which all of its replicas share.
 
     Attributes:
         leader: The leader, or every pod of a role whose user wrote one template, until `split`.
         worker: The other pods. Before `split` only where the user wrote a template for them, after
             it wherever a replica has several pods.
-        command: The engine's command line, before a launcher hides it in a script; None until
-            `read_engine`.
+        engine_command: The engine's command line, before a launcher hides it in a script; None
+            until `read_engine`.
         port: Port on which the pods serve, likewise.
         kv: How the KV cache is handed over, None where nothing asks for it.
         traced: Whether the engine traces.
         offload: What the offloading of its KV cache takes, None where nothing is offloaded.
+        revision: Hash of what the finished pods are made of, so that neither the service's own
+            metadata nor a replica count changes it. An Output, whose value is not known yet,
+            counts as a placeholder.
     """
 
     leader: Pod
     worker: Pod | None = None
-    command: EngineCommand | None = None
+    engine_command: EngineCommand | None = None
     port: int = 0
     kv: KvTransferPlan | None = None
     traced: bool = False
     offload: Offload | None = None
+    revision: str = ""
 
     @property
-    def engine_command(self) -> EngineCommand:
+    def command(self) -> EngineCommand:
         """The engine's command line, at any time."""
-        return self.command or self.leader.command
+        return self.engine_command or self.leader.command
 
     @property
     def engine_port(self) -> int:
@@ -192,15 +328,30 @@ class Pods:
     @property
     def rank_ports(self) -> int:
         """Ports that the engine serves on, one for each rank that has its own."""
-        return self.engine_command.rank_ports
+        return self.command.rank_ports
 
-    def each(self) -> Iterator[Pod]:
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that the pods serve on, one for each rank that has its own."""
+        return tuple(range(self.port, self.port + self.rank_ports))
+
+    @property
+    def ports_text(self) -> str:
+        """The same, for messages."""
+        first, last = self.ports[0], self.ports[-1]
+        return str(first) if first == last else f"{first} to {last}"
+
+    @property
+    def each(self) -> list[Pod]:
         """The leader, then the worker where there is one."""
-        yield self.leader
-        if self.worker is not None:
-            yield self.worker
+        return [pod for pod in (self.leader, self.worker) if pod is not None]
 
-    def put(self, pod: Pod) -> Pods:
+    @property
+    def written(self) -> list[Pod]:
+        """The first pod of each template that the user wrote."""
+        return [pod for pod in self.each if pod.leads or pod.path != self.leader.path]
+
+    def put(self, pod: Pod) -> RolePods:
         """These pods with the leader or the worker replaced."""
         return replace(self, leader=pod) if pod.leads else replace(self, worker=pod)
 
@@ -220,7 +371,7 @@ class Context:
     meta: ServiceMeta
     position: int
     role: RoleArgs
-    written: Pods
+    written: RolePods
     nodes: int
     launcher: Launcher | None
     model: ModelArgs | None
@@ -235,7 +386,7 @@ class Context:
 
 
 #: Adds one feature to the pods of a role; its findings are the parts that it left out.
-Pass = Callable[[Pods, Context], tuple[Pods, list[Finding]]]
+Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def why_unknown(command: EngineCommand) -> str:

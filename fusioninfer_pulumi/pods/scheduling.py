@@ -1,4 +1,4 @@
-"""Who schedules a role's pods and where: scheduler, gang, labels and spread."""
+"""Labels and annotations of pods, and who schedules them where: scheduler, gang and spread."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, Pods
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
 
 
 def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
@@ -22,7 +24,7 @@ def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
     }
 
 
-def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Sets scheduler, priority, and the gang, or the annotation of the queue."""
     annotations: dict[str, str] = {}
     fields: dict[str, Any] = {
@@ -37,7 +39,7 @@ def scheduling(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     elif ctx.shape.queue and ctx.shape.scheduler:
         # Without a PodGroup of ours, Volcano creates one per workload and reads the queue here.
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
-    for pod in pods.each():
+    for pod in pods.each:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         written = (pod.template.get("metadata") or {}).get("labels") or {}
         pods = pods.put(_with_metadata(built, written, {**_annotations(pod), **annotations}))
@@ -49,9 +51,9 @@ def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
     return {"podGroupName": names.pod_group(service, group)}
 
 
-def pod_labels(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Sets the labels of the role; of a template's own metadata nothing else stays."""
-    for pod in pods.each():
+    for pod in pods.each:
         written = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PAIRED.get(ctx.role.component_type) if ctx.pairing is not None else None
         paired = {labels.LLM_D_ROLE: part} if pod.leads and part is not None else {}
@@ -69,7 +71,7 @@ def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping
     return replace(pod, template={"metadata": metadata, "spec": pod.spec})
 
 
-def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
+def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Spreads the leaders of all replicas, of all LeaderWorkerSets."""
     args = ctx.role.topology_spread
     if args is None:
@@ -87,3 +89,41 @@ def spread(pods: Pods, ctx: Context) -> tuple[Pods, list[Finding]]:
     constraints = pods.leader.spec.get("topologySpreadConstraints") or ()
     leader = pods.leader.with_spec(topologySpreadConstraints=[*constraints, *added])
     return pods.put(leader), []
+
+
+def with_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
+    """A service whose templates have its pod labels and annotations, and those of their roles.
+
+    A role's value of a key wins over the service's, and a template's over both.
+    """
+
+    def labelled(role: RoleArgs) -> RoleArgs:
+        more = {
+            "labels": {**args.pod_labels, **role.pod_labels},
+            "annotations": {**args.pod_annotations, **role.pod_annotations},
+        }
+        if not any(more.values()):
+            return role
+        if role.component_type is ComponentType.ROUTER:
+            picker = role.endpoint_picker or EndpointPickerArgs()
+            template = _with_more_metadata(picker.template or {}, more)
+            changed = picker.model_copy(update={"template": template})
+            return role.model_copy(update={"endpoint_picker": changed})
+        templates = {
+            name: _with_more_metadata(template, more)
+            for name in ("template", "leader_template", "worker_template")
+            if (template := getattr(role, name)) is not None
+        }
+        return role.model_copy(update=templates)
+
+    return args.model_copy(update={"roles": [labelled(role) for role in args.roles]})
+
+
+def _with_more_metadata(
+    template: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    metadata = dict(template.get("metadata") or {})
+    for key, values in more.items():
+        if values:
+            metadata[key] = {**values, **(metadata.get(key) or {})}
+    return {**template, "metadata": metadata}

@@ -20,10 +20,14 @@ from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import free_name, mirrored
-from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
-from fusioninfer_pulumi.pods.parts import SidecarPlan
-from fusioninfer_pulumi.pods.pod import Context, Pods
+from fusioninfer_pulumi.kube.containers import field_variable, free_name, mirrored
+from fusioninfer_pulumi.kube.metadata import (
+    Manifest,
+    ServiceMeta,
+    granted_role,
+    service_account,
+)
+from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 
 SIDECAR_PROTOCOL = Rule(
     "sidecar-protocol",
@@ -103,7 +107,12 @@ def sidecar_plan(
     stated = integer(flag_value(words, _RANKS))
     if ranks > 1 and stated is None:
         arguments.append(f"{_RANKS}={ranks}")
-    arguments += _tls(command, prefill_https=pairing.prefill_https)
+    stages = ["prefiller"] * pairing.prefill_https + ["decoder"] * command.serves_https
+    if stages:
+        arguments.append(f"--enable-tls={','.join(stages)}")
+    if command.serves_https:
+        # On the pod's own loopback no other host can be impersonated.
+        arguments.append("--tls-insecure-skip-verify=decoder")
     account = None
     explicit = spec.get("serviceAccountName")
     if release.reads_pool and args.ssrf_protection is not False:
@@ -156,16 +165,6 @@ def _protocol(
     return chosen, []
 
 
-def _tls(command: EngineCommand, *, prefill_https: bool) -> list[str]:
-    decode = command.serves_https
-    stages = ["prefiller"] * prefill_https + ["decoder"] * decode
-    flags = [f"--enable-tls={','.join(stages)}"] if stages else []
-    # On the pod's own loopback no other host can be impersonated.
-    return [*flags, "--tls-insecure-skip-verify=decoder"] if decode else flags
-
-
-Manifest = dict[str, Any]
-
 #: Name of the sidecar's container.
 SIDECAR = "pd-sidecar"
 # Folder with the token of the pod's ServiceAccount in every container, unless something else is
@@ -176,7 +175,7 @@ _TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 
-def sidecar(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
+def sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     """Adds the sidecar to the leader.
 
     It stands last, so that nothing starts before the model is loaded that other init containers
@@ -186,13 +185,7 @@ def sidecar(pods: Pods, _: Context) -> tuple[Pods, list[Finding]]:
     planned = pods.kv.sidecar if pods.kv is not None else None
     if planned is None:
         return pods, []
-    fields = _with_sidecar(pods.leader.spec, planned)
-    return pods.put(pods.leader.with_spec(**fields)), []
-
-
-def _with_sidecar(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest:
-    """The fields of a pod spec that the sidecar changes."""
-    built: Manifest = {}
+    spec, built = pods.leader.spec, dict[str, Any]()
     mounts: list[Manifest] = []
     token = _token(spec, planned)
     if token is not None:
@@ -202,20 +195,15 @@ def _with_sidecar(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest:
         built["serviceAccountName"] = planned.account
         # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
-    built["initContainers"] = [
-        *(spec.get("initContainers") or ()),
-        _container(planned, mounts),
-    ]
-    return built
+    existing = spec.get("initContainers") or ()
+    built["initContainers"] = [*existing, _container(planned, mounts)]
+    return pods.put(pods.leader.with_spec(**built)), []
 
 
 def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
-    env: list[Manifest] = [
-        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    ]
+    env = [field_variable("POD_IP", "status.podIP")]
     if planned.account is not None:
-        field = {"fieldRef": {"fieldPath": "metadata.namespace"}}
-        env.append({"name": NAMESPACE_ENV, "valueFrom": field})
+        env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
     scheme = {"scheme": "HTTPS"} if planned.https else {}
     return {
         "name": SIDECAR,
@@ -267,8 +255,7 @@ def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
     return {"name": free_name(_TOKEN, spec.get("volumes")), "projected": {"sources": sources}}
 
 
-_GROUP = "rbac.authorization.k8s.io"
-_READ = ["get", "list", "watch"]
+_READ = ("get", "list", "watch")
 
 
 def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
@@ -282,31 +269,8 @@ def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterat
     }
     if not used:
         return
-    name = names.sidecar(meta.service)
-    own_labels = {labels.SERVICE: meta.service}
+    name, own_labels = names.sidecar(meta.service), {labels.SERVICE: meta.service}
     if not used.get(name, True):
-        yield {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": metadata(meta, name, own_labels),
-            "automountServiceAccountToken": False,
-        }
-    yield {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": "Role",
-        "metadata": metadata(meta, name, own_labels),
-        "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
-            {"apiGroups": [names.POOL_GROUP], "resources": ["inferencepools"], "verbs": _READ},
-        ],
-    }
-    yield {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": "RoleBinding",
-        "metadata": metadata(meta, name, own_labels),
-        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
-        "subjects": [
-            {"kind": "ServiceAccount", "name": account, "namespace": meta.namespace}
-            for account in used
-        ],
-    }
+        yield service_account(meta, name, own_labels)
+    rules = [("", ["pods"], _READ), (names.POOL_GROUP, ["inferencepools"], _READ)]
+    yield from granted_role(meta, name, rules, used, own_labels)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
-from fusioninfer_pulumi.api.model import FETCHER_IMAGE, ModelArgs, hub_name
+from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import ComponentType, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
@@ -33,7 +33,7 @@ from fusioninfer_pulumi.engines.preset import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors, warning
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mirrored, overlaid, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlaid, shared_memory
 from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.health import startup_seconds
@@ -50,6 +50,8 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
 
 #: `accelerator` of roles without GPUs.
 CPU = "cpu"
+#: Default cache folder of huggingface_hub in images of both engines, which run as root.
+_HUB_CACHE = "/root/.cache/huggingface"
 #: Where values come from, as `plan --explain` says it.
 USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
     "user", "model table", "engine release", "capacity", "library default",
@@ -394,14 +396,36 @@ class _Writer:
             merged = [*listed, written]
         spec: dict[str, Any] = {**self.spec, "containers": merged}
         (serving,) = (container for container in merged if container["name"] == name)
-        added = shared_memory(spec, serving, {"medium": "Memory"})
-        if added is not None:
+        volumes = [
+            (
+                shared_memory(spec, serving, {"medium": "Memory"}),
+                "a volume in memory",
+                "ranks and processes of the engine share memory; a container has 64Mi",
+            )
+        ]
+        if self._loses_downloads():
+            volumes.append((
+                empty_dir(spec, serving, "huggingface", _HUB_CACHE, {}),
+                "an emptyDir",
+                "a container that restarts continues its download",
+            ))  # fmt: skip
+        for added, value, reason in volumes:
+            if added is None:
+                continue
             volume, mount = added
             serving["volumeMounts"] = [*(serving.get("volumeMounts") or ()), mount]
             spec["volumes"] = [*(spec.get("volumes") or ()), volume]
-            reason = "ranks and processes of the engine share memory; a container has 64Mi"
-            self._note(f"mount {SHARED_MEMORY}", "a volume in memory", LIBRARY, reason)
+            self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
         return {**self.template, "spec": spec}
+
+    def _loses_downloads(self) -> bool:
+        """Return whether the engine downloads the model to a folder that no volume keeps."""
+        mounts = (str(mount.get("mountPath")) for mount in self.own.get("volumeMounts") or ())
+        kept = self.model.cache is not None or any(
+            f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
+        )
+        by_engine = self.model.fetch is not Fetch.INIT_CONTAINER
+        return by_engine and not kept and hub_name(self.model.uri) is not None
 
     def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """The container, before the user's own is merged over it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import inspect
 import json
-import types
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fusioninfer_pulumi import __version__, api
 from fusioninfer_pulumi.api.schema import attribute_docstrings, fields_schema
@@ -15,9 +15,13 @@ from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
 from fusioninfer_pulumi.component.inference_service import InferenceService
 from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
-from fusioninfer_pulumi.component.prerequisites import ServingPrerequisites
+from fusioninfer_pulumi.component.prerequisites import (
+    ServingPrerequisites,
+    ServingPrerequisitesArgs,
+)
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 
 #: Its file in `generated`.
 PACKAGED = "pulumi-package.json"
@@ -28,6 +32,20 @@ _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
 _SERVICE = "Service"
+_STRING = {"type": "string", "plain": True}
+#: Inputs of ServingPrerequisites that are no plain text.
+_PREREQUISITES: Mapping[str, dict[str, Any]] = {
+    "services": {
+        "type": "array",
+        "items": {"$ref": f"#/types/fusioninfer:index:{_SERVICE}"},
+    },
+    "kubeconfig": {"type": "string", "secret": True},
+}
+#: Outputs of the components in other languages.
+OUTPUTS: Mapping[type, tuple[str, ...]] = {
+    InferenceService: ("name", "namespace", "endpoint", "status"),
+    ServingPrerequisites: ("checked", "releases"),
+}
 
 
 def package_schema() -> dict[str, Any]:
@@ -36,11 +54,15 @@ def package_schema() -> dict[str, Any]:
     service = schemas[InferenceServiceArgs.__name__]
     kinds = {_type_token(name): _type(name, schema) for name, schema in schemas.items()}
     kinds[_type_token(InferenceServiceArgs.__name__)] |= {"required": ["name", "roles"]}
-    kinds |= {
-        _token(kind.__name__): _status_type(kind)
-        for kind in (status.ServiceStatus, status.Condition, status.ComponentStatus,
-                     status.GroupStatus)
-    }  # fmt: skip
+    statuses = (
+        status.ServiceStatus, status.Condition, status.ComponentStatus, status.GroupStatus,
+    )  # fmt: skip
+    kinds |= {_token(kind.__name__): _status_type(kind) for kind in statuses}
+    described = attribute_docstrings(ServingPrerequisitesArgs)
+    prerequisites = {
+        kubernetes_name(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
+        for name, text in described.items()
+    }
     return {
         "name": "fusioninfer",
         "displayName": "FusionInfer",
@@ -70,22 +92,8 @@ def package_schema() -> dict[str, Any]:
                 InferenceService,
                 {name: _property(schema) for name, schema in service["properties"].items()},
                 service["required"],
-                {
-                    "name": {"type": "string"},
-                    "namespace": {"type": "string"},
-                    "endpoint": {"type": "string"},
-                    "status": _reference("ServiceStatus"),
-                },
             ),
-            PREREQUISITES_TOKEN: _component(
-                ServingPrerequisites,
-                _prerequisites(),
-                ["services"],
-                {
-                    "checked": {"type": "boolean"},
-                    "releases": {"type": "object", "additionalProperties": {"type": "string"}},
-                },
-            ),
+            PREREQUISITES_TOKEN: _component(ServingPrerequisites, prerequisites, ["services"]),
         },
     }
 
@@ -100,60 +108,21 @@ def packaged_schema() -> str:
     return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
-def _component(
-    component: type,
-    inputs: dict[str, Any],
-    required: list[str],
-    outputs: dict[str, Any],
-) -> dict[str, Any]:
+def _component(component: type, inputs: dict[str, Any], required: list[str]) -> dict[str, Any]:
     described = attribute_docstrings(component)
+    hints = inspect.get_annotations(component, eval_str=True)
+    outputs = OUTPUTS[component]
     return {
         "isComponent": True,
         "description": inspect.cleandoc(component.__doc__ or ""),
         "inputProperties": inputs,
         "requiredInputs": required,
         "properties": {
-            name: {**output, "description": described[name]} for name, output in outputs.items()
+            name: {**_hint(get_args(hints[name])[0]), "description": described[name]}
+            for name in outputs
         },
         "required": list(outputs),
     }
-
-
-def _prerequisites() -> dict[str, Any]:
-    services = {"type": "array", "items": _reference(_SERVICE)}
-    return {
-        "services": {**services, "description": "The services that the cluster shall run."},
-        "kubeconfig": {
-            "type": "string",
-            "secret": True,
-            "description": "Path or text of the cluster's kubeconfig, by default that of the "
-            "stack's config (`kubernetes:kubeconfig`), else the one that kubectl would use.",
-        },
-        "context": {
-            "type": "string",
-            "plain": True,
-            "description": "Its context, by default `kubernetes:context` of the stack's config, "
-            "else the current one.",
-        },
-        "lwsNamespace": {
-            "type": "string",
-            "plain": True,
-            "description": "Namespace of LeaderWorkerSet's manager, by default `lws-system`.",
-        },
-        "volcanoNamespace": {
-            "type": "string",
-            "plain": True,
-            "description": "Namespace of Volcano's scheduler, by default `volcano-system`.",
-        },
-        "kueueNamespace": {
-            "type": "string",
-            "plain": True,
-            "description": "Namespace of Kueue's manager, by default `kueue-system`.",
-        },
-    }
-
-
-# Inputs
 
 
 def _token(name: str) -> str:
@@ -175,7 +144,10 @@ def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     described = schema["description"].partition("\n\nRaises:")[0]
     if "enum" in schema:
         members = getattr(api, name)
-        values = [{"name": _enum_name(member.name), "value": member.value} for member in members]
+        values = [
+            {"name": "".join(map(str.capitalize, member.name.split("_"))), "value": member.value}
+            for member in members
+        ]
         return {"type": "string", "description": described, "enum": values}
     properties = {key: _property(member) for key, member in schema["properties"].items()}
     required = schema.get("required", [])
@@ -187,10 +159,6 @@ def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _enum_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
 def _property(schema: dict[str, Any]) -> dict[str, Any]:
     return {**_value(schema), "description": schema["description"]}
 
@@ -198,8 +166,9 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
 def _value(schema: dict[str, Any]) -> dict[str, Any]:
     """A field's type. Plain is what is read; what is only passed on may be an Output."""
     if schema.get(OUTPUT_MARK):
-        plain_schema = _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
-        return {key: item for key, item in plain_schema.items() if key != "plain"}
+        return _without_plain(
+            _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
+        )
     if "anyOf" in schema:
         return _choice(schema["anyOf"])
     if "$ref" in schema:
@@ -210,21 +179,23 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
         case [*several]:
             return _choice([{"type": option_type} for option_type in several])
         case "array":
-            items = _value(schema["items"])
-            return {"type": "array", "items": items, **_plain_like(items)}
+            return _collection("array", "items", _value(schema["items"]))
         case "object":
             inner = schema.get("additionalProperties")
-            if not isinstance(inner, dict):
-                return {"type": "object", "additionalProperties": _ANY}
-            plain_schema = _value(inner)
-            return {
-                "type": "object",
-                "additionalProperties": plain_schema,
-                **_plain_like(plain_schema),
-            }
+            inner = _value(inner) if isinstance(inner, dict) else dict(_ANY)
+            return _collection("object", "additionalProperties", inner)
         case kind if kind in _PRIMITIVES:
             return {"type": kind, "plain": True}
     return dict(_ANY)
+
+
+def _collection(kind: str, key: str, inner: dict[str, Any]) -> dict[str, Any]:
+    """A list or map, which is plain if what it holds is."""
+    return {"type": kind, key: inner, **({"plain": True} if inner.get("plain") else {})}
+
+
+def _without_plain(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in schema.items() if key != "plain"}
 
 
 def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,8 +203,7 @@ def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
     choices = [_value(option) for option in options if not _is_left_out(option)]
     if len(choices) == 1:
         return choices[0]
-    parts = [{key: choice[key] for key in choice if key != "plain"} for choice in choices]
-    return {"oneOf": parts, "plain": True}
+    return {"oneOf": [_without_plain(choice) for choice in choices], "plain": True}
 
 
 def _is_left_out(option: dict[str, Any]) -> bool:
@@ -242,44 +212,25 @@ def _is_left_out(option: dict[str, Any]) -> bool:
     return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
 
 
-def _plain_like(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"plain": True} if schema.get("plain") else {}
-
-
-# Outputs
-
-
 def _status_type(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    described = attribute_docstrings(kind)
-    properties = {
-        name: {
-            **_hint(hint),
-            **({"description": described[name]} if name in described else {}),
-        }
-        for name, hint in hints.items()
-    }
-    required = sorted(getattr(kind, "__required_keys__", ()))
+    properties = {name: _hint(hint) for name, hint in get_type_hints(kind).items()}
+    for name, text in attribute_docstrings(kind).items():
+        properties[name]["description"] = text
     return {
         "type": "object",
         "description": inspect.cleandoc(kind.__doc__ or ""),
         "properties": properties,
-        "required": required,
+        "required": sorted(getattr(kind, "__required_keys__", ())),
     }
 
 
 def _hint(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
-        return _hint(inner)
     if origin is Literal:
         return {"type": "string"}
     if origin is list:
         return {"type": "array", "items": _hint(arguments[0])}
     if origin is dict:
         return {"type": "object", "additionalProperties": _hint(arguments[1])}
-    if hint in (str, int, float, bool):
-        names = {str: "string", int: "integer", float: "number", bool: "boolean"}
-        return {"type": names[hint]}
-    return _reference(hint.__name__)
+    names = {str: "string", int: "integer", bool: "boolean"}
+    return {"type": names[hint]} if hint in names else _reference(hint.__name__)

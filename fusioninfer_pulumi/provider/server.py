@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
@@ -26,11 +27,12 @@ from fusioninfer_pulumi.component.prerequisites import (
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
 from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import examine_mapping
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
-from fusioninfer_pulumi.provider.schema import VERSION, packaged_schema
+from fusioninfer_pulumi.provider.schema import OUTPUTS, VERSION, packaged_schema
 
 
 class Provider(pulumi.provider.Provider):
@@ -51,15 +53,15 @@ class Provider(pulumi.provider.Provider):
         Raises:
             InputPropertiesError: The component cannot work; one error for each problem.
         """
-        if resource_type not in _CONSTRUCT:
+        if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
         _enter_stack()
         arguments = {key: as_written(value) for key, value in inputs.items()}
         try:
-            made, outputs = _CONSTRUCT[resource_type](name, arguments, options)
+            made = _construct(name, resource_type, arguments, options)
         except InvalidServiceError as problem:
             raise property_errors(name, problem.findings) from None
-        state = {key: _explained(getattr(made, key), name) for key in outputs}
+        state = {key: _explained(getattr(made, key), name) for key in OUTPUTS[type(made)]}
         return pulumi.provider.ConstructResult(made.urn, state)
 
 
@@ -68,7 +70,7 @@ def as_written(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
-        return _unknown()
+        return pulumi.Output(set(), _done(pulumi.output.UNKNOWN), _done(result=False))
     if isinstance(value, dict):
         return {key: as_written(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -84,40 +86,22 @@ def property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesEr
     return InputPropertiesError(f"{name} cannot work", details)
 
 
-Constructed = tuple[pulumi.ComponentResource, tuple[str, ...]]
-
-
-def _inference_service(
-    name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
-) -> Constructed:
-    # Programs in other languages send a mapping of any shape: the constructor checks it.
-    made = InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
-    return made, ("name", "namespace", "endpoint", "status")
-
-
-def _serving_prerequisites(
-    name: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None
-) -> Constructed:
-    services = inputs.get("services")
+def _construct(
+    name: str, token: str, inputs: dict[str, Any], options: pulumi.ResourceOptions | None
+) -> pulumi.ComponentResource:
+    if token == TOKEN:
+        # Programs in other languages send a mapping of any shape: the constructor checks it.
+        return InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
+    services = inputs.pop("services", None)
     if not isinstance(services, list):
         raise InputPropertiesError(
             f"{name} cannot work",
             [{"property_path": "services", "reason": "must be a list of services"}],
         )
-    args = ServingPrerequisitesArgs(
-        services=_services(services),
-        kubeconfig=inputs.get("kubeconfig"),
-        context=inputs.get("context"),
-        lws_namespace=inputs.get("lwsNamespace") or "lws-system",
-        volcano_namespace=inputs.get("volcanoNamespace") or "volcano-system",
-        kueue_namespace=inputs.get("kueueNamespace") or "kueue-system",
-    )
-    return ServingPrerequisites(name, args, options), ("checked", "releases")
-
-
-_CONSTRUCT: Mapping[
-    str, Callable[[str, Mapping[str, Any], pulumi.ResourceOptions | None], Constructed]
-] = {TOKEN: _inference_service, PREREQUISITES_TOKEN: _serving_prerequisites}
+    names = {kubernetes_name(field.name): field.name for field in fields(ServingPrerequisitesArgs)}
+    given = {names[key]: value for key, value in inputs.items() if value is not None}
+    args = ServingPrerequisitesArgs(services=_services(services), **given)
+    return ServingPrerequisites(name, args, options)
 
 
 def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
@@ -138,13 +122,10 @@ def _enter_stack() -> None:
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))
 
 
-def _unknown() -> pulumi.Output[Any]:
-    """What an output of a resource that does not exist yet is, while previewing."""
-    known: asyncio.Future[bool] = asyncio.Future()
-    known.set_result(False)
-    value: asyncio.Future[Any] = asyncio.Future()
-    value.set_result(pulumi.output.UNKNOWN)
-    return pulumi.Output(set(), value, known)
+def _done(result: Any) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.Future()
+    future.set_result(result)
+    return future
 
 
 def _explained(output: Any, name: str) -> Any:

@@ -6,6 +6,10 @@ may change now; `component/update.py` asks it whenever something has changed.
 New LeaderWorkerSets do not disrupt running replicas and have no turn: required ones are created
 before any update, whose pods may need them to be a complete gang, and optional ones after all
 updates, because they might take the accelerators of a pod that restarts.
+
+With `rollout.level: Group` whole serving groups change, one after the other: all LeaderWorkerSets
+of a group together, and the next group when the required ones are available again. The other groups
+serve meanwhile, and prefill and decode of one group have the same revision.
 """
 
 from __future__ import annotations
@@ -13,12 +17,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
+from fusioninfer_pulumi.api.rollout import (
+    DEFAULT_TIMEOUT,
+    Layout,
+    RoleOrder,
+    RolloutLevel,
+    RolloutStrategy,
+)
 from fusioninfer_pulumi.kube.durations import times
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
 from fusioninfer_pulumi.topology.gang import minima_of, required_replicas
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import RoleRollout, role_rollout
+from fusioninfer_pulumi.topology.role import (
+    LwsPlan,
+    RolePlan,
+    RoleRollout,
+    replicas_of,
+    role_rollout,
+)
 from fusioninfer_pulumi.topology.topology import Topology
 
 
@@ -59,6 +73,24 @@ class LwsStep:
     def in_turn(self) -> bool:
         """Whether others wait until it is available again."""
         return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
+
+
+def by_group(plan: Topology) -> bool:
+    """Returns whether the serving groups of a service change as a whole."""
+    return plan.rollout.level is RolloutLevel.GROUP and plan.groups is not None
+
+
+def group_rollout(plan: Topology) -> RoleRollout:
+    """Returns the settings of a service's groups, which it counts as those of a role replicas."""
+    rollout = plan.rollout
+    limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
+    return RoleRollout(
+        rollout.strategy or RolloutStrategy.ROLLING,
+        replicas_of(limit, plan.groups or 0),
+        0,
+        rollout.partition or 0,
+        rollout.timeout or DEFAULT_TIMEOUT,
+    )
 
 
 def required_ordinals(plan: Topology, role: RolePlan) -> int:

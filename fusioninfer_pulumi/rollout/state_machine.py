@@ -11,20 +11,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fusioninfer_pulumi.findings import listed
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.order import LwsStep, next_lws
 
-#: Seconds between two lists while replicas take turns.
-TURN_SECONDS = 0.25
-#: Seconds between two lists otherwise, and between attempts of the first list.
-PAUSE_SECONDS = 1.0
-#: Longest pause between two lists, in seconds.
-LONG_PAUSE_SECONDS = 5.0
-#: Pause as a part of the time since the last change.
-PAUSE_PART = 0.1
+#: Shortest pause between two lists, in seconds: while replicas take turns, and otherwise.
+TURN_SECONDS, PAUSE_SECONDS = 0.25, 1.0
+#: The longest one, and the pause as a part of the time since the last change.
+LONG_PAUSE_SECONDS, PAUSE_PART = 5.0, 0.1
 #: Deadlines within this time of the first one fail together.
 MARGIN_SECONDS = 5.0
 #: Attempts of the first list, after which the cluster counts as unreadable.
@@ -189,6 +185,10 @@ class UpdateState:
         """The state with some LeaderWorkerSets replaced."""
         return replace(self, lws={**self.lws, **changed}) if changed else self
 
+    def with_each(self, names: Iterable[str], **changes: Any) -> UpdateState:
+        """The state with the same fields changed in several LeaderWorkerSets."""
+        return self.with_lws({name: replace(self.lws[name], **changes) for name in names})
+
     @property
     def is_creating(self) -> bool:
         """Whether a new, required LeaderWorkerSet may not exist yet."""
@@ -324,14 +324,10 @@ def step(state: UpdateState, observation: Observation) -> _Result:
 
 def _begin(state: UpdateState, at: float) -> _Result:
     """Registers what is new and required; what exists waits for its turn."""
-    phases = {
-        name: Phase.WAITING if lws.exists or lws.step.required else Phase.OPTIONAL
-        for name, lws in state.lws.items()
-    }
-    state = state.with_lws(
-        {name: replace(lws, phase=phases[name]) for name, lws in state.lws.items()}
-    )
-    new = [name for name, lws in state.lws.items() if lws.step.required and not lws.exists]
+    new = [name for name, lws in state.lws.items() if not lws.exists]
+    required = [name for name in new if state.lws[name].step.required]
+    state = state.with_each(state.lws, phase=Phase.WAITING)
+    state = state.with_each({*new} - {*required}, phase=Phase.OPTIONAL)
     changing = {
         name
         for name, lws in state.lws.items()
@@ -344,14 +340,15 @@ def _begin(state: UpdateState, at: float) -> _Result:
     if changing and not state.has_list:
         at_once = next_lws(_order(state), changing, (), ())
         stage, needs_list = Stage.LISTING, bool(changing.difference(at_once))
-    return _register(replace(state, stage=stage, needs_list=needs_list), new, at)
+    return _register(replace(state, stage=stage, needs_list=needs_list), required, at)
 
 
 def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
-    changed = {name: replace(state.lws[name], phase=Phase.REGISTERED) for name in names}
-    if not changed:
+    registered = tuple(names)
+    if not registered:
         return state, ()
-    return replace(state.with_lws(changed), changed_at=at), (Register(tuple(changed)),)
+    state = state.with_each(registered, phase=Phase.REGISTERED)
+    return replace(state, changed_at=at), (Register(registered),)
 
 
 def _take_turns(state: UpdateState, at: float) -> _Result:
@@ -385,12 +382,7 @@ def _answered(state: UpdateState, observation: Answered) -> UpdateState:
         return state
     # No replica of a gang is available before all of them exist: their deadlines begin together.
     deadline = observation.at + _seconds(state.wait_timeout)
-    return state.with_lws(
-        {
-            name: replace(state.lws[name], deadline=deadline)
-            for name in state.in_phases(Phase.STARTING)
-        }
-    )
+    return state.with_each(state.in_phases(Phase.STARTING), deadline=deadline)
 
 
 def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float) -> LwsState:
@@ -422,18 +414,22 @@ def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float
 def _listed(state: UpdateState, observation: Listed) -> _Result:
     if observation.snapshots is None and not state.has_list:
         return _unreadable(state, observation)
-    if observation.snapshots is not None:
-        state = _with_snapshots(state, observation.snapshots)
     at = observation.at
+    if observation.snapshots is not None:
+        asking = state.stage is Stage.ASKING
+        listed = {
+            name: _with_snapshot(lws, observation.snapshots.get(name), asking=asking)
+            for name, lws in state.lws.items()
+        }
+        state = replace(state.with_lws(listed), has_list=True)
     if state.stage is Stage.ASKING:
         return _begin(state, at)
     if state.stage is Stage.LISTING:
         return replace(state, stage=Stage.RUNNING), ()
     awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
-    up = {name: state.lws[name] for name in awaited if state.lws[name].is_up}
-    state = state.with_lws({name: replace(lws, phase=Phase.DONE) for name, lws in up.items()})
+    up = [name for name in awaited if state.lws[name].is_up]
     if up:
-        state = replace(state, changed_at=at)
+        state = replace(state.with_each(up, phase=Phase.DONE), changed_at=at)
     state = _after_list(state, at)
     failure = _too_late(state, at)
     if failure:
@@ -441,19 +437,6 @@ def _listed(state: UpdateState, observation: Listed) -> _Result:
     waiting = {*awaited} - {*up} or state.down
     first = next((name for name in state.lws if name in waiting), None)
     return state, () if first is None else (Show(first),)
-
-
-def _with_snapshots(state: UpdateState, snapshots: Mapping[str, Snapshot]) -> UpdateState:
-    asking = state.stage is Stage.ASKING
-    return replace(
-        state.with_lws(
-            {
-                name: _with_snapshot(lws, snapshots.get(name), asking=asking)
-                for name, lws in state.lws.items()
-            }
-        ),
-        has_list=True,
-    )
 
 
 def _with_snapshot(lws: LwsState, snapshot: Snapshot | None, *, asking: bool) -> LwsState:
@@ -479,8 +462,7 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
         return state, (Fail(message, None),)
     if state.stage is not Stage.RUNNING:
         return replace(state, stage=Stage.RUNNING), ()
-    awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
-    state = state.with_lws({name: replace(state.lws[name], phase=Phase.DONE) for name in awaited})
+    state = state.with_each(state.in_phases(Phase.CHANGING, Phase.STARTING), phase=Phase.DONE)
     return state, (Say(f"whether replicas are available was not checked: {observation.problem}"),)
 
 

@@ -9,8 +9,9 @@ in another way.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -43,6 +44,11 @@ class LwsSize:
     replicas: int = 0
     accelerators: int = 0
 
+    @property
+    def total(self) -> int:
+        """Accelerators of all replicas."""
+        return self.replicas * self.accelerators
+
 
 @dataclass(frozen=True)
 class LwsChange:
@@ -60,9 +66,9 @@ class LwsChange:
     recreated: bool = False
 
     @property
-    def starts(self) -> bool:
-        """Whether it gets replicas that did not exist."""
-        return self.before is None or self.after.replicas > self.before.replicas
+    def disrupts(self) -> bool:
+        """Whether its replicas restart, or it gets replicas that did not exist."""
+        return self.restarts or self.before is None or self.after.replicas > self.before.replicas
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,12 @@ class _World:
     def play(self) -> Timeline:
         """Runs the update to its end."""
         before, turns = self._row(), list[TimelineRow]()
-        state = self._state()
+        state = UpdateState(
+            {lws_step.name: self._lws(lws_step) for lws_step in self.steps},
+            self.plan.wait.timeout,
+            self.plan.wait.level.awaits_replicas,
+            Stage.RUNNING,
+        )
         observation: Observation = Registered(self.now)
         while True:
             state, actions = step(state, observation)
@@ -171,7 +182,10 @@ class _World:
             if state.is_over:
                 break
             if names:
-                self._apply(names)
+                self.registered.update(names)
+                changed = {name for name in names if self.changes[name].disrupts}
+                self.up -= changed
+                self.begun = self.begun or bool(changed)
                 observation = Answered(self.now, {name: self._version(name) for name in names})
                 continue
             awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
@@ -181,16 +195,13 @@ class _World:
             observation = Listed(self.now, self._snapshots())
         if self.begun:
             turns.append(self._row())
-        pending = tuple(lws.name for lws in self.steps if self._is_pending(lws))
-        return Timeline(before, tuple(turns), self._row(is_over=True), pending)
-
-    def _state(self) -> UpdateState:
-        return UpdateState(
-            {lws_step.name: self._lws(lws_step) for lws_step in self.steps},
-            self.plan.wait.timeout,
-            self.plan.wait.level.awaits_replicas,
-            Stage.RUNNING,
+        # Replicas that may still start when the update is over.
+        pending = tuple(
+            lws.name
+            for lws in self.steps
+            if self._is_under_way(lws.name) or (lws.partial and self.changes[lws.name].disrupts)
         )
+        return Timeline(before, tuple(turns), self._row(is_over=True), pending)
 
     def _lws(self, lws_step: LwsStep) -> LwsState:
         change = self.changes[lws_step.name]
@@ -201,7 +212,7 @@ class _World:
             revisions[1],
             before=self._version(lws_step.name) if exists else None,
             revision_before=revisions[0] if exists else "",
-            settled=not (change.restarts or change.starts),
+            settled=not change.disrupts,
             served=revisions[0] if exists else None,
             exists=exists,
         )
@@ -213,15 +224,6 @@ class _World:
         if change.before is None or change.recreated:
             return "after", 1
         return "before", 2 if change.restarts or change.before != change.after else 1
-
-    def _apply(self, names: Iterable[str]) -> None:
-        self.registered.update(names)
-        changed = {name for name in names if self._is_disrupted(name)}
-        self.up -= changed
-        self.begun = self.begun or bool(changed)
-
-    def _is_disrupted(self, name: str) -> bool:
-        return self.changes[name].restarts or self.changes[name].starts
 
     def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
         """Lets time pass until the next LeaderWorkerSet has to be available."""
@@ -244,7 +246,7 @@ class _World:
             accelerators += self._accelerators(lws_step)
         for role, size in () if is_over else self.removed:
             serving[role] += size.replicas
-            accelerators += size.replicas * size.accelerators
+            accelerators += size.total
         down = [] if is_over else [lws.name for lws in self.steps if self._is_under_way(lws.name)]
         return TimelineRow(
             self.now,
@@ -257,17 +259,12 @@ class _World:
     def _is_under_way(self, name: str) -> bool:
         return name in self.registered and name not in self.up
 
-    def _is_pending(self, lws_step: LwsStep) -> bool:
-        """Whether replicas of it may still start when the update is over."""
-        is_changed = lws_step.partial and self._is_disrupted(lws_step.name)
-        return self._is_under_way(lws_step.name) or is_changed
-
     def _serving(self, lws_step: LwsStep) -> int:
         name, change = lws_step.name, self.changes[lws_step.name]
         before = change.before.replicas if change.before is not None else 0
         if name not in self.registered:
             return before
-        if name in self.up and not (lws_step.partial and self._is_disrupted(name)):
+        if name in self.up and not (lws_step.partial and change.disrupts):
             return change.after.replicas
         meanwhile = min(before, change.after.replicas)
         if change.restarts:
@@ -279,13 +276,13 @@ class _World:
         name, change = lws_step.name, self.changes[lws_step.name]
         before, after = change.before or LwsSize(), change.after
         if name not in self.registered:
-            return before.replicas * before.accelerators
+            return before.total
         surges = lws_step.whole and change.restarts and not change.recreated
         surge = lws_step.rollout.max_surge * after.accelerators if surges else 0
         if name in self.up:
             # The extra replicas stay while a partition holds others back.
             kept = surge if lws_step.rollout.partition else 0
-            return after.replicas * after.accelerators + kept
+            return after.total + kept
         replicas = max(before.replicas, after.replicas)
         return replicas * max(before.accelerators, after.accelerators) + surge
 
@@ -301,10 +298,6 @@ def _serving_meanwhile(lws_step: LwsStep, change: LwsChange, replicas: int) -> i
 
 def hours_text(seconds: float) -> str:
     """Returns a duration for people, such as `2h15m`, rounded up to whole seconds."""
-    whole = int(-(-seconds // 1))
+    whole = math.ceil(seconds)
     parts = zip((whole // _HOUR, whole % _HOUR // 60, whole % 60), "hms", strict=True)
-    return "".join(_parts(parts)) or "0s"
-
-
-def _parts(parts: Iterable[tuple[int, str]]) -> Iterator[str]:
-    return (f"{count}{unit}" for count, unit in parts if count)
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"

@@ -1,4 +1,4 @@
-"""The URL at which clients reach a service with a router."""
+"""Listeners of Gateways that allow the route, and the URL at which clients reach the service."""
 
 from __future__ import annotations
 
@@ -7,11 +7,57 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.routing.attachment import allows_route, hosts_overlap, referenced_listeners
+from fusioninfer_pulumi.routing.gateway import GROUP
 from fusioninfer_pulumi.routing.route import ParentPlan
-from fusioninfer_pulumi.routing.router import RouterParts
+from fusioninfer_pulumi.routing.router import Routing
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def referenced_listeners(parent: ParentPlan) -> list[Mapping[str, Any]]:
+    """The known listeners that a reference to a Gateway selects."""
+    return [
+        listener
+        for listener in parent.listeners or ()
+        if parent.section in (None, listener["name"]) and parent.port in (None, listener["port"])
+    ]
+
+
+def hosts_overlap(one: Any, other: Any) -> bool:
+    """Whether two host names, each possibly a wildcard, can match the same host."""
+    if is_output(one) or is_output(other):
+        return True
+    if one.startswith("*."):
+        suffix = one[1:]
+        return bool(other.endswith(suffix)) or (
+            other.startswith("*.") and suffix.endswith(other[1:])
+        )
+    return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
+
+
+def refusal(
+    parent: ParentPlan, listener: Mapping[str, Any], namespace: Any, hostnames: Sequence[Any]
+) -> str | None:
+    """Why a listener does not allow the route, None if it does."""
+    if listener["protocol"] not in ("HTTP", "HTTPS"):
+        return f"protocol {listener['protocol']} takes no HTTPRoute"
+    allowed = listener.get("allowedRoutes") or {}
+    kinds = allowed.get("kinds")
+    if kinds and not any(
+        kind.get("kind") == "HTTPRoute" and kind.get("group", GROUP) == GROUP for kind in kinds
+    ):
+        return "allowedRoutes.kinds has no HTTPRoute"
+    source = (allowed.get("namespaces") or {}).get("from", "Same")
+    known = not is_output(parent.namespace) and not is_output(namespace)
+    if source == "Same" and known and parent.namespace != namespace:
+        return (
+            f"it allows routes of its own namespace {parent.namespace} only, and the route is in "
+            f"{namespace} (allowedRoutes.namespaces.from)"
+        )
+    host = listener.get("hostname")
+    if host and hostnames and not any(hosts_overlap(host, hostname) for hostname in hostnames):
+        return f"its hostname {host} matches none of the route's"
+    return None
 
 
 @dataclass(frozen=True)
@@ -37,7 +83,7 @@ class Endpoint:
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
-def router_endpoint(router: RouterParts, namespace: Any) -> Endpoint | None:
+def router_endpoint(router: Routing, namespace: Any) -> Endpoint | None:
     """The endpoint of a service, preferring listeners that terminate TLS.
 
     Its host is the route's first host name without a wildcard, else that of a listener, else the
@@ -50,7 +96,7 @@ def router_endpoint(router: RouterParts, namespace: Any) -> Endpoint | None:
         (listener, parent)
         for parent in router.parents
         for listener in referenced_listeners(parent)
-        if allows_route(parent, listener, namespace, router.route.hostnames or ())
+        if refusal(parent, listener, namespace, router.route.hostnames or ()) is None
     ]
     reached.sort(key=lambda reachable: not _terminates_tls(reachable[0]))
     for host in hostnames:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
-from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.endpoint_pickers.config import (
     EppRequest,
-    GroupAffinity,
     epp_config,
     epp_config_text,
     strategy_summary,
@@ -34,10 +33,17 @@ from fusioninfer_pulumi.endpoint_pickers.intent import (
 from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.containers import overlaid
-from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
+from fusioninfer_pulumi.kube.containers import field_variable, overlaid
+from fusioninfer_pulumi.kube.metadata import (
+    Manifest,
+    ServiceMeta,
+    granted_role,
+    metadata,
+    role_binding,
+    service_account,
+)
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.pods.tracing import tracing_env
+from fusioninfer_pulumi.pods.environment import tracing_env
 from fusioninfer_pulumi.topology.role import RolePlan
 
 #: Where the container finds its certificate.
@@ -90,16 +96,6 @@ class EppPlan:
     env: tuple[Mapping[str, str], ...] = ()
 
     @property
-    def replicas(self) -> int:
-        """Its pods."""
-        return self.args.replicas
-
-    @property
-    def metrics(self) -> MetricsMode:
-        """Who may read its metrics."""
-        return self.args.metrics
-
-    @property
     def pauses(self) -> bool:
         """Whether the picker serves on for a while when its pod is deleted.
 
@@ -112,7 +108,7 @@ class EppPlan:
             for container in written.get("containers") or ()
         )
         lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
-        return self.replicas == 1 and lasts and not is_explicit
+        return self.args.replicas == 1 and lasts and not is_explicit
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -126,7 +122,7 @@ class EppPlan:
 
 def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
     """Return the metrics of the engines' load, None if they are unknown or differ."""
-    commands = [role.serving.command for role in roles]
+    commands = [role.pods.command for role in roles]
     metrics = {
         command.engine.load_metrics(command) if command.engine else None for command in commands
     }
@@ -135,13 +131,11 @@ def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
 
 def epp_plan(
     service: str,
-    namespace: Any,
     at: Location,
+    spec: InferenceServiceArgs,
     args: RoleArgs,
     intent: EppIntent,
     served: Sequence[RolePlan],
-    groups: int | None,
-    tracing: TracingArgs | None,
 ) -> tuple[EppPlan | None, list[Finding]]:
     """Plans the endpoint picker of a router role; None, and why, if its image's family is unknown.
 
@@ -151,27 +145,40 @@ def epp_plan(
     image, family, findings = epp_image((*at, "endpointPicker"), epp_args, intent)
     if family is None:
         return None, findings
-    affinity = group_affinity(service, epp_args, intent, groups)
+    name, tracing = names.endpoint_picker(service), spec.tracing
+    if tracing is not None and not tracing.picker:
+        tracing = None
+    affinity = group_affinity(service, epp_args, intent, spec.groups)
     metrics = load_metrics(served)
-    request = _request(args, epp_args, intent, served, affinity, metrics)
+    request = None
     config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
-    if request is not None:
+    if intent.strategy is not None:
+        block_sizes = {role.pods.command.block_size for role in served}
+        request = EppRequest(
+            strategy=intent.strategy,
+            scorers=args.scorers,
+            block_size=block_sizes.pop() if len(block_sizes) == 1 else None,
+            threshold=epp_args.threshold or 0,
+            groups=affinity,
+            flow_control=intent.flow_control,
+            engine_metrics=metrics,
+        )
         config = epp_config_text(epp_config(family, request))
         summary = strategy_summary(request)
     flags = EppFlags(
         pool=names.inference_pool(service),
-        namespace=OWN_NAMESPACE if is_output(namespace) else namespace,
+        namespace=OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         replicas=epp_args.replicas,
         verbosity=epp_args.log_verbosity,
         metrics_auth=epp_args.metrics is not MetricsMode.UNAUTHENTICATED,
         secure_serving=epp_args.tls.enabled,
         cert_path=CERTIFICATE_PATH if epp_args.tls.secret_name else None,
         experimental=affinity is not None,
-        tracing=tracing is not None and tracing.picker,
+        tracing=tracing is not None,
         engine_metrics=metrics,
     )
     plan = EppPlan(
-        name=names.endpoint_picker(service),
+        name=name,
         config_name=names.endpoint_picker_config(service),
         image=image,
         family=family,
@@ -181,39 +188,9 @@ def epp_plan(
         summary=summary,
         args=epp_args,
         engine_metrics=metrics,
-        env=tracing_env(tracing, names.endpoint_picker(service))
-        if tracing is not None and tracing.picker
-        else (),
+        env=() if tracing is None else tracing_env(tracing, name),
     )
     return plan, findings
-
-
-def _request(
-    args: RoleArgs,
-    epp_args: EndpointPickerArgs,
-    intent: EppIntent,
-    served: Sequence[RolePlan],
-    affinity: GroupAffinity | None,
-    metrics: LoadMetrics | None,
-) -> EppRequest | None:
-    """What the picker shall do, None where the user wrote its configuration."""
-    if intent.strategy is None:
-        return None
-    return EppRequest(
-        strategy=intent.strategy,
-        scorers=args.scorers,
-        block_size=_block_size(served),
-        threshold=epp_args.threshold or 0,
-        groups=affinity,
-        flow_control=intent.flow_control,
-        engine_metrics=metrics,
-    )
-
-
-def _block_size(served: Sequence[RolePlan]) -> int | None:
-    """Tokens in a block of the engines' KV cache, None where it is not known or differs."""
-    sizes = {role.serving.command.block_size for role in served}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
@@ -232,15 +209,15 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     Of several replicas only the leader becomes Ready, so Pulumi does not wait for the others.
     """
     built = metadata(meta, epp.name)
-    if epp.replicas > 1:
+    if epp.args.replicas > 1:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": built,
         "spec": {
-            "replicas": epp.replicas,
-            "strategy": _HANDOVER if epp.replicas == 1 else _RECREATE,
+            "replicas": epp.args.replicas,
+            "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
             "selector": {"matchLabels": epp.pod_labels},
             "template": overlaid(pod_template(epp), epp.args.template or {}),
         },
@@ -279,7 +256,7 @@ def _container(epp: EppPlan) -> Manifest:
         {"name": "grpc", "containerPort": GRPC_PORT},
         {"name": "grpc-health", "containerPort": HEALTH_PORT},
     ]
-    if epp.metrics is not MetricsMode.OFF:
+    if epp.args.metrics is not MetricsMode.OFF:
         ports.append({"name": "metrics", "containerPort": METRICS_PORT})
     mounts = [{"name": CONFIG_VOLUME, "mountPath": "/config", "readOnly": True}]
     if epp.args.tls.secret_name is not None:
@@ -302,8 +279,8 @@ def _container(epp: EppPlan) -> Manifest:
             "periodSeconds": 2,
         },
         "env": [
-            _field_ref("NAMESPACE", "metadata.namespace"),
-            _field_ref("POD_NAME", "metadata.name"),
+            field_variable("NAMESPACE", "metadata.namespace"),
+            field_variable("POD_NAME", "metadata.name"),
             *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
@@ -314,13 +291,6 @@ def _container(epp: EppPlan) -> Manifest:
         },
         "volumeMounts": mounts,
     }
-
-
-def _field_ref(name: str, path: str) -> Manifest:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-_EVENTS = "kv-events"
 
 
 def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
@@ -337,12 +307,12 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
         },
         {"name": "grpc-health", "port": HEALTH_PORT, "protocol": "TCP"},
     ]
-    if epp.metrics is not MetricsMode.OFF:
+    if epp.args.metrics is not MetricsMode.OFF:
         ports.append({"name": names.EPP_METRICS_PORT, "port": METRICS_PORT, "protocol": "TCP"})
     # Engines that publish their KV events to a picker reach it by its Service.
     events = event_port(epp.config)
     if events is not None and events not in [port["port"] for port in ports]:
-        ports.append({"name": _EVENTS, "port": events, "protocol": "TCP"})
+        ports.append({"name": "kv-events", "port": events, "protocol": "TCP"})
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -351,74 +321,33 @@ def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     }
 
 
-_GROUP = "rbac.authorization.k8s.io"
-_API_VERSION = f"{_GROUP}/v1"
 _READ = ("get", "list", "watch")
 
 
-def service_account(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the ServiceAccount; only pods that ask for its token mount it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": metadata(meta, epp.name),
-        "automountServiceAccountToken": False,
-    }
+def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
+    """Builds the ServiceAccount with read access to pools and pods.
 
-
-def epp_role(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the Role: read access to pools and pods; with several replicas, leader election."""
-    objectives = ["inference.networking.x-k8s.io"]
-    if LLM_D_API in epp.family.api_versions:
-        objectives.append("llm-d.ai")
-    rules = [
-        _policy_rule("", ["pods"], _READ),
-        _policy_rule(names.POOL_GROUP, ["inferencepools"], _READ),
-        *(_policy_rule(group, ["inferenceobjectives", "inferencemodelrewrites"], _READ)
-          for group in objectives),
-    ]  # fmt: skip
-    if epp.replicas > 1:
-        verbs = (*_READ, "create", "update", "patch", "delete")
-        rules.append(_policy_rule("coordination.k8s.io", ["leases"], verbs))
-        rules.append(_policy_rule("", ["events"], ("create", "patch")))
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "Role",
-        "metadata": metadata(meta, epp.name),
-        "rules": rules,
-    }
-
-
-def role_binding(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the RoleBinding of ServiceAccount and Role."""
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "RoleBinding",
-        "metadata": metadata(meta, epp.name),
-        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": epp.name},
-        "subjects": [_subject(meta, epp)],
-    }
-
-
-def metrics_reviewer(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    """Builds the ClusterRoleBinding with which the endpoint picker authenticates metrics readers.
-
-    `system:auth-delegator` comes with Kubernetes and allows reviews of tokens and access only.
+    With several replicas it has leader election, too. The ClusterRoleBinding, with which the
+    endpoint picker authenticates readers of its metrics, is to `system:auth-delegator`, which comes
+    with Kubernetes and allows reviews of tokens and access only.
     """
-    built = metadata(meta, names.metrics_reviewer(meta.namespace, meta.service))
-    del built["namespace"]
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "ClusterRoleBinding",
-        "metadata": built,
-        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": "system:auth-delegator"},
-        "subjects": [_subject(meta, epp)],
-    }
-
-
-def _subject(meta: ServiceMeta, epp: EppPlan) -> Manifest:
-    return {"kind": "ServiceAccount", "name": epp.name, "namespace": meta.namespace}
-
-
-def _policy_rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Manifest:
-    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+    groups = ["inference.networking.x-k8s.io"]
+    if LLM_D_API in epp.family.api_versions:
+        groups.append("llm-d.ai")
+    objectives = ["inferenceobjectives", "inferencemodelrewrites"]
+    rules: list[tuple[str, list[str], tuple[str, ...]]] = [
+        ("", ["pods"], _READ),
+        (names.POOL_GROUP, ["inferencepools"], _READ),
+    ]
+    rules += [(group, objectives, _READ) for group in groups]
+    if epp.args.replicas > 1:
+        verbs = (*_READ, "create", "update", "patch", "delete")
+        rules.append(("coordination.k8s.io", ["leases"], verbs))
+        rules.append(("", ["events"], ("create", "patch")))
+    yield service_account(meta, epp.name)
+    yield from granted_role(meta, epp.name, rules, [epp.name])
+    if epp.args.metrics is MetricsMode.AUTHENTICATED:
+        named = metadata(meta, names.metrics_reviewer(meta.namespace, meta.service))
+        del named["namespace"]
+        delegator = ("ClusterRole", "system:auth-delegator")
+        yield role_binding(meta, named, delegator, [epp.name])

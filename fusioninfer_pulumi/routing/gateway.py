@@ -1,4 +1,4 @@
-"""The Gateway of a service: plan, object, and checks against what its implementation does."""
+"""The Gateway of a service: plan and object."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayArgs
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-from fusioninfer_pulumi.routing.gateways import (
-    IMPLEMENTATIONS,
-    UNKNOWN,
-    Implementation,
-)
+from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, Implementation
 
 GROUP = "gateway.networking.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -49,25 +45,17 @@ def implementation_of(args: RoleArgs) -> Implementation:
     return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
 
 
-def _is_managed(args: RoleArgs) -> bool:
-    """Whether the service gets a Gateway of its own.
+def gateway_plan(service: str, args: RoleArgs) -> GatewayPlan | None:
+    """Plans the service's own Gateway; None where the route attaches to existing ones.
 
     `gateway: {implementation: ...}` beside `parentRefs` says what implements those; beside
     `routedBy` or `refs`, what implements the Gateways of the external route.
     """
     gateway = args.gateway
-    if gateway is None or gateway.refs is not None:
-        return False
-    if args.httproute is not None and args.httproute.external_field is not None:
-        return False
+    if gateway is None or gateway.refs is not None or args.is_routed_externally:
+        return None
     attached = args.httproute is not None and bool(args.httproute.parent_refs)
-    return not attached or bool(gateway.model_fields_set - {"implementation"})
-
-
-def gateway_plan(service: str, args: RoleArgs) -> GatewayPlan | None:
-    """Plans the service's own Gateway; None where the route attaches to existing ones."""
-    gateway = args.gateway
-    if gateway is None or not _is_managed(args):
+    if attached and not gateway.model_fields_set - {"implementation"}:
         return None
     default = implementation_of(args).gateway_class
     spec: dict[str, Any] = {

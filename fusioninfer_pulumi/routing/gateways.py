@@ -14,7 +14,6 @@ from typing import Any
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
 from fusioninfer_pulumi.kube.outputs import is_output, surely_equal
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.pool import PoolPlan, pool_reference
 from fusioninfer_pulumi.topology.role import RolePlan
 
 
@@ -49,17 +48,15 @@ class SeveralPools(enum.Enum):
 
 
 #: Builds the objects that a gateway needs beside the route, from the service's metadata, endpoint
-#: picker, pool, and the roles in the pool.
-Extras = Callable[[ServiceMeta, EppPlan, PoolPlan, Sequence[RolePlan]], Iterator[Manifest]]
-#: The same for a route to a Service, from the metadata, the Service's reference and its roles.
-ServiceExtras = Callable[[ServiceMeta, Mapping[str, Any], Sequence[RolePlan]], Iterator[Manifest]]
+#: picker (None without one), the reference to its pool or Service, the port, and the roles behind.
+Extras = Callable[
+    [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
+]
 
 
-def _istio_extras(
-    meta: ServiceMeta, epp: EppPlan, _pool: PoolPlan, _served: Sequence[RolePlan]
-) -> Iterator[Manifest]:
+def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
     """A DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
-    if not epp.args.tls.enabled:
+    if epp is None or not epp.args.tls.enabled:
         return
     host = epp.name
     if not is_output(meta.namespace):
@@ -83,25 +80,15 @@ _HEALTH_PATH = "/health"
 
 
 def _gke_extras(
-    meta: ServiceMeta, _picker: EppPlan, pool: PoolPlan, served: Sequence[RolePlan]
-) -> Iterator[Manifest]:
-    """GKE's policies for an InferencePool."""
-    return _gke_policies(meta, pool_reference(pool.name), pool.port, served)
-
-
-def _gke_service_extras(
-    meta: ServiceMeta, service: Mapping[str, Any], served: Sequence[RolePlan]
-) -> Iterator[Manifest]:
-    """GKE's policies for a Service."""
-    target = {"group": "", "kind": service["kind"], "name": service["name"]}
-    return _gke_policies(meta, target, service["port"], served)
-
-
-def _gke_policies(
-    meta: ServiceMeta, target: Manifest, port: int, served: Sequence[RolePlan]
+    meta: ServiceMeta,
+    _: EppPlan | None,
+    backend: Mapping[str, Any],
+    port: int,
+    served: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
     """The policies with which GKE's load balancers check health and end long requests."""
-    engines = [role.serving.command.engine for role in served]
+    target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
+    engines = [role.pods.command.engine for role in served]
     paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
     path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
     health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": port}}
@@ -157,8 +144,7 @@ class Implementation:
         route_timeouts: Whether it takes an HTTPRoute with timeouts.
         several_pools: What it does with a rule that leads to several pools.
         picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
-        extras: Builds what it needs beside a route to a pool, None for nothing.
-        service_extras: Builds what it needs beside a route to a Service, None for nothing.
+        extras: Builds what it needs beside the route, None for nothing.
         proxies: Where the proxies of a Gateway run, None where that is not known.
         is_envoy_gateway: Whether its proxies have the metrics of Envoy Gateway's, or may have them.
     """
@@ -171,7 +157,6 @@ class Implementation:
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
     extras: Extras | None = None
-    service_extras: ServiceExtras | None = None
     proxies: Proxies | None = None
     is_envoy_gateway: bool = False
 
@@ -217,7 +202,6 @@ IMPLEMENTATIONS = {
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",
             extras=_gke_extras,
-            service_extras=_gke_service_extras,
         ),
     )
 }

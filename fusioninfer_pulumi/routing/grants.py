@@ -48,16 +48,20 @@ def needed_grants(
 
     `backend` is what external routes have to lead to.
     """
-    if route is not None:
-        for index, rule in enumerate(route.rules):
-            for field, ref in _backends((*at, "httproute", "rules", index), rule.written):
-                yield from _grant(field, namespace, route.name, "HTTPRoute", ref, "Service")
-    if gateway is not None:
-        for index, listener in enumerate(gateway.listeners):
-            certificates = (listener.get("tls") or {}).get("certificateRefs") or ()
-            for number, ref in enumerate(certificates):
-                field = (*at, "gateway", "listeners", index, "tls", "certificateRefs", number)
-                yield from _grant(field, namespace, gateway.name, "Gateway", ref, "Secret")
+    own = "" if is_output(namespace) else str(namespace)
+    for owner, kind, default_kind, field, ref in _references(route, gateway):
+        target = ref.get("namespace", namespace)
+        if not surely_equal(target, namespace) and not is_output(target):
+            yield GrantPlan(
+                at=(*at, *field),
+                name=names.reference_grant(own, owner),
+                namespace=target,
+                from_kind=kind,
+                from_namespace=namespace,
+                to_group=str(ref.get("group", "")),
+                to_kind=str(ref.get("kind", default_kind)),
+                to_name=str(ref["name"]),
+            )
     for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
         origin = external.namespace
         if origin is None or is_output(origin) or surely_equal(origin, namespace):
@@ -74,34 +78,26 @@ def needed_grants(
         )
 
 
-def _backends(
-    at: Location, rule: Mapping[str, Any]
-) -> Iterator[tuple[Location, Mapping[str, Any]]]:
-    for number, ref in enumerate(rule.get("backendRefs") or ()):
-        yield (*at, "backendRefs", number), ref
-    for number, item in enumerate(rule.get("filters") or ()):
-        mirror = item.get("requestMirror")
-        if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
-            yield (*at, "filters", number, "requestMirror", "backendRef"), mirror["backendRef"]
-
-
-def _grant(
-    at: Location, namespace: Any, owner: str, kind: str, ref: Mapping[str, Any], default_kind: str
-) -> Iterator[GrantPlan]:
-    """The grant that a reference needs, if it leads to another namespace that is known."""
-    target = ref.get("namespace", namespace)
-    if surely_equal(target, namespace) or is_output(target):
-        return
-    yield GrantPlan(
-        at=at,
-        name=names.reference_grant("" if is_output(namespace) else str(namespace), owner),
-        namespace=target,
-        from_kind=kind,
-        from_namespace=namespace,
-        to_group=str(ref.get("group", "")),
-        to_kind=str(ref.get("kind", default_kind)),
-        to_name=str(ref["name"]),
-    )
+def _references(
+    route: RoutePlan | None, gateway: GatewayPlan | None
+) -> Iterator[tuple[str, str, str, Location, Mapping[str, Any]]]:
+    """Name and kind of what refers, default kind of what is referred to, field, reference."""
+    for index, rule in enumerate(route.rules if route is not None else ()):
+        assert route is not None
+        named = (route.name, "HTTPRoute", "Service")
+        at: Location = ("httproute", "rules", index)
+        for number, ref in enumerate(rule.backends):
+            yield *named, (*at, "backendRefs", number), ref
+        for number, item in enumerate(rule.written.get("filters") or ()):
+            mirror = item.get("requestMirror")
+            if isinstance(mirror, Mapping) and isinstance(mirror.get("backendRef"), Mapping):
+                field = (*at, "filters", number, "requestMirror", "backendRef")
+                yield *named, field, mirror["backendRef"]
+    for index, listener in enumerate(gateway.listeners if gateway is not None else ()):
+        assert gateway is not None
+        for number, ref in enumerate((listener.get("tls") or {}).get("certificateRefs") or ()):
+            field = ("gateway", "listeners", index, "tls", "certificateRefs", number)
+            yield gateway.name, "Gateway", "Secret", field, ref
 
 
 def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:

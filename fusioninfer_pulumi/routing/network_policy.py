@@ -40,14 +40,10 @@ class NetworkPolicyPlan:
 def proxy_peers(
     namespace: Any, parents: Sequence[ParentPlan], implementation: Implementation
 ) -> tuple[Manifest, ...]:
-    """The peers that match the proxies of the Gateways, none where it is not known where they run.
-
-    `namespace` is the service's.
-    """
-    if implementation.proxies is None:
-        return ()
+    """The peers that match the Gateways' proxies; `namespace` is the service's."""
     peers: list[Manifest] = []
-    for parent in parents:
+    for parent in parents if implementation.proxies is not None else ():
+        assert implementation.proxies is not None
         # Their names and namespaces may repeat: one parent for each listener.
         for peer in implementation.proxies(parent.name, parent.namespace, namespace):
             if peer not in peers:
@@ -58,12 +54,7 @@ def proxy_peers(
 def network_policy_plan(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
-    """Plans the policies; None without any.
-
-    Args:
-        args: What the user asks for.
-        proxies: Peers that match the gateway's proxies, none where that is not known.
-    """
+    """Plans the policies; None without any. No proxies: it is not known where they run."""
     if args is None:
         return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:
@@ -83,15 +74,15 @@ def picker_network_policy(
 ) -> Manifest:
     """Builds the policy for the endpoint picker's pods."""
     ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
-    if plan.metrics and epp.metrics is not MetricsMode.OFF:
+    if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
     events = event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
     if events is not None and publishers:
         # Engines publish the events of their KV cache to a picker that listens for them.
-        peers = [_pods(_role_labels(meta, role)) for role in publishers]
+        peers = [_pods(meta, role) for role in publishers]
         ingress.append(_ingress_rule(peers, events))
-    return _policy(meta, names.epp_network_policy(meta.service), epp.pod_labels, ingress)
+    return _policy(meta, names.epp_network_policy(meta.service), picker_pods(epp), ingress)
 
 
 def role_network_policies(
@@ -100,17 +91,12 @@ def role_network_policies(
     roles: Sequence[RolePlan],
     served: Collection[str],
     ports: Sequence[int],
-    picker: Mapping[str, str] | None,
+    picker: Manifest | None,
 ) -> Iterator[Manifest]:
     """Builds one policy for the pods of each role.
 
-    Args:
-        meta: Metadata of the policies.
-        plan: Who is let in.
-        roles: The roles that run pods.
-        served: Names of those in the pool, or behind the Service.
-        ports: Ports that requests come to.
-        picker: Labels of the endpoint picker's pods, None without a picker.
+    `served` are the names of the roles in the pool or behind the Service, to whose `ports` requests
+    come, `picker` selects the endpoint picker's pods.
     """
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
@@ -123,39 +109,40 @@ def role_network_policies(
             sources = [] if prefill else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.
-                sources.append(_pods(picker))
+                sources.append(picker)
             ingress.append(_ingress_rule(sources, *ports))
             # It also subscribes to the events of each pod's KV cache.
             events = events_port(role.args)
             if events is not None and picker is not None:
-                ingress.append(_ingress_rule([_pods(picker)], events))
+                ingress.append(_ingress_rule([picker], events))
         if plan.metrics:
-            ingress.append(_ingress_rule(plan.metrics, *role.serving.ports))
+            ingress.append(_ingress_rule(plan.metrics, *role.pods.ports))
         if role.nodes > 1:
             # Leader and workers of a replica talk on ports that their engine chooses.
-            ingress.append({"from": [_pods(_role_labels(meta, role))]})
+            ingress.append({"from": [_pods(meta, role)]})
         # Either side opens connections, on ports that the connector chooses: NIXL's decode pods
         # read from prefill pods, SGLang's prefill pods write to decode pods.
         if prefill:
-            ingress += [{"from": [_pods(_role_labels(meta, decoder))]} for decoder in decoders]
+            ingress += [{"from": [_pods(meta, decoder)]} for decoder in decoders]
         elif paired and role.component_type is ComponentType.DECODER:
-            ingress += [{"from": [_pods(_role_labels(meta, peer))]} for peer in prefillers]
+            ingress += [{"from": [_pods(meta, peer)]} for peer in prefillers]
         name = names.role_network_policy(meta.service, role.name)
-        yield _policy(meta, name, _role_labels(meta, role), ingress)
+        yield _policy(meta, name, _pods(meta, role), ingress)
+
+
+def picker_pods(epp: EppPlan) -> Manifest:
+    """The NetworkPolicyPeer that matches the endpoint picker's pods."""
+    return {"podSelector": {"matchLabels": epp.pod_labels}}
 
 
 def _policy(
-    meta: ServiceMeta, name: str, pods: Mapping[str, str], ingress: list[Manifest]
+    meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": metadata(meta, name),
-        "spec": {
-            "podSelector": {"matchLabels": dict(pods)},
-            "policyTypes": ["Ingress"],
-            "ingress": ingress,
-        },
+        "spec": {**pods, "policyTypes": ["Ingress"], "ingress": ingress},
     }
 
 
@@ -166,9 +153,6 @@ def _ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest
     }
 
 
-def _pods(selected: Mapping[str, str]) -> Manifest:
-    return {"podSelector": {"matchLabels": dict(selected)}}
-
-
-def _role_labels(meta: ServiceMeta, role: RolePlan) -> dict[str, str]:
-    return {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}
+def _pods(meta: ServiceMeta, role: RolePlan) -> Manifest:
+    selected = {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}
+    return {"podSelector": {"matchLabels": selected}}

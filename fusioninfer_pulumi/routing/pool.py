@@ -1,20 +1,19 @@
-"""The InferencePool: plan and object."""
+"""The InferencePool and the InferenceModelRewrite: plans and objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
-from fusioninfer_pulumi.api.topology import serving
+from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.kube import labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
-
-_LEADER = "0"
+from fusioninfer_pulumi.topology.role import RolePlan
 
 
 @dataclass(frozen=True)
@@ -39,29 +38,25 @@ class PoolPlan:
     retain: bool | None
 
     @property
-    def port(self) -> int:
-        """The first of its ports."""
-        return self.ports[0]
-
-    @property
     def ports_text(self) -> str:
         """Its ports, for people."""
         first, last = self.ports[0], self.ports[-1]
-        if len(self.ports) == 1:
+        if first == last:
             return f"port {first}"
-        if last - first == len(self.ports) - 1:
-            return f"ports {first} to {last}"
-        return f"ports {', '.join(map(str, self.ports))}"
+        is_range = last - first == len(self.ports) - 1
+        return (
+            f"ports {first} to {last}" if is_range else f"ports {', '.join(map(str, self.ports))}"
+        )
 
 
-def pooled_types(declared: Sequence[RoleArgs], intent: EppIntent) -> frozenset[ComponentType]:
+def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
     """Component types whose leaders the pool holds.
 
     All of them where the endpoint picker pairs prefill with decode. Else those that answer a
     request alone, which prefill pods do not: they return one token only. A selector cannot say
     "one of two types", so decoders win over workers where prefillers have to stay out.
     """
-    types = frozenset(role.component_type for role in serving(declared))
+    types = frozenset(role.component_type for role in roles)
     if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
         return types
     if ComponentType.DECODER in types:
@@ -70,17 +65,12 @@ def pooled_types(declared: Sequence[RoleArgs], intent: EppIntent) -> frozenset[C
 
 
 def pool_plan(
-    service: str,
-    args: RoleArgs,
-    declared: Sequence[RoleArgs],
-    intent: EppIntent,
-    ports: tuple[int, ...],
+    service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
-    """Plans the pool of a router role, whose pods serve on `ports`."""
-    types = pooled_types(declared, intent)
+    """Plans the pool of a router role, which holds the leaders of the served roles."""
     # LeaderWorkerSet's label distinguishes leaders, which serve, from workers. No other pod has it
     # together with the service's label.
-    selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: _LEADER}
+    selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
     pool = args.pool or PoolArgs()
@@ -88,16 +78,16 @@ def pool_plan(
     return PoolPlan(
         name=names.inference_pool(service),
         selector=selector,
-        ports=tuple(pool.target_ports or ports),
+        ports=tuple(pool.target_ports or served[0].pods.ports),
         failure_mode=epp.failure_mode or FailureMode.FAIL_OPEN,
-        roles=tuple(role.name for role in serving(declared) if role.component_type in types),
+        roles=tuple(role.name for role in served),
         protect=pool.protect,
         retain=pool.retain_on_delete,
     )
 
 
 def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
-    """Builds the InferencePool; `picker` is the name of the endpoint picker's Service."""
+    """Builds the InferencePool; `epp` is the name of the endpoint picker's Service."""
     return {
         "apiVersion": f"{names.POOL_GROUP}/v1",
         "kind": names.POOL_KIND,
@@ -122,3 +112,81 @@ def is_pool(ref: Mapping[str, Any]) -> bool:
 def pool_reference(name: str) -> Manifest:
     """Reference to an InferencePool, as a backend of a route or the target of a policy."""
     return {"group": names.POOL_GROUP, "kind": names.POOL_KIND, "name": name}
+
+
+@dataclass(frozen=True)
+class RewriteRule:
+    """One rule.
+
+    Attributes:
+        models: Names in requests; none for all that no other rule has.
+        weights: Weights of the models that answer, each above 0.
+    """
+
+    models: tuple[str, ...]
+    weights: Mapping[str, int]
+
+    def text(self) -> str:
+        """The rule, for people."""
+        asked = ", ".join(self.models) or "any other model"
+        if len(self.weights) == 1:
+            return f"{asked} -> {next(iter(self.weights))}"
+        total = sum(self.weights.values())
+        shares = ", ".join(
+            f"{name} {100 * part / total:.4g} %" for name, part in self.weights.items()
+        )
+        return f"{asked} -> {shares}"
+
+
+@dataclass(frozen=True)
+class RewritePlan:
+    """The InferenceModelRewrite of a router.
+
+    Attributes:
+        api_version: That of the kind that the endpoint picker watches.
+        rules: Its rules, that of a name before that of all names.
+    """
+
+    name: str
+    api_version: str
+    rules: tuple[RewriteRule, ...]
+
+    def text(self) -> str:
+        """Its rules, for people."""
+        return "; ".join(rule.text() for rule in self.rules)
+
+
+def rewrite_plan(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
+    """Plans the rewrites of a router role; None where it has none, or its picker knows none."""
+    if not args.model_rewrites or family.rewrite_api is None:
+        return None
+    rules = [
+        RewriteRule(
+            tuple(rewrite.models or ()),
+            # The kind takes no weight of 0.
+            {
+                target.model: 1 if target.weight is None else target.weight
+                for target in rewrite.targets
+                if target.weight != 0
+            },
+        )
+        for rewrite in args.model_rewrites
+    ]
+    rules.sort(key=lambda rule: not rule.models)
+    return RewritePlan(names.model_rewrite(service), family.rewrite_api, tuple(rules))
+
+
+def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
+    """Builds the InferenceModelRewrite of the pool of that name."""
+    rules: list[Manifest] = []
+    for rule in plan.rules:
+        matches = [{"model": {"type": "Exact", "value": name}} for name in rule.models]
+        shares = rule.weights.items()
+        targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
+        rules.append({**({"matches": matches} if matches else {}), "targets": targets})
+    return {
+        "apiVersion": plan.api_version,
+        "kind": names.REWRITE_KIND,
+        "metadata": metadata(meta, plan.name),
+        "spec": {"poolRef": pool_reference(pool), "rules": rules},
+    }

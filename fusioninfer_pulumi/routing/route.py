@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.api.route import GatewayRefArgs, HttpRouteArgs
+from fusioninfer_pulumi.api.route import HttpRouteArgs
 from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
@@ -16,12 +16,13 @@ from fusioninfer_pulumi.routing.gateway import API_VERSION, GROUP, GatewayPlan
 from fusioninfer_pulumi.routing.gateways import Implementation
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
 
-#: Groups under which documents name the pool, though no gateway finds it there.
-_OLD_GROUPS = ("inference.networking.x-k8s.io", "")
+_MEANT_AS_POOL = (
+    ("Service", ""),
+    (names.POOL_KIND, ""),
+    (names.POOL_KIND, "inference.networking.x-k8s.io"),
+)
 #: No time limit: a streamed answer may take minutes.
 _NO_TIMEOUT = "0s"
-#: Fields that stay when a backend is corrected to the pool; port and kind are of a Service.
-_KEPT = ("weight", "filters")
 
 
 @dataclass(frozen=True)
@@ -99,67 +100,39 @@ def parent_plans(
     at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
     """The Gateways that the route names, else the service's own, else `gateway.refs`."""
-    explicit = args.httproute.parent_refs if args.httproute is not None else None
-    if explicit:
-        return tuple(
-            _explicit_parent((*at, "httproute", "parentRefs", index), parent, namespace, gateway)
-            for index, parent in enumerate(explicit)
-            if parent.get("kind", "Gateway") == "Gateway" and parent.get("group", GROUP) == GROUP
-        )
-    if gateway is not None:
-        return (
-            ParentPlan((*at, "gateway"), gateway.name, namespace, None, None, gateway.listeners),
-        )
-    return tuple(
-        ParentPlan(
-            at=(*at, "gateway", "refs", index),
-            name=ref.name,
-            namespace=namespace if ref.namespace is None else ref.namespace,
-            section=ref.section_name,
-            port=ref.port,
-            listeners=None if ref.listeners is None else tuple(ref.listeners),
-        )
-        for index, ref in enumerate((args.gateway and args.gateway.refs) or ())
-    )
+    plans = []
+    for field, ref, known in _parents(args, gateway):
+        if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
+            continue
+        where = ref.get("namespace", namespace)
+        own = gateway if gateway is not None and ref["name"] == gateway.name else None
+        listeners = own.listeners if own and surely_equal(where, namespace) else known
+        section, port = ref.get("sectionName"), ref.get("port")
+        plans.append(ParentPlan((*at, *field), ref["name"], where, section, port, listeners))
+    return tuple(plans)
 
 
-def _explicit_parent(
-    at: Location, parent: Mapping[str, Any], namespace: Any, gateway: GatewayPlan | None
-) -> ParentPlan:
-    where = parent.get("namespace", namespace)
-    is_own = (
-        gateway is not None and parent["name"] == gateway.name and surely_equal(where, namespace)
-    )
-    return ParentPlan(
-        at=at,
-        name=parent["name"],
-        namespace=where,
-        section=parent.get("sectionName"),
-        port=parent.get("port"),
-        listeners=gateway.listeners if gateway is not None and is_own else None,
-    )
-
-
-def _parent_refs(
+def _parents(
     args: RoleArgs, gateway: GatewayPlan | None
-) -> tuple[Mapping[str, Any], ...] | None:
+) -> Iterator[tuple[Location, Mapping[str, Any], tuple[Mapping[str, Any], ...] | None]]:
+    """The field, the reference and the known listeners of each Gateway."""
     explicit = args.httproute.parent_refs if args.httproute is not None else None
     if explicit:
-        return tuple(explicit)
-    if gateway is not None:
-        return ({"name": gateway.name},)
-    refs = args.gateway.refs if args.gateway is not None else None
-    return tuple(_parent_ref(ref) for ref in refs) if refs else None
-
-
-def _parent_ref(ref: GatewayRefArgs) -> dict[str, Any]:
-    fields = {
-        "name": ref.name,
-        "namespace": ref.namespace,
-        "sectionName": ref.section_name,
-        "port": ref.port,
-    }
-    return {key: value for key, value in fields.items() if value is not None}
+        for index, parent in enumerate(explicit):
+            yield ("httproute", "parentRefs", index), parent, None
+    elif gateway is not None:
+        yield ("gateway",), {"name": gateway.name}, gateway.listeners
+    else:
+        for index, ref in enumerate((args.gateway and args.gateway.refs) or ()):
+            fields = {
+                "name": ref.name,
+                "namespace": ref.namespace,
+                "sectionName": ref.section_name,
+                "port": ref.port,
+            }
+            known = {key: value for key, value in fields.items() if value is not None}
+            listeners = None if ref.listeners is None else tuple(ref.listeners)
+            yield ("gateway", "refs", index), known, listeners
 
 
 def route_plan(
@@ -171,29 +144,22 @@ def route_plan(
     implementation: Implementation,
 ) -> RoutePlan | None:
     """Plans the route; None where neither a route nor a Gateway is asked for, or it is external."""
-    if args.httproute is None and args.gateway is None:
-        return None
-    if args.httproute is not None and args.httproute.external_field is not None:
+    if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
         return None
     route = args.httproute or HttpRouteArgs()
+    others = [(names.inference_pool(share.service), share.weight) for share in route.split or ()]
+    rest = 100 - sum(weight for _, weight in others)
     return RoutePlan(
         name=names.http_route(service),
         backend=backend,
-        parent_refs=_parent_refs(args, gateway),
+        parent_refs=tuple(ref for _, ref, _ in _parents(args, gateway)) or None,
         hostnames=None if route.hostnames is None else tuple(route.hostnames),
         rules=tuple(
             _rule_plan(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
-        split=_split(service, route),
+        split=((names.inference_pool(service), rest), *others) if others else (),
     )
-
-
-def _split(service: str, route: HttpRouteArgs) -> tuple[tuple[str, int], ...]:
-    shares = route.split or ()
-    rest = 100 - sum(share.weight for share in shares)
-    others = ((names.inference_pool(share.service), share.weight) for share in shares)
-    return ((names.inference_pool(service), rest), *others) if shares else ()
 
 
 def pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -215,15 +181,16 @@ def _rule_plan(
 ) -> RulePlan:
     backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
     # A redirect answers by itself, and the Gateway API allows it no backend.
-    defaulted = not backends and not _redirects(rule)
+    redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
+    defaulted = not backends and not redirects
+    # Documents name the pool as a Service, or under a group where no gateway finds it.
     corrected = frozenset(
         index
         for index, ref in enumerate(backends)
         if is_pool(backend)
         and ref["name"] == backend["name"]
         and surely_equal(ref.get("namespace", namespace), namespace)
-        and not is_pool(ref)
-        and _means_pool(ref)
+        and (ref.get("kind", "Service"), ref.get("group") or "") in _MEANT_AS_POOL
     )
     leads_here = defaulted or any(
         index in corrected or is_same_backend(ref, backend) for index, ref in enumerate(backends)
@@ -233,32 +200,21 @@ def _rule_plan(
     return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if unlimited else None)
 
 
-def _redirects(rule: Mapping[str, Any]) -> bool:
-    return any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
-
-
 def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two references of one namespace have the same target; their ports may differ."""
     defaults = {"group": "", "kind": "Service", "name": None}
     return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
 
 
-def _means_pool(ref: Mapping[str, Any]) -> bool:
-    if ref.get("kind", "Service") == "Service":
-        return not ref.get("group")
-    return ref["kind"] == names.POOL_KIND and ref.get("group", "") in _OLD_GROUPS
-
-
 def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
     """Builds the HTTPRoute."""
-    spec: dict[str, Any] = {}
-    if route.parent_refs is not None:
-        spec["parentRefs"] = list(route.parent_refs)
-    if route.use_default_gateways is not None:
-        spec["useDefaultGateways"] = route.use_default_gateways
-    if route.hostnames is not None:
-        spec["hostnames"] = list(route.hostnames)
-    spec["rules"] = [_http_route_rule(rule, route) for rule in route.rules]
+    fields = {
+        "parentRefs": None if route.parent_refs is None else list(route.parent_refs),
+        "useDefaultGateways": route.use_default_gateways,
+        "hostnames": None if route.hostnames is None else list(route.hostnames),
+        "rules": [_http_route_rule(rule, route) for rule in route.rules],
+    }
+    spec = {key: value for key, value in fields.items() if value is not None}
     return {
         "apiVersion": API_VERSION,
         "kind": "HTTPRoute",
@@ -274,14 +230,13 @@ def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
         built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
-            _corrected(ref, route.backend) if index in rule.corrected else ref
+            # Port and kind are of a Service.
+            {**route.backend, **{key: ref[key] for key in ("weight", "filters") if key in ref}}
+            if index in rule.corrected
+            else ref
             for index, ref in enumerate(rule.backends)
         ]
     if rule.request_timeout is not None:
         timeouts = rule.written.get("timeouts") or {}
         built["timeouts"] = {"request": rule.request_timeout, **timeouts}
     return built
-
-
-def _corrected(ref: Mapping[str, Any], pool: Mapping[str, Any]) -> Manifest:
-    return {**pool, **{key: ref[key] for key in _KEPT if key in ref}}

@@ -46,12 +46,6 @@ NAMED_OBJECT_MISSING = Rule(
     "A service names an object that the cluster does not have.",
     remedy="Create the object, or correct its name.",
 )
-REPLACEMENT_NEEDS_ROOM = Rule(
-    "replacement-needs-room",
-    "error",
-    "The cluster has room for the replicas that start beside those whose place they take.",
-    remedy="Free or add nodes; ignore the rule where nodes are added on demand.",
-)
 STATEFULSET_KEEPS_BROKEN_PODS = Rule(
     "statefulset-keeps-broken-pods",
     "warning",

@@ -86,9 +86,8 @@ class Capacity:
         running: Replicas of each role with all their pods bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
         exact: Whether the scheduler reaches exactly this. If False, ``running`` is an upper bound
-        for
-            each role, computed with the others at the gang's minimum: the roles may not reach it
-            together, and ``Full`` means that no bound excludes it.
+            for each role, computed with the others at the gang's minimum: the roles may not reach
+            it together, and ``Full`` means that no bound excludes it.
         groups: Serving groups of which at least the minimum runs, None without groups or gangs.
     """
 
@@ -291,7 +290,11 @@ def group_capacity(
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)
     least = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]
-    started = _fitting(least, pools, groups)
+
+    def blocked(count: int) -> bool:
+        return capacity(_times(least, count), GangForm.LITERAL, pools).status != "Full"
+
+    started = bisect.bisect_left(range(1, groups + 1), x=True, key=blocked)
     if started == 0:
         return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
     minimum = capacity(_times(least, started), GangForm.LITERAL, pools)
@@ -315,16 +318,6 @@ def _times(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
     ]
 
 
-def _fitting(roles: Sequence[RoleDemand], pools: Sequence[NodePool], groups: int) -> int:
-    """Returns the most groups that no bound excludes."""
-
-    def blocked(count: int) -> bool:
-        result = capacity(_times(roles, count), GangForm.LITERAL, pools)
-        return result.status != "Full"
-
-    return bisect.bisect_left(range(1, groups + 1), x=True, key=blocked)
-
-
 def _with_extras(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
 ) -> tuple[dict[str, int], bool]:
@@ -338,10 +331,7 @@ def _with_extras(
     # starts.
     for count in [started] if certain else range(1, started + 1):
         for role in roles:
-            alone = [
-                demand if demand is role else replace(demand, replicas=demand.minimum)
-                for demand in roles
-            ]
+            alone = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
             result = capacity(_times(alone, count), GangForm.SUBGROUP, pools)
             most[role.name] = max(most[role.name], result.running[role.name])
             sure = sure and result.exact

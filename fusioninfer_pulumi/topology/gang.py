@@ -95,37 +95,26 @@ def gang_plans(
     LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
     separate them.
     """
-    whole = _gang_plan(service, roles, scheduling, shape) if shape.needs_gang else None
-    if whole is None:
-        return ()
-    if groups is None:
-        return (whole,)
-    return tuple(
-        replace(whole, pod_group=names.pod_group(service, group), group=group)
-        for group in range(groups)
-    )
-
-
-def _gang_plan(
-    service: str, roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, shape: ServiceShape
-) -> GangPlan | None:
     native, layout = shape.is_native, shape.layout
     # A PodGroup of Kubernetes knows no roles: what asks for them is refused.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
-    if members == 0:
-        return None
+    if members == 0 or not shape.needs_gang:
+        return ()
     partial = policy.min_role_replicas is not None
     topology = policy.network_topology
     # Volcano identifies the replicas of a role only by subgroups.
     by_replica = topology is not None and topology.role_policy is not None
     grouped = not native and (partial or by_replica or layout is Layout.PER_ROLE)
-    return GangPlan(
+    whole = GangPlan(
         pod_group=names.pod_group(service),
         min_member=members,
         partial=partial,
-        tasks=None if grouped or native else _tasks(roles),
+        # Tasks of different serving groups have the same names, each in its own PodGroup.
+        tasks=None
+        if grouped or native
+        else {lws.task: role.nodes for role in roles for lws in role.lws},
         sub_groups=_sub_groups(roles, minima, policy) if grouped else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_requests(roles, minima) if policy.min_resources else None,
@@ -134,6 +123,12 @@ def _gang_plan(
         topology=topology,
         replica_label=layout.replica_label,
         native=native,
+    )
+    if groups is None:
+        return (whole,)
+    return tuple(
+        replace(whole, pod_group=names.pod_group(service, group), group=group)
+        for group in range(groups)
     )
 
 
@@ -175,11 +170,6 @@ def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 
-def _tasks(roles: Sequence[RolePlan]) -> dict[str, int]:
-    # Tasks of different serving groups have the same names, each in its own PodGroup.
-    return {lws.task: role.nodes for role in roles for lws in role.lws}
-
-
 def _sub_groups(
     roles: Sequence[RolePlan], minima: Mapping[str, int], policy: GangPolicyArgs
 ) -> tuple[SubGroup, ...]:
@@ -210,43 +200,32 @@ def pod_group(plan: ServiceMeta, gang: GangPlan) -> dict[str, Any]:
     Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A PodGroup of
     Kubernetes itself has a number of pods.
     """
+    topology, group_policy = gang.topology, None
+    if topology is not None and topology.group_policy is not None:
+        group_policy = _topology(topology.group_policy)
+    policies = (
+        policy for group in gang.sub_groups or () for policy in _policies(plan, gang, group)
+    )
+    fields = {
+        "minMember": gang.min_member,
+        "minTaskMember": None if gang.tasks is None else dict(gang.tasks),
+        "subGroupPolicy": None if gang.sub_groups is None else list(policies),
+        "networkTopology": group_policy,
+        "minResources": None if gang.min_resources is None else dict(gang.min_resources),
+        "queue": gang.queue,
+    }
     if gang.native:
-        return _pod_group(plan, gang, NATIVE_API_VERSION, _native_spec(gang))
-    spec: dict[str, Any] = {"minMember": gang.min_member}
-    if gang.tasks is not None:
-        spec["minTaskMember"] = dict(gang.tasks)
-    if gang.sub_groups is not None:
-        spec["subGroupPolicy"] = [
-            policy for group in gang.sub_groups for policy in _sub_group_policies(plan, gang, group)
-        ]
-    if gang.topology is not None and gang.topology.group_policy is not None:
-        spec["networkTopology"] = _topology(gang.topology.group_policy)
-    if gang.min_resources is not None:
-        spec["minResources"] = dict(gang.min_resources)
-    if gang.queue is not None:
-        spec["queue"] = gang.queue
-    if gang.priority_class is not None:
-        spec["priorityClassName"] = gang.priority_class
-    return _pod_group(plan, gang, API_VERSION, spec)
-
-
-def _native_spec(gang: GangPlan) -> dict[str, Any]:
-    # The scheduler places no gang whose priority differs from that of its pods.
-    priority = {} if gang.priority_class is None else {"priorityClassName": gang.priority_class}
-    return {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}, **priority}
-
-
-def _pod_group(
-    plan: ServiceMeta, gang: GangPlan, api_version: str, spec: dict[str, Any]
-) -> dict[str, Any]:
+        fields = {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}}
+    # Kubernetes' scheduler places no gang whose priority differs from that of its pods.
+    fields["priorityClassName"] = gang.priority_class
     own_labels = {labels.SERVICE: plan.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
     return {
-        "apiVersion": api_version,
+        "apiVersion": NATIVE_API_VERSION if gang.native else API_VERSION,
         "kind": KIND,
         "metadata": metadata(plan, gang.pod_group, own_labels),
-        "spec": spec,
+        "spec": {key: value for key, value in fields.items() if value is not None},
     }
 
 
@@ -254,33 +233,28 @@ def _topology(rule: NetworkTopologyRuleArgs) -> dict[str, Any]:
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _sub_group_policies(
-    plan: ServiceMeta, gang: GangPlan, group: SubGroup
-) -> Iterator[dict[str, Any]]:
-    whole = _sub_group_policy(plan, gang, group)
-    if not group.lowest:
-        yield whole
-        return
-    # Volcano uses the first policy that matches a pod. Names of roles have no dots.
-    ordinals = [str(ordinal) for ordinal in range(group.minimum)]
-    chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
-    selector = {**whole["labelSelector"], "matchExpressions": [chosen]}
-    yield {**whole, "name": f"{group.role}.required", "labelSelector": selector}
-    # Roles without optional replicas are listed too: one more replica then changes no PodGroup.
-    yield {**whole, "minSubGroups": 0}
-
-
-def _sub_group_policy(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> dict[str, Any]:
+def _policies(plan: ServiceMeta, gang: GangPlan, group: SubGroup) -> Iterator[dict[str, Any]]:
     rule = None if gang.topology is None else gang.topology.role_policy
-    return {
+    selector: dict[str, Any] = {
+        "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
+    }
+    whole = {
         # Volcano orders roles by this name; the capacity model relies on it.
         "name": group.role,
-        "labelSelector": {
-            "matchLabels": {labels.SERVICE: plan.service, labels.ROLE_NAME: group.role}
-        },
+        "labelSelector": selector,
         # One subgroup for each replica; without a key all pods would be one subgroup.
         "matchLabelKeys": [gang.replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
         **({} if rule is None else {"networkTopology": _topology(rule)}),
     }
+    if not group.lowest:
+        yield whole
+        return
+    # Volcano uses the first policy that matches a pod. Names of roles have no dots.
+    ordinals = [str(ordinal) for ordinal in range(group.minimum)]
+    chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
+    required = {**selector, "matchExpressions": [chosen]}
+    yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
+    # Roles without optional replicas are listed too: one more replica then changes no PodGroup.
+    yield {**whole, "minSubGroups": 0}

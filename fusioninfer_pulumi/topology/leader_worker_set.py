@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.role import RestartPolicy
+from fusioninfer_pulumi.api.role import RestartPolicy, SubGroupPolicyType
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.kube import labels, names
-from fusioninfer_pulumi.kube.metadata import metadata
+from fusioninfer_pulumi.kube.metadata import Manifest, metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels, scheduling_group
-from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan
-from fusioninfer_pulumi.topology.role_rollout import role_rollout
-from fusioninfer_pulumi.topology.sub_group_policy import completed
+from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
-
-Manifest = dict[str, Any]
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 KIND = "LeaderWorkerSet"
+
+SUB_GROUP_POLICY, SUB_GROUP_SIZE = "subGroupPolicy", "subGroupSize"
+SUB_GROUP_TYPE = "subGroupPolicyType"
+#: Default type of LeaderWorkerSet's webhook.
+DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 
 def leader_worker_sets(plan: Topology) -> Iterator[Manifest]:
@@ -121,3 +122,15 @@ def restart_policy(role: RolePlan) -> RestartPolicy | None:
     if role.args.restart_policy is not None:
         return role.args.restart_policy
     return RestartPolicy.RECREATE_GROUP_AFTER_START if role.nodes > 1 else None
+
+
+def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a policy as LeaderWorkerSet's webhook stores it: with its type."""
+    explicit = {key: value for key, value in policy.items() if value is not None}
+    return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
+
+
+def same_policy(one: Any, other: Any) -> bool:
+    """Returns whether two policies are equal after defaulting; None equals empty."""
+    first, second = (completed(e) if e and isinstance(e, Mapping) else e for e in (one, other))
+    return bool(first == second) if first and second else not first and not second

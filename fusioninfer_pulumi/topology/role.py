@@ -1,4 +1,4 @@
-"""A role's LeaderWorkerSets and replicas."""
+"""A role's LeaderWorkerSets, replicas and rolling update settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
-from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.api.rollout import (
+    DEFAULT_TIMEOUT,
+    Layout,
+    RoleRolloutArgs,
+    RolloutArgs,
+    RolloutLevel,
+    RolloutStrategy,
+)
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.resources import accelerators
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 
 @dataclass(frozen=True)
@@ -53,32 +59,6 @@ class LwsPlan:
 
 
 @dataclass(frozen=True)
-class ServingContainer:
-    """The container that serves the model.
-
-    Attributes:
-        command: What is known of its engine's command line.
-        rank_ports: Ports from `port` upwards, one for each rank that has its own.
-    """
-
-    name: str
-    port: int
-    command: EngineCommand
-    rank_ports: int = 1
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports that it serves on."""
-        return tuple(range(self.port, self.port + self.rank_ports))
-
-    @property
-    def ports_text(self) -> str:
-        """Its ports, for messages."""
-        first, last = self.ports[0], self.ports[-1]
-        return str(first) if first == last else f"{first} to {last}"
-
-
-@dataclass(frozen=True)
 class RolePlan:
     """A role that runs pods.
 
@@ -114,19 +94,13 @@ class RolePlan:
 
     @property
     def name(self) -> str:
-        """Name of the role."""
+        """Its name."""
         return self.args.name
 
     @property
     def component_type(self) -> ComponentType:
         """What the role does."""
         return self.args.component_type
-
-    @property
-    def serving(self) -> ServingContainer:
-        """The serving container of the leader."""
-        pods = self.pods
-        return ServingContainer(pods.leader.name, pods.port, pods.command, pods.rank_ports)
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
@@ -205,3 +179,73 @@ def _lws(ctx: Context, layout: Layout, group: int | None) -> tuple[LwsPlan, ...]
             for replica in replicas
         )
     return (LwsPlan(names.role_lws(service, role.name, group), role.name, replicas, None, group),)
+
+
+@dataclass(frozen=True)
+class RoleRollout:
+    """The rolling update settings of one role, with defaults.
+
+    Attributes:
+        max_unavailable: Replicas that the update may make unavailable.
+        max_surge: Replicas that the update may start beside the existing replicas.
+        partition: Replicas with lower ordinals keep their pod template.
+        timeout: How long the update of one replica may take.
+    """
+
+    strategy: RolloutStrategy
+    max_unavailable: int
+    max_surge: int
+    partition: int
+    timeout: str
+
+    @property
+    def side_by_side(self) -> int | None:
+        """Required replicas that may change at the same time, None for all."""
+        return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
+
+
+def role_rollout(service: RolloutArgs, role: RolePlan) -> RoleRollout:
+    """Returns the settings of a role: its own, else the service's, else the defaults."""
+    strategy = explicit(service, role, "strategy") or RolloutStrategy.ROLLING
+    timeout = explicit(service, role, "timeout") or DEFAULT_TIMEOUT
+    if service.level is RolloutLevel.GROUP:
+        # The service counts groups; inside of a group nothing is held back.
+        return RoleRollout(strategy, max(role.group_replicas, 1), 0, 0, timeout)
+    limit = explicit(service, role, "max_unavailable")
+    # A LeaderWorkerSet with several replicas counts its own; those of one replica count together.
+    whole = role.lws and role.lws[0].ordinal is None
+    count = role.group_replicas if whole else len(role.replicas)
+    return RoleRollout(
+        strategy,
+        replicas_of(1 if limit is None else limit, count),
+        surge_of(explicit(service, role, "max_surge") or 0, count),
+        explicit(service, role, "partition") or 0,
+        timeout,
+    )
+
+
+def explicit(service: RolloutArgs, role: RolePlan, field: str) -> Any:
+    """Returns a role's value of a `rollout` field, else the service's; None if neither is set."""
+    value = None if role.args.rollout is None else getattr(role.args.rollout, field)
+    return getattr(service, field) if value is None else value
+
+
+def field_location(role: RolePlan, field: str) -> Location:
+    """Returns the location of a `rollout` field that the user wrote, of the role or the service."""
+    alias = RoleRolloutArgs.model_fields[field].alias or field
+    stated = role.args.rollout is not None and getattr(role.args.rollout, field) is not None
+    return ("roles", role.position, "rollout", alias) if stated else ("rollout", alias)
+
+
+def replicas_of(limit: int | str, replicas: int) -> int:
+    """Returns a count, or a percentage of the replicas rounded down, at least 1."""
+    if isinstance(limit, int):
+        return limit
+    return max(1, replicas * int(limit.removesuffix("%")) // 100)
+
+
+def surge_of(limit: int | str, replicas: int) -> int:
+    """Returns a count, or a percentage rounded up as in LeaderWorkerSet; at most all replicas."""
+    if isinstance(limit, str):
+        limit = -(-replicas * int(limit.removesuffix("%")) // 100)
+    return min(limit, replicas)

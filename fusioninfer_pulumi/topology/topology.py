@@ -1,13 +1,15 @@
-"""The pods of a service and their gangs, and how many of them run on some accelerators."""
+"""The pods of a service, their gangs and Service, and how many run on some accelerators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.kube.metadata import ServiceMeta
+from fusioninfer_pulumi.kube import labels, names
+from fusioninfer_pulumi.kube.metadata import ServiceMeta, metadata
 from fusioninfer_pulumi.topology.capacity import (
     Capacity,
     NodePool,
@@ -81,3 +83,39 @@ def capacity_on(plan: Topology, pools: Sequence[NodePool]) -> Capacity:
     # The nodes' places in the network are unknown here.
     bound_to_network = plan.gang is not None and plan.gang.topology is not None
     return replace(running, exact=False) if bound_to_network else running
+
+
+def service_reference(
+    service: str, roles: Sequence[RolePlan], shape: ServiceShape
+) -> dict[str, Any]:
+    """Returns the reference of a route to the Service.
+
+    Its port is that of the first role that receives client requests; parked roles come last.
+    """
+    entries = [role for role in roles if role.component_type in shape.entry_types]
+    running = [role for role in entries if role.replicas]
+    port = (running or entries)[0].pods.port
+    return {"kind": "Service", "name": names.serving_service(service), "port": port}
+
+
+def serving_service(plan: Topology) -> dict[str, Any]:
+    """Builds the Service of a plan without an endpoint picker.
+
+    It selects leaders only, and no prefill pods where decode is separate.
+    """
+    selector = {labels.SERVICE: plan.service, labels.LWS_WORKER_INDEX: "0"}
+    types = plan.shape.entry_types
+    if len(types) == 1:
+        selector[labels.COMPONENT_TYPE] = types[0].value
+    reference = service_reference(plan.service, plan.roles, plan.shape)
+    name, port = reference["name"], reference["port"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(plan, name, {labels.SERVICE: plan.service}),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": selector,
+            "ports": [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}],
+        },
+    }

@@ -21,12 +21,52 @@ def router(*documents: Manifest) -> Manifest:
 def test_a_managed_route_has_kserves_paths() -> None:
     made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
     assert made["gateway"] == {"refs": [KSERVE_GATEWAY]}
-    first, *_, last = made["httproute"]["rules"]
+    first, *_, last = made["httproute"]["rules"][:5]
     assert first["matches"] == [
         {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
     ]
     assert first["filters"][0]["urlRewrite"]["path"]["replacePrefixMatch"] == "/v1/completions"
     assert last["matches"][0]["path"]["value"] == "/team/llm"
+
+
+def test_managed_route_is_reached_by_the_qualified_model_name() -> None:
+    model = {"uri": "hf://Qwen/Qwen3-8B", "name": "qwen"}
+    rules = router(llm(router=ROUTER, model=model))["httproute"]["rules"][5:]
+    paths = [rule["matches"][0]["path"]["value"] for rule in rules[:5]]
+    prefix = "publishers/default/models/qwen"
+    assert (paths[0], paths[-1]) == (f"/{prefix}/v1/completions", f"/{prefix}")
+    header = {"type": "Exact", "name": "X-Gateway-Model-Name", "value": prefix}
+    assert [rule["matches"] for rule in rules[5:]] == [[{"headers": [header]}]]
+
+
+def test_managed_route_has_no_header_rule_where_the_annotation_disables_it() -> None:
+    annotations = {"serving.kserve.io/model-based-routing-enabled": "false"}
+    rules = router(llm(router=ROUTER, annotations=annotations))["httproute"]["rules"]
+    assert not any("headers" in match for rule in rules for match in rule["matches"])
+
+
+PARENTS = [{"name": "shared", "namespace": "gateways"}]
+
+
+@pytest.mark.parametrize(
+    ("block", "gateway"),
+    [
+        ({}, {"refs": [KSERVE_GATEWAY]}),
+        ({"gateway": {}}, {"refs": [KSERVE_GATEWAY]}),
+        ({"parents": PARENTS}, None),
+        ({"parents": PARENTS, "gateway": {}}, None),
+        ({"parents": PARENTS, "gateway": {"refs": [KSERVE_GATEWAY]}}, {"refs": [KSERVE_GATEWAY]}),
+    ],
+)
+def test_route_spec_attaches_to_the_gateway_that_kserve_uses(
+    block: Manifest, gateway: Manifest | None
+) -> None:
+    rules = [{"matches": [{"path": {"value": "/"}}]}]
+    parents = {"parentRefs": block["parents"]} if "parents" in block else {}
+    more = {"gateway": block["gateway"]} if "gateway" in block else {}
+    made = router(llm(router={"route": {"http": {"spec": {"rules": rules, **parents}}}, **more}))
+    assert made.get("gateway") == gateway
+    assert made["httproute"].get("parentRefs") == (None if gateway else PARENTS)
 
 
 def test_references_to_gateways_and_a_route_of_its_own() -> None:

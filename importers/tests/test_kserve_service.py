@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from samples import of_kind, rendered
 
 from fusioninfer_importers.kserve.container import IMAGE
 from importers.tests.kserve_samples import (
@@ -20,7 +21,7 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import problems, said, source, spec, warned
+from importers.tests.reads import converted, problems, said, source, spec, warned
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 
@@ -124,8 +125,10 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     [
         (
             {"worker": pod()},
-            ("worker: when worker is specified, parallelism must be configured for either data "
-            "parallelism or pipeline parallelism"),
+            (
+                "worker: when worker is specified, parallelism must be configured for either data "
+                "parallelism or pipeline parallelism"
+            ),
         ),
         (
             {"worker": pod(), "parallelism": {"pipeline": 2, "data": 2, "dataLocal": 1}},
@@ -139,12 +142,8 @@ def test_a_worker_block_makes_replicas_of_several_pods(
             {"parallelism": {"pipeline": 2}},
             "parallelism: a replica has 2 pods, but there is no worker to say what the others run",
         ),
-        (
-            {"template": {"containers": [{"name": "x"}]}},
-            "template.containers: has no container main, the one that KServe's presets configure",
-        ),
     ],
-)  # fmt: skip
+)
 def test_contradictions_are_refused(more: Manifest, why: str) -> None:
     assert f"f: {why}" in problems(llm(**more))
 
@@ -157,7 +156,6 @@ def test_contradictions_are_refused(more: Manifest, why: str) -> None:
             {"model": {"uri": "s3://b/k"}, "storageInitializer": {"enabled": False}},
             "storageInitializer.enabled",
         ),
-        ({"tracing": {"sampler": "always_on"}}, "tracing"),
         (
             {"tracing": {"exporterEndpoint": "http://o:1", "sampler": "always_on"}},
             "tracing.sampler",
@@ -218,6 +216,65 @@ def test_scaling_by_prometheus() -> None:
         "prometheus": "http://prometheus:9090",
         "metrics": [{"query": "sum(waiting)", "target": "5"}],
     }
+
+
+@pytest.mark.parametrize("containers", [[], [{"name": "side", "image": "x:1"}]])
+def test_container_main_of_the_preset_stays(containers: list[Manifest]) -> None:
+    (role,) = spec(llm(template={"containers": containers}))["roles"]
+    names = [item["name"] for item in role["template"]["spec"]["containers"]]
+    assert names == ["main", *(item["name"] for item in containers)]
+
+
+def test_tracing_without_fields_has_the_values_of_the_preset() -> None:
+    preset = {"endpoint": "http://otel-collector:4317", "sampling": 0.05}
+    assert spec(llm(tracing={}))["tracing"] == preset
+
+
+def test_image_volume_of_a_model() -> None:
+    assert spec(llm(model={"uri": "oci+native://r.io/m:1"}))["model"]["uri"] == "oci://r.io/m:1"
+
+
+def test_ports_of_the_preset_are_accepted_on_the_scheduler() -> None:
+    ports = [{"containerPort": 9002, "name": "grpc"}, {"containerPort": 9090, "name": "metrics"}]
+    template = {"containers": [{"name": "main", "ports": ports}]}
+    document = llm(router={**ROUTER, "scheduler": {"template": template}})
+    assert problems(document) == []
+
+
+def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 120}}
+    scaling = {
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "wva": {"variantCost": "5", "hpa": {"behavior": behavior}},
+    }
+    document = llm(scaling=scaling, model={"uri": URI, "name": "qwen"})
+    (hpa,) = of_kind(rendered(*converted(document)), "HorizontalPodAutoscaler")
+    metric = {"name": "wva_desired_replicas", "selector": {"matchLabels": {"variant_name": "NAME"}}}
+    metric["selector"]["matchLabels"]["variant_name"] = hpa["metadata"]["name"]
+    target = {"type": "AverageValue", "averageValue": "1"}
+    assert hpa["spec"]["metrics"] == [
+        {"type": "External", "external": {"metric": metric, "target": target}}
+    ]
+    assert (hpa["spec"]["maxReplicas"], hpa["spec"]["behavior"]) == (4, behavior)
+    annotations = {
+        "llm-d.ai/managed": "true",
+        "llm-d.ai/model-id": "qwen",
+        "llm-d.ai/variant-cost": "5",
+    }
+    assert annotations.items() <= hpa["metadata"]["annotations"].items()
+    assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
+
+
+def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
+    (problem,) = problems(llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}}))
+    assert problem.startswith("f: scaling.wva: cannot be carried over: the address of Prometheus")
+
+
+def test_prefill_without_fields_is_a_role() -> None:
+    document = llm(prefill={}, router=ROUTER)
+    kinds = [role["componentType"] for role in spec(document)["roles"]]
+    assert kinds == ["prefiller", "decoder", "router"]
 
 
 def test_tracing() -> None:

@@ -167,24 +167,28 @@ def test_adapters_that_no_rule_asks_for_are_named() -> None:
     assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; left out"]
 
 
-def test_timeouts_and_retries_are_what_routes_can_express() -> None:
+def test_timeout_is_left_out_and_retries_are_kept() -> None:
     policy = {"timeout": "10s", "retry": {"attempts": 2, "retryInterval": "100ms"}}
     documents = serving(), server(trafficPolicy=policy), route()
     (made,) = rules(*documents)
-    assert made["timeouts"] == {"request": "0s", "backendRequest": "10s"}
+    assert "timeouts" not in made
     assert made["retry"] == {"attempts": 2, "backoff": "100ms"}
     assert [each.split(": ")[2] for each in warned(*documents) if each.startswith("f#2")] == [
         "trafficPolicy.timeout",
         "trafficPolicy.retry",
         "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
     ]
-    finer = {"timeout": "1.5s", "retry": {"attempts": 2, "retryInterval": "100.25s"}}
-    (made,) = rules(serving(), server(trafficPolicy=finer), route())
-    assert made["timeouts"]["backendRequest"] == "1500ms"
+    (made,) = rules(
+        serving(),
+        server(trafficPolicy={"retry": {"attempts": 2, "retryInterval": "100.25s"}}),
+        route(),
+    )
     assert made["retry"]["backoff"] == "1m40s250ms"
-    wrong = server(trafficPolicy={"timeout": "1.5ms"})
-    assert any(problem.startswith("f#2: trafficPolicy.timeout") for problem in problems(
-        serving(), wrong, route()))  # fmt: skip
+
+
+def test_timeout_without_a_route_is_a_warning() -> None:
+    documents = serving(), server(trafficPolicy={"timeout": "10s"})
+    assert any("trafficPolicy.timeout: 10s is left out" in line for line in warned(*documents))
 
 
 def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
@@ -300,17 +304,22 @@ def test_a_target_with_a_rule_of_its_own_keeps_it() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other", "fine"),
-    [("9s", "9s", True), ("9s", "8s", False), (None, "9s", True), ("9s", None, False)],
+    [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)],
 )
-def test_shared_requests_go_by_one_policy(one: Any, other: Any, fine: bool) -> None:
-    first, second = ({"trafficPolicy": {"timeout": each}} if each else {} for each in (one, other))
+def test_shared_requests_have_the_same_retries(one: Any, other: Any, fine: bool) -> None:
+    first, second = (
+        {"trafficPolicy": {"retry": {"attempts": attempts}}} if attempts else {}
+        for attempts in (one, other)
+    )
     documents = (serving(), OTHER, server(**first), server("new", {"v": "2"}, **second),
                  route(rule(*SHARES)))  # fmt: skip
     if fine:
         converted(*documents)
     else:
         (lost,) = problems(*documents)
-        assert lost.startswith("f#3: trafficPolicy: cannot be carried over: requests that new sh")
+        assert lost.startswith(
+            "f#3: trafficPolicy.retry: cannot be carried over: requests that new sh"
+        )
 
 
 ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))

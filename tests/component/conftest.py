@@ -14,10 +14,11 @@ from typing import Any
 
 import pulumi
 import pytest
+from component.stacks import Stack, answering
 from pulumi.runtime import mocks, rpc, settings, stack
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.component import clusters
+from fusioninfer_pulumi.component import cluster_access
 from fusioninfer_pulumi.loading import load
 
 STORIES = Path(__file__).parent.parent / "fixtures" / "inputs"
@@ -208,10 +209,15 @@ def _run(
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     # Each run is a whole program, unlike a user's test with mocks.
-    monkeypatch.setattr(clusters, "runs_program", lambda: True)
+    monkeypatch.setattr(cluster_access, "runs_program", lambda: True)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     yield Engine()
     logging.getLogger("asyncio").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(name="stack")
+def _stack(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    return answering(engine, monkeypatch)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from routed import ROUTE
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import render
-from fusioninfer_pulumi.component.acceptance import awaited_manifests, not_accepted
 from fusioninfer_pulumi.component.progress import progress_line
+from fusioninfer_pulumi.component.status import awaited_manifests, not_accepted
 
 ACCEPTED = {"type": "Accepted", "status": "True"}
 RESOLVED = {"type": "ResolvedRefs", "status": "True"}
@@ -49,12 +49,12 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
     ("objects", "expected"),
     [
         (live(), None),
-        ({}, "InferencePool svc-pool: no Gateway has judged it"),
+        ({}, "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
         (
             live(gateway={"status": {"conditions": [ACCEPTED]}}),
             "Gateway svc-gateway: Programmed is not known",
         ),
-        (live(pool=judged()), "InferencePool svc-pool: no Gateway has judged it"),
+        (live(pool=judged()), "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
         (
             live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
             "HTTPRoute svc-httproute: Gateway svc-gateway has not judged it",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.component.diagnosis import read
-from fusioninfer_pulumi.component.diagnosis.read import Snapshot
+from fusioninfer_pulumi.component import diagnosis
+from fusioninfer_pulumi.component.diagnosis import Snapshot
 
 
 def pod(name: str = "svc-0-0", **status: Any) -> dict[str, Any]:
@@ -48,11 +48,11 @@ def test_a_watch_keeps_what_pods_showed(
             yield change
 
     api = SimpleNamespace(changes=changing)
-    monkeypatch.setattr(read, "KubernetesApi", lambda *_: api)
+    monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: api)
 
     def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:
         given = ("models", "svc", Snapshot([NEW]), enough, 9.0)
-        return list(read.watch_service(None, None, *given).pods)
+        return list(diagnosis.watch_service(None, None, *given).pods)
 
     assert watched(lambda _: False) == left
     assert taken == changes

@@ -17,10 +17,9 @@ from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.diagnosis import _pods as pods
-from fusioninfer_pulumi.component.diagnosis import explain, read
-from fusioninfer_pulumi.component.diagnosis.explain import failed_lws
-from fusioninfer_pulumi.component.diagnosis.read import Snapshot
+from fusioninfer_pulumi.component import diagnosis
+from fusioninfer_pulumi.component import pod_problems as pods
+from fusioninfer_pulumi.component.diagnosis import Snapshot, failed_lws
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -109,8 +108,8 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
                 time.sleep(found)
             return Snapshot([found])
 
-        monkeypatch.setattr(explain, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
-        monkeypatch.setattr(explain, "read_pods", pods_of)
+        monkeypatch.setattr(diagnosis, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
+        monkeypatch.setattr(diagnosis, "read_pods", pods_of)
         monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
         manifest = service(role(replicas=3))
 
@@ -160,7 +159,7 @@ def test_pods_of_a_set_that_is_available_are_not_asked_about(status: Any) -> Non
 def test_where_nobody_can_look_the_status_is_as_before(
     status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
 ) -> None:
-    monkeypatch.setattr(explain, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
+    monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     told, logged, _ = status(problem)
     assert told["components"]["inference"]["phase"] == "Deploying"
     assert logged == [f"whether replicas fail was not read: {why}"]
@@ -181,6 +180,6 @@ def test_a_preview_and_files_ask_nobody(
 
 
 def test_without_rights_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "KubernetesApi", lambda *_: FakeCluster(denied=["/pods"]))
+    monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: FakeCluster(denied=["/pods"]))
     with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
-        read.read_pods(None, None, "models", "svc")
+        diagnosis.read_pods(None, None, "models", "svc")

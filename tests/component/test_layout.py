@@ -10,7 +10,7 @@ from recorded import LWS, recorded, urn
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
-from fusioninfer_pulumi.component.options import lws_options
+from fusioninfer_pulumi.component.children import lws_options
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.rollout.order import update_order
 

@@ -50,10 +50,8 @@ def of_parent(*conditions: Any, name: str = "gw") -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_refusals(name: str, look: Any, reason: str, message: str) -> None:
-    assert PLAN.router is not None
-    found = refusal(PLAN.router, {name: look})
-    assert found is not None
-    assert (found.reason, found.message) == (reason, message)
+    assert PLAN.routing is not None
+    assert refusal(PLAN.routing, {name: look}) == (reason, message)
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={name: look})
     assert status["conditions"][1] == {
         "type": "Active",
@@ -78,8 +76,8 @@ def test_refusals(name: str, look: Any, reason: str, message: str) -> None:
     ],
 )
 def test_no_refusals(look: Any) -> None:
-    assert PLAN.router is not None
-    assert refusal(PLAN.router, {"svc-httproute": look, "svc-pool": look}) is None
+    assert PLAN.routing is not None
+    assert refusal(PLAN.routing, {"svc-httproute": look, "svc-pool": look}) is None
     status = service_status(PLAN, {"svc-inference-0": READY}, routing={"svc-httproute": look})
     assert status["conditions"][1]["reason"] == "InferenceServiceAvailable"
 
@@ -91,7 +89,7 @@ def test_pods_that_are_not_ready_come_first() -> None:
 
 
 def test_a_pool_without_a_route_speaks_of_nothing() -> None:
-    alone = plan_of(routed(httproute=None)).router
+    alone = plan_of(routed(httproute=None)).routing
     assert alone is not None
     assert alone.route is None
     assert refusal(alone, {"svc-pool": of_parent(condition("Accepted"))}) is None

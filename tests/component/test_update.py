@@ -3,122 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pytest
 from component.awaited import awaited
+from component.stacks import Stack
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component import children, update
-from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.live import LiveState
+from fusioninfer_pulumi.component import update
+from fusioninfer_pulumi.component.cluster_access import LiveState
 from fusioninfer_pulumi.kube.client import UnreadableError
-from fusioninfer_pulumi.rollout import state_machine
 
 NAME = "svc-inference-{}"
 
 
-class Stack:
-    """A stack, its cluster, and what was seen of both.
-
-    Attributes:
-        live: LeaderWorkerSets by name; one becomes available two looks after it has changed.
-        broken: Images that never run.
-        down: What is down until it changes.
-        frozen: What keeps its spec, as Pulumi's `ignoreChanges` has it.
-        order: Names in the order in which they were registered.
-        lowest: The fewest replicas that were ever available, of those that existed before.
-        looks: How often the cluster was asked.
-        problem: What each look raises.
-    """
-
-    def __init__(self, engine: Any) -> None:
-        self.engine, self.live = engine, {}
-        self.age: dict[str, int] = {}
-        self.broken: set[str] = set()
-        self.down: set[str] = set()
-        self.frozen: set[str] = set()
-        self.order: list[str] = []
-        self.looks, self.lowest = 0, 0
-        self.problem: Exception | None = None
-        self.before: set[str] = set()
-        self.logged: list[str] = []
-        engine.state = {}
-
-    def registered(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Stores an object, as server-side apply does."""
-        if "metadata" not in inputs:
-            return dict(inputs)
-        name = inputs["metadata"]["name"]
-        if inputs["kind"] != "LeaderWorkerSet":
-            return {**inputs, "metadata": {**inputs["metadata"], "uid": name, "generation": 1}}
-        self.order.append(name)
-        old = self.live.get(name)
-        generation = old["metadata"]["generation"] if old else 0
-        spec = old["spec"] if old and name in self.frozen else inputs["spec"]
-        if old is None or old["spec"] != spec:
-            generation += 1
-            self.age[name] = 0
-            self.down.discard(name)
-        metadata = {**inputs["metadata"], "uid": name, "generation": generation}
-        status = old["status"] if old else {}
-        self.live[name] = {"metadata": metadata, "spec": spec, "status": status}
-        return copy.deepcopy(self.live[name])
-
-    def up(self, name: str) -> bool:
-        pod = self.live[name]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-        return (
-            name not in self.down
-            and self.age[name] >= 2
-            and pod["containers"][0]["image"] not in self.broken
-        )
-
-    def list(self, *where: Any) -> dict[str, Any]:
-        """Lists the LeaderWorkerSets, which get on with every look."""
-        assert where[:4] == (None, None, "default", "svc")
-        self.looks += 1
-        if self.problem is not None:
-            raise self.problem
-        existing = [self.up(name) for name in self.before & self.live.keys()]
-        self.lowest = min(self.lowest, sum(existing))
-        for name, live in self.live.items():
-            self.age[name] += 1
-            condition = {
-                "type": "Available",
-                "status": str(self.up(name)),
-                "observedGeneration": live["metadata"]["generation"],
-            }
-            live["status"] = {"readyReplicas": int(self.up(name)), "conditions": [condition]}
-        return copy.deepcopy(self.live)
-
-    def run(self, *roles: Any, **spec: Any) -> Any:
-        """Runs the program, and notes the state if it succeeds."""
-        self.order, self.looks = [], 0
-        self.before = {*self.live}
-        self.lowest = len(self.before)
-        more = {"wait": {"timeout": "1s"}, "rollout": {"timeout": "1s"}, **spec}
-        manifest = service(*(roles or (role(replicas=3),)), **more)
-        deployment = None
-        try:
-            deployment = self.engine.run(lambda: InferenceService("svc", manifest) and None)
-        finally:
-            self.note(deployment)
-        self.logged = deployment.logged
-        return deployment
-
-    def note(self, deployment: Any) -> None:
-        prefix = "urn:pulumi:dev::app::fusioninfer:index:InferenceService"
-        kind = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
-        before = (self.engine.state or {}).get(f"{prefix}::svc", {"outputs": {}})
-        self.engine.state = {
-            f"{prefix}${kind}::{name}": {"outputs": copy.deepcopy(live)}
-            for name, live in self.live.items()
-        }
-        outputs = deployment.outputs[-1][1] if deployment else before["outputs"]
-        self.engine.state[f"{prefix}::svc"] = {"outputs": outputs}
+def run(stack: Stack, *roles: Any, **spec: Any) -> Any:
+    """Runs the program of one service, with three replicas by default."""
+    more = {"wait": {"timeout": "1s"}, "rollout": {"timeout": "1s"}, **spec}
+    manifest = service(*(roles or (role(replicas=3),)), **more)
+    return stack.run(lambda: InferenceService("svc", manifest) and None, ("svc",))
 
 
 def tagged(image: str, replicas: int = 3, **more: Any) -> Any:
@@ -129,30 +34,8 @@ def tagged(image: str, replicas: int = 3, **more: Any) -> Any:
 
 
 @pytest.fixture
-def stack(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    stack = Stack(engine)
-
-    async def kubeconfig(_: Any) -> tuple[None, None]:
-        return None, None
-
-    async def explained(_: Any, service_name: str, names: Any) -> list[str]:
-        return [f"why of {', '.join(names)}"]
-
-    monkeypatch.setattr(
-        engine, "new_resource", lambda args: (f"{args.name}-id", stack.registered(args.inputs))
-    )
-    monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
-    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
-    monkeypatch.setattr(LiveState, "listed", lambda _, *where: stack.list(*where))
-    monkeypatch.setattr(update, "explain_failure", explained)
-    monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(state_machine, "TURN_SECONDS", 0.01)
-    return stack
-
-
-@pytest.fixture
 def running(stack: Stack) -> Stack:
-    stack.run()
+    run(stack)
     return stack
 
 
@@ -161,9 +44,9 @@ def names(*indices: int) -> list[str]:
 
 
 def test_creation_registers_all_and_returns_when_they_are_available(stack: Stack) -> None:
-    stack.run()
+    run(stack)
     assert sorted(stack.order) == names(0, 1, 2)
-    assert all(stack.up(name) for name in names(0, 1, 2))
+    assert stack.all_up()
     assert stack.logged[-1].startswith("inference ")
 
 
@@ -172,63 +55,63 @@ def test_what_depends_on_the_component_comes_when_it_serves(stack: Stack) -> Non
 
     async def all_up(made: Any) -> None:
         await made.service.urn.future()
-        seen.append(all(map(stack.up, stack.live)))
+        seen.append(stack.all_up())
 
     def program() -> None:
         made = InferenceService("svc", service(role(replicas=2), wait={"timeout": "5s"}))
         pulumi.Output.from_input(all_up(made))
-        made.endpoint.apply(lambda _: seen.append(all(map(stack.up, stack.live))))
+        made.endpoint.apply(lambda _: seen.append(stack.all_up()))
 
     stack.engine.run(program)
     assert seen == [True, True]
 
 
 def test_an_update_without_a_change_asks_nothing(running: Stack) -> None:
-    running.run()
-    assert running.looks == 0
-    running.run(metadata={"labels": {"team": "a"}})
-    assert running.looks == 0
+    run(running)
+    assert running.lists == 0
+    run(running, metadata={"labels": {"team": "a"}})
+    assert running.lists == 0
 
 
 def test_an_image_changes_one_after_the_other(running: Stack) -> None:
-    running.run(tagged("b"))
+    run(running, tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
 
 
 @pytest.mark.parametrize("limit", [2, 3])
 def test_as_many_as_may_be_down(running: Stack, limit: int) -> None:
-    running.run(tagged("b"), rollout={"maxUnavailable": limit, "timeout": "5s"})
+    run(running, tagged("b"), rollout={"maxUnavailable": limit, "timeout": "5s"})
     assert running.lowest == 3 - limit
 
 
 def test_all_at_once(running: Stack) -> None:
-    running.run(tagged("b"), rollout={"strategy": "AllAtOnce", "timeout": "5s"})
+    run(running, tagged("b"), rollout={"strategy": "AllAtOnce", "timeout": "5s"})
     assert running.lowest == 0
-    assert all(running.up(name) for name in names(0, 1, 2))
+    assert running.all_up()
 
 
 def test_what_is_down_changes_first_and_together(running: Stack) -> None:
     running.down = set(names(0, 1))
-    running.run(tagged("b"))
+    run(running, tagged("b"))
     assert running.order == names(1, 0, 2)
-    assert running.looks < 9, "together"
+    assert running.lists < 9, "together"
 
 
 def test_a_gang_that_never_started_is_repaired_by_one_update(stack: Stack) -> None:
     stack.broken = {"a"}
     with pytest.raises(pulumi.RunError):
-        stack.run(tagged("a"), wait={"timeout": "200ms"})
-    stack.run(tagged("b"))
+        run(stack, tagged("a"), wait={"timeout": "200ms"})
+    run(stack, tagged("b"))
     assert stack.order == names(2, 1, 0)
-    assert stack.looks < 6, "they change together"
+    assert stack.lists < 6, "they change together"
 
 
 def test_a_bad_image_halts_the_update(running: Stack) -> None:
     running.broken = {"b"}
     short = {"rollout": {"timeout": "200ms"}}
     with pytest.raises(pulumi.RunError) as failed:
-        running.run(tagged("b"), **short)
+        run(running, tagged("b"), **short)
     assert str(failed.value) == (
         "svc: svc-inference-2 is not available after 200ms (rollout.timeout)\n"
         "why of svc-inference-2"
@@ -236,9 +119,9 @@ def test_a_bad_image_halts_the_update(running: Stack) -> None:
     assert running.order == names(2)
     # The same again goes on there, and does not go on.
     with pytest.raises(pulumi.RunError):
-        running.run(tagged("b"), **short)
+        run(running, tagged("b"), **short)
     assert running.order == names(2)
-    running.run(tagged("c"))
+    run(running, tagged("c"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
 
@@ -247,29 +130,29 @@ def test_what_never_served_is_awaited_again(stack: Stack) -> None:
     stack.broken = {"a"}
     for _ in range(2):
         with pytest.raises(pulumi.RunError, match=r"\(wait.timeout\)"):
-            stack.run(tagged("a"), wait={"timeout": "200ms"})
+            run(stack, tagged("a"), wait={"timeout": "200ms"})
     stack.broken = set()
-    stack.run(tagged("a"))
-    assert all(stack.up(name) for name in names(0, 1, 2))
+    run(stack, tagged("a"))
+    assert stack.all_up()
 
 
 def test_what_served_and_is_down_now_holds_nothing_up(running: Stack) -> None:
     running.broken = {"vllm/vllm-openai:v0.11.0"}
-    running.run(metadata={"labels": {"team": "a"}})
-    assert running.looks == 0
+    run(running, metadata={"labels": {"team": "a"}})
+    assert running.lists == 0
 
 
 def test_what_stays_down_takes_its_place(running: Stack) -> None:
     running.down, running.frozen = set(names(0)), set(names(0))
     with pytest.raises(pulumi.RunError) as failed:
-        running.run(tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
+        run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
         "svc: no replica of role inference may change: svc-inference-0 not available, and "
         "rollout.maxUnavailable is 1, after 200ms (rollout.timeout)\nwhy of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}
-    running.run(tagged("b"), rollout=limit)
+    run(running, tagged("b"), rollout=limit)
     assert running.lowest == 1
 
 
@@ -282,18 +165,19 @@ def test_what_stays_down_takes_its_place(running: Stack) -> None:
 )
 def test_what_waits_for_nothing_looks_at_most_once(running: Stack, spec: Any) -> None:
     running.frozen = set(names(0, 1, 2)) if "partition" in spec["rollout"] else set()
-    running.run(tagged("b"), **spec)
-    assert running.looks <= 1
+    run(running, tagged("b"), **spec)
+    assert running.lists <= 1
 
 
 def test_replicas_that_are_added_come_first_and_optional_ones_last(stack: Stack) -> None:
     wide = {"multinode": nodes(2, launcher="none")}
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 3}}}
-    stack.run(
+    run(
+        stack,
         tagged("a", 2, **wide),
         schedulingStrategy={"gangPolicy": {"minRoleReplicas": {"inference": 2}}},
     )
-    stack.run(tagged("b", 5, **wide), schedulingStrategy=minimum)
+    run(stack, tagged("b", 5, **wide), schedulingStrategy=minimum)
     assert stack.order[0] == NAME.format(2)
     assert stack.order[1:3] == names(1, 0)
     assert sorted(stack.order[3:]) == names(3, 4)
@@ -305,41 +189,41 @@ def test_optional_replicas_are_created_after_the_required_ones(
     register, existing = update.Update._register, {}
 
     def noted(self: update.Update, names: Any) -> None:
-        existing.update({name: {*stack.live} for name in names})
+        existing.update({name: {*stack.lws} for name in names})
         register(self, names)
 
     monkeypatch.setattr(update.Update, "_register", noted)
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 2}}}
     wide = {"multinode": nodes(2, launcher="none")}
-    stack.run(tagged("a", 4, **wide), schedulingStrategy=minimum)
+    run(stack, tagged("a", 4, **wide), schedulingStrategy=minimum)
     for optional in names(2, 3):
         assert existing[optional] >= {*names(0, 1)}
 
 
 def test_without_a_cluster_creation_returns_and_says_so_once(stack: Stack) -> None:
     stack.problem = UnreadableError("no answer")
-    stack.run()
+    run(stack)
     assert stack.logged == ["whether replicas are available was not checked: no answer"]
 
 
 def test_without_a_cluster_replicas_do_not_change_in_turn(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
     with pytest.raises(pulumi.RunError, match="replicas cannot change one after the other"):
-        running.run(tagged("b"))
+        run(running, tagged("b"))
     assert running.order == []
     # As many as may be down at a time need no look, and metadata does not either.
-    running.run(metadata={"labels": {"team": "a"}})
-    running.run(tagged("b"), rollout={"maxUnavailable": 3})
+    run(running, metadata={"labels": {"team": "a"}})
+    run(running, tagged("b"), rollout={"maxUnavailable": 3})
     assert len(running.order) == 3
 
 
 def test_a_later_look_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def sometimes(_: Any, *where: Any) -> Any:
-        running.problem = UnreadableError("no answer") if running.looks % 2 else None
-        return running.list(*where)
+        running.problem = UnreadableError("no answer") if running.lists % 2 else None
+        return running.list(*where[3:])
 
     monkeypatch.setattr(LiveState, "listed", sometimes)
-    running.run(tagged("b"), rollout={"timeout": "20s"})
+    run(running, tagged("b"), rollout={"timeout": "20s"})
     assert running.lowest == 2
 
 
@@ -349,29 +233,29 @@ def test_roles_one_after_the_other(stack: Stack) -> None:
         return [tagged(image, 2, name=name, componentType=kind) for name, kind in kinds]
 
     off = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
-    stack.run(*pair("a"), **off)
-    stack.run(*pair("b"), rollout={"roleOrder": "Sequential", "timeout": "5s"}, **off)
+    run(stack, *pair("a"), **off)
+    run(stack, *pair("b"), rollout={"roleOrder": "Sequential", "timeout": "5s"}, **off)
     assert stack.order == ["svc-prefill-1", "svc-prefill-0", "svc-decode-1", "svc-decode-0"]
 
 
 def test_a_preview_asks_nothing(running: Stack) -> None:
     manifest = service(tagged("b"))
-    running.looks = 0
+    running.lists = 0
     running.engine.run(lambda: InferenceService("svc", manifest) and None, preview=True)
-    assert running.looks == 0
+    assert running.lists == 0
 
 
 def test_what_another_version_left_is_not_awaited(running: Stack) -> None:
     (component,) = [urn for urn in running.engine.state if urn.endswith("Service::svc")]
     del running.engine.state[component]["outputs"]["observed"]
     running.broken = {"vllm/vllm-openai:v0.11.0"}
-    running.run()
-    assert running.looks == 1, "for the status alone"
+    run(running)
+    assert running.lists == 1, "for the status alone"
 
 
 def test_without_a_cluster_replicas_may_be_added(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
-    running.run(role(replicas=5))
+    run(running, role(replicas=5))
     assert sorted(running.order) == names(0, 1, 2, 3, 4)
     said = [each for each in running.logged if "not checked" in each]
     assert said == ["whether replicas are available was not checked: no answer"]
@@ -379,7 +263,7 @@ def test_without_a_cluster_replicas_may_be_added(running: Stack) -> None:
 
 def test_where_the_state_is_not_known_the_cluster_says_what_exists(running: Stack) -> None:
     running.engine.state = None
-    running.run(tagged("b"))
+    run(running, tagged("b"))
     assert running.order == names(2, 1, 0)
     assert running.lowest == 2
 
@@ -389,9 +273,9 @@ def test_what_is_made_anew_does_not_take_turns(running: Stack) -> None:
     for urn, resource in running.engine.state.items():
         if "LeaderWorkerSet" in urn:
             resource["outputs"]["metadata"]["uid"] = "old"
-    running.run(tagged("b"), rollout={"timeout": "5s"})
+    run(running, tagged("b"), rollout={"timeout": "5s"})
     assert running.lowest < 2, "nobody waits for another"
-    assert all(running.up(name) for name in names(0, 1, 2))
+    assert running.all_up()
 
 
 @pytest.mark.parametrize("router", [True, False])
@@ -406,7 +290,7 @@ def test_serving_waits_for_gateways_and_not_for_itself(
     def listed(_: Any, *where: Any) -> Any:
         kinds = {kind for _, kind in where[4]}
         if kinds == {"LeaderWorkerSet"}:
-            return stack.list(*where)
+            return stack.list(*where[3:])
         names = {
             "Gateway": "svc-gateway",
             "HTTPRoute": "svc-httproute",

@@ -11,7 +11,7 @@ from samples import nodes, of_kind, plan_of, rendered, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.topology.sub_group_policy import completed
+from fusioninfer_pulumi.topology.leader_worker_set import completed
 
 SIZE_2 = {"subGroupSize": 2}
 LIVE_2 = {**SIZE_2, "subGroupPolicyType": "LeaderWorker"}

@@ -10,7 +10,7 @@ import pulumi_kubernetes.meta.v1._inputs as meta
 import pytest
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.typed_args import KUBERNETES_NAMES, MAPS, with_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, with_kubernetes_names
 
 
 def properties() -> dict[str, tuple[str, str]]:
@@ -34,9 +34,11 @@ def properties() -> dict[str, tuple[str, str]]:
 
 def test_the_names_are_those_of_pulumi_kubernetes() -> None:
     held = properties()
-    assert {python: name for python, (name, _) in held.items() if python != name} == (
-        KUBERNETES_NAMES
-    )
+    names = {name for name, _ in held.values()}
+    assert {python: kubernetes_name(python) for python in held} == {
+        python: name for python, (name, _) in held.items()
+    }
+    assert {kubernetes_name(name) for name in names} == names
     assert {name for name, returned in held.values() if "Mapping" in returned} == MAPS
 
 
@@ -73,7 +75,7 @@ def test_a_map_in_snake_case_keeps_its_keys() -> None:
 
 
 def test_camel_case_and_outputs_stay(output: Any) -> None:
-    value = {"containerPort": 1, "unknown_key": 2, "volumes": output({"host_ip": "x"})}
+    value = {"containerPort": 1, "volumes": output({"host_ip": "x"})}
     assert with_kubernetes_names(value) == value
 
 

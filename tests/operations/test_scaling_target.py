@@ -113,11 +113,11 @@ def config(manifest: Manifest) -> Any:
 def test_the_picker_holds_requests_where_a_target_needs_it() -> None:
     manifest = scaled(keda("latency", minReplicas=0), router())
     assert config(manifest)["featureGates"] == ["flowControl"]
-    epp = plan_of(manifest).router.epp
+    epp = plan_of(manifest).picker.epp
     assert epp.image.endswith(":v1.5.0")
     for awake in (scaled(keda("latency"), router()), service(router(), role())):
         assert "featureGates" not in config(awake)
-        assert plan_of(awake).router.epp.image.endswith(":v1.2.1")
+        assert plan_of(awake).picker.epp.image.endswith(":v1.2.1")
     asked = scaled(keda("latency"), router(flowControl=True))
     assert config(asked)["featureGates"] == ["flowControl"]
     # It would end requests after a minute, in which few models are loaded.

@@ -48,7 +48,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         serving({"uri": HF, "tokenSecret": {"name": "h"}}, env=[TOKEN]),
-        [("roles[0].template.spec.containers[0].env: HF_TOKEN is set by the service's model; "
+        [("roles[0].template.spec.containers[0].env[0]: HF_TOKEN is set by the service's model; "
          "remove one")],
     ),
     (

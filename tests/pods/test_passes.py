@@ -27,8 +27,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build import PASSES
-from fusioninfer_pulumi.pods.context import contexts
+from fusioninfer_pulumi.pods.build import PASSES, contexts
 from fusioninfer_pulumi.pods.pod import Context
 
 DRAWN = range(150)
@@ -61,9 +60,9 @@ def test_a_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
         for ctx in roles_of(manifest):
             pods = ctx.written
             for each in PASSES:
-                before = copy.deepcopy([pod.template for pod in pods.each()])
+                before = copy.deepcopy([pod.template for pod in pods.each])
                 built, _ = each(pods, ctx)
-                assert [pod.template for pod in pods.each()] == before, each
+                assert [pod.template for pod in pods.each] == before, each
                 pods = built
 
 

@@ -45,7 +45,7 @@ def test_the_serving_container_is_the_one_named_or_known_or_first(
 ) -> None:
     fields = {"container": given} if given else {}
     (planned,) = plan_of(service(role(template=named(*names), **fields))).roles
-    assert planned.serving.name == expected
+    assert planned.pods.leader.name == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_serving_port_is_the_one_stated_closest_to_the_engine(
     fields = {"port": port} if port else {}
     manifest = service(role(template=template(serving), **fields))
     (planned,) = plan_of(manifest).roles
-    assert planned.serving.port == expected
+    assert planned.pods.port == expected
     workload, entry = rendered(manifest)
     assert entry["spec"]["ports"] == [
         {"name": "http", "port": expected, "targetPort": expected, "protocol": "TCP"}

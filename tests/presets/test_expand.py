@@ -41,6 +41,7 @@ RECIPE = [
 #: What a pod has begun it answers; a replica over several nodes would always wait that long.
 KEEP_ALIVE = {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}
 DRAIN = ["--shutdown-timeout", "300"]
+HUB_MOUNT = {"name": "huggingface", "mountPath": "/root/.cache/huggingface"}
 
 
 def short(name: str = "serve", kind: str = "worker", **more: Any) -> Manifest:
@@ -80,15 +81,40 @@ def test_a_model_and_an_accelerator_are_enough() -> None:
             "requests": {"cpu": "8", "memory": "24Gi"},
             "limits": {"nvidia.com/gpu": "2"},
         },
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, HUB_MOUNT],
     }
     pod = pods(manifest)[0]
-    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    assert pod["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "huggingface", "emptyDir": {}},
+    ]
     (spread,) = pod["topologySpreadConstraints"]
     assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == (
         "kubernetes.io/hostname",
         "ScheduleAnyway",
     )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"cache": {"claimName": "models"}},
+        {"fetch": "InitContainer"},
+        {"uri": "pvc://models/qwen"},
+    ],
+    ids=str,
+)
+def test_only_downloads_of_the_engine_get_an_empty_dir(model: Manifest) -> None:
+    manifest = service(short(gpus=2), model={**QWEN["model"], **model})
+    assert HUB_MOUNT not in engine(manifest)["volumeMounts"]
+
+
+@pytest.mark.parametrize("path", ["/root/.cache", "/root/.cache/huggingface/"])
+def test_user_volume_for_downloads_is_kept(path: str) -> None:
+    own = {"name": "vllm", "volumeMounts": [{"name": "cache", "mountPath": path}]}
+    spec = {"containers": [own], "volumes": [{"name": "cache", "hostPath": {"path": "/models"}}]}
+    manifest = service(short(accelerator="H100", template={"spec": spec}), **QWEN)
+    assert HUB_MOUNT not in engine(manifest)["volumeMounts"]
 
 
 def test_processors_need_no_number() -> None:

@@ -12,8 +12,14 @@ from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RoleOrder
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import LwsStep, next_lws, required_ordinals, update_order
+from fusioninfer_pulumi.rollout.order import (
+    LwsStep,
+    by_group,
+    group_rollout,
+    next_lws,
+    required_ordinals,
+    update_order,
+)
 
 PLANS = plans() | grouped_plans()
 Rounds = list[list[str]]

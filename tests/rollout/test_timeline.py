@@ -193,9 +193,7 @@ def test_the_rows_are_those_of_the_order(plan: ServicePlan, random: Random) -> N
     played = timeline(plan, changes)
     steps = {lws.name: lws for lws in update_order(plan)}
     shown = [name for row in played.turns for name in (*row.restarting, *row.starting)]
-    assert set(shown) == {
-        name for name, change in changes.items() if change.restarts or change.starts
-    }
+    assert set(shown) == {name for name, change in changes.items() if change.disrupts}
     for row in played.turns:
         for (_, limit), names in units(row.restarting, steps).items():
             assert len(names) <= limit

@@ -112,8 +112,8 @@ def judged(manifest: Manifest) -> bool:
         # What refuses a document never breaks on what remains of it either.
         assert problems(manifest)
         return False
-    assert plan.router is not None
-    router_endpoint(plan.router, plan.namespace)
+    assert plan.routing is not None
+    router_endpoint(plan.routing, plan.namespace)
     assert objects
     assert all(can_be_written(each) for each in objects)
     return True

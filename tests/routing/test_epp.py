@@ -53,7 +53,7 @@ IMAGES: dict[str, tuple[Manifest, str, str]] = {
 @pytest.mark.parametrize("case", IMAGES)
 def test_the_image_decides_what_kind_of_picker_it_is(case: str) -> None:
     manifest, image, family = IMAGES[case]
-    router = plan_of(manifest).router
+    router = plan_of(manifest).picker
     assert router is not None
     assert (router.epp.image, router.epp.family.name) == (image, family)
     assert picker_container(manifest)["image"] == image
@@ -256,7 +256,7 @@ def test_literal_credentials_in_the_template_are_warnings() -> None:
 
 def test_words_say_what_the_strategy_does() -> None:
     def words(manifest: Manifest) -> str:
-        router = plan_of(manifest).router
+        router = plan_of(manifest).picker
         assert router is not None
         return router.epp.summary
 

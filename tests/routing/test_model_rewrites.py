@@ -150,7 +150,7 @@ def test_a_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
 
 
 def test_the_plan_has_the_shares() -> None:
-    router = plan_of(canary(3, 1)).router
+    router = plan_of(canary(3, 1)).picker
     assert router is not None
     assert router.rewrites is not None
     assert router.rewrites.text() == "chat -> base 75 %, tuned 25 %"

@@ -24,8 +24,7 @@ from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
-from fusioninfer_pulumi.topology.role import LwsPlan
-from fusioninfer_pulumi.topology.role_rollout import surge_of
+from fusioninfer_pulumi.topology.role import LwsPlan, surge_of
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 PER_ROLE = {"layout": "PerRole"}

@@ -12,9 +12,8 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.resources import is_accelerator, is_extended, meant_accelerator
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 ACCELERATORS_NOT_REQUESTED = Rule(
     "accelerators-not-requested",

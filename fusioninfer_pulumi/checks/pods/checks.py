@@ -36,8 +36,7 @@ from fusioninfer_pulumi.checks.pods.probes import probe_findings
 from fusioninfer_pulumi.checks.pods.startup import startup_findings
 from fusioninfer_pulumi.checks.pods.user_locations import pod_findings
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 #: Checks the finished pods of one role.
 Check = Callable[[RolePods, Context], Iterable[Finding]]

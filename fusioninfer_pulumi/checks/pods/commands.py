@@ -9,8 +9,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE
 
 ENGINE_NOT_STARTED = Rule(

@@ -11,8 +11,7 @@ from fusioninfer_pulumi.engines.parallelism import check_accelerators
 from fusioninfer_pulumi.engines.variables import plain_variables
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 
 PROGRAM_IN_ARGS = Rule(

@@ -9,9 +9,8 @@ from typing import Any
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.variables import REFERENCE, SHELL_VARIABLE
 from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 CREDENTIAL_IN_PLAIN_TEXT = Rule(
     "credential-in-plain-text",

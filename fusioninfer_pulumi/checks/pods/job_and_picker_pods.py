@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec
 from fusioninfer_pulumi.routing.epp import pod_template
-from fusioninfer_pulumi.routing.router import RouterPlan
+from fusioninfer_pulumi.routing.router import Routing
 
 #: Fields of a Job's pod by those that users write.
 _JOB_FIELDS: Mapping[str, Location] = {
@@ -40,14 +40,15 @@ def model_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[
             yield finding.at("model", "cache")
 
 
-def picker_findings(router: RouterPlan | None) -> Iterator[Finding]:
+def picker_findings(routing: Routing | None) -> Iterator[Finding]:
     """Checks the pods of an endpoint picker; findings stand at what the user wrote of them."""
-    if router is None:
+    if routing is None or routing.picker is None:
         return
-    at: Location = ("roles", router.position, "endpointPicker")
-    written = router.epp.args.template or {}
+    at: Location = (*routing.at, "endpointPicker")
+    epp = routing.picker.epp
+    written = epp.args.template or {}
     yield from credential_findings((*at, "template"), written)
-    finished = overlaid(pod_template(router.epp), written)
+    finished = overlaid(pod_template(epp), written)
     for finding in template_findings(finished, Owner.DEPLOYMENT):
         location = finding.location
         if generated_label(written, location):

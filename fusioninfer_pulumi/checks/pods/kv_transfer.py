@@ -16,10 +16,8 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar import (
 from fusioninfer_pulumi.engines.command import ENGINES
 from fusioninfer_pulumi.engines.engine import KV_EVENTS_FLAG, NIXL
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC
-from fusioninfer_pulumi.pods.parts import SidecarPlan
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
 POOL_PODS_SERVE_HTTPS = Rule(

@@ -12,9 +12,8 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.launch import WRAPPING
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 DISK_LIMIT_TOO_SMALL = Rule(
     "disk-limit-too-small",

@@ -10,8 +10,7 @@ from fusioninfer_pulumi.engines.flags import flag_value, last_values
 from fusioninfer_pulumi.engines.served_model import is_gated
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 TOKEN_FOR_GATED_MODEL = Rule(
     "token-for-gated-model",

@@ -25,9 +25,8 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
 MEMORY_REQUEST_TOO_SMALL = Rule(
     "memory-request-too-small",

@@ -11,8 +11,7 @@ from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 

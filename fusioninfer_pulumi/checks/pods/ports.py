@@ -20,8 +20,7 @@ from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.launch import RAY_PORT
 from fusioninfer_pulumi.engines.parallelism import local_ranks
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
 
 PROBE_NOT_ANSWERED = Rule(

@@ -8,8 +8,7 @@ from itertools import product
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, KvConnector
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import PAIRED, Context
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 
 PAIRED_SETTINGS_DIFFER = Rule(
     "paired-settings-differ",

@@ -7,8 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.pods.ports import PROBE_NOT_ANSWERED, served_port
 from fusioninfer_pulumi.findings import Finding, Location, error, shown, warning
-from fusioninfer_pulumi.pods.build import RolePods
-from fusioninfer_pulumi.pods.pod import Context
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 

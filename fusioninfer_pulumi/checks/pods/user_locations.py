@@ -8,9 +8,8 @@ from typing import Any
 from fusioninfer_pulumi.checks.pods.resources import known_list, known_mapping, known_text
 from fusioninfer_pulumi.checks.pods.template import template_findings
 from fusioninfer_pulumi.findings import Finding, Location
-from fusioninfer_pulumi.pods.build import RolePods
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
-from fusioninfer_pulumi.pods.pod import Context, Pod
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.resources import accelerators
-from fusioninfer_pulumi.topology import sub_group_policy
+from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, reference_of
 
 Manifest = Mapping[str, Any]
@@ -220,9 +220,9 @@ def _at_or_mask(manifest: Manifest, field: str) -> Any:
 def _lws_revision(manifest: Manifest) -> list[Any]:
     template = _at_or_mask(manifest, "leaderWorkerTemplate")
     if isinstance(template, Mapping):
-        policy = at(template, sub_group_policy.FIELD)
+        policy = at(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):
-            template = {**template, sub_group_policy.FIELD: sub_group_policy.completed(policy)}
+            template = {**template, lws_objects.SUB_GROUP_POLICY: lws_objects.completed(policy)}
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = at(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]
@@ -236,13 +236,13 @@ def refused_field(key: Identity, old: Manifest, new: Manifest) -> str | None:
     if not key.is_lws:
         return None
     olds, news = (at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new))
-    policies = [at(template, sub_group_policy.FIELD) for template in (olds, news)]
-    if not sub_group_policy.same_policy(*policies):
+    policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in (olds, news)]
+    if not lws_objects.same_policy(*policies):
         if None in policies:
-            return sub_group_policy.FIELD
-        sizes = (at(policy, sub_group_policy.SIZE) for policy in policies)
-        differing = sub_group_policy.TYPE if same(*sizes) else sub_group_policy.SIZE
-        return f"{sub_group_policy.FIELD}.{differing}"
+            return lws_objects.SUB_GROUP_POLICY
+        sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
+        differing = lws_objects.SUB_GROUP_TYPE if same(*sizes) else lws_objects.SUB_GROUP_SIZE
+        return f"{lws_objects.SUB_GROUP_POLICY}.{differing}"
     if not same(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
         return "volumeClaimTemplates"
     # Without any networkConfig the webhook fills in the default; with an empty one it refuses.

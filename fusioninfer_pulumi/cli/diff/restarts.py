@@ -40,10 +40,9 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.groups import by_group, group_rollout
-from fusioninfer_pulumi.rollout.order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import layout_of
-from fusioninfer_pulumi.topology.sub_group_policy import FIELD
+from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
 _MOST_NAMES = 10_000
@@ -419,7 +418,11 @@ def refusals(
         if not keys or times[str(plan.namespace), plan.service] > 1:
             continue
         edits_of = {name: edited[key] for name, key in keys.items() if key in edited}
-        differing = {n for n, edit in edits_of.items() if (edit.refused or "").startswith(FIELD)}
+        differing = {
+            name
+            for name, edit in edits_of.items()
+            if (edit.refused or "").startswith(SUB_GROUP_POLICY)
+        }
         running = {name: _running(lws[0][key], edited.get(key)) for name, key in keys.items()}
         in_place = {
             name: (edit.old, edit.new)

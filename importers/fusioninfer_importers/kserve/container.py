@@ -218,12 +218,12 @@ def _port(container: Node, preset: Preset) -> int:
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """A pod spec with the preset, and with a command in its container `main`."""
     listed = pod.get("containers")
-    if listed is not None and MAIN not in [node.text("name") for node in listed.items]:
-        report.invalid(
-            listed.at,
-            "has no container main, the one that KServe's presets configure",
-        )
-        return pod
+    valid = listed is not None and isinstance(listed.content, list)
+    if listed is not None and valid and MAIN not in [node.text("name") for node in listed.items]:
+        # KServe merges lists of containers by name, so that the preset's container stays.
+        preset_main = synthetic(listed.at, {"name": MAIN})
+        pod = with_fields(pod, containers=Node(listed.at, [preset_main, *listed.items]))
+        report.consume(listed.at)
     pod = _with_preset(report, pod, preset)
     listed = pod.get("containers")
     assert listed is not None, "the preset has them"

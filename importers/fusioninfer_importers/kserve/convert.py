@@ -30,6 +30,8 @@ from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
 
 _ATTRIBUTES = "OTEL_RESOURCE_ATTRIBUTES"
+#: Values of KServe's config-llm-tracing.
+_COLLECTOR, _SAMPLING = "http://otel-collector:4317", 0.05
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
 #: KServe's own configs, whose settings the importer knows.
@@ -204,6 +206,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     spec = move_initializer(builder, spec)
     prefill = spec.get("prefill")
     if prefill is not None:
+        builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
         convert_workload(builder, prefill, "prefill", "prefiller", arguments)
         convert_workload(builder, spec, "decode", "decoder", arguments)
     else:
@@ -267,8 +270,9 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
         return
     endpoint = tracing.get("exporterEndpoint")
     if endpoint is None:
-        report.unsupported(tracing.at, "set tracing.exporterEndpoint to a collector")
-        return
+        endpoint = Node(tracing.at, _COLLECTOR, synthetic=True)
+        report.consume(tracing.at)
+        report.chosen(tracing.at / "exporterEndpoint", f"not set: KServe's preset has {_COLLECTOR}")
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     _trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
@@ -289,6 +293,7 @@ def _tracing(builder: ServiceBuilder, spec: Node) -> None:
             "requests whose client has decided are traced as it says",
         )
     if share is None:
+        builder.default(("spec", "tracing", "sampling"), _SAMPLING, tracing.at)
         return
     try:
         builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)

@@ -32,6 +32,12 @@ _PORT = 8000
 GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 #: Endpoints with a rule of their own in KServe's preset; the last one matches all others.
 _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "")
+#: Streams have no time limit.
+_NO_TIMEOUT = {"request": "0s", "backendRequest": "0s"}
+#: Annotation of a workload whose engine serves its model by the qualified name, too.
+MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
+#: Header with the qualified name of the model (DefaultModelBasedRoutingHeaderName of KServe).
+MODEL_HEADER = "X-Gateway-Model-Name"
 
 
 @dataclass(frozen=True)
@@ -243,6 +249,13 @@ def _route(builder: ServiceBuilder, target: Location, spec: Node, related: Relat
     rules = [_default_rule(f"/{namespace}/{name}", endpoint) for endpoint in _ENDPOINTS]
     if group is not None:
         rules += _shared_rules(builder, group, related.groups)
+    elif isinstance(namespace, str):
+        stated = spec.get("model", "name")
+        model = f"publishers/{namespace}/models/{name if stated is None else stated.content}"
+        rules += [_default_rule(f"/{model}", endpoint) for endpoint in _ENDPOINTS]
+        enabled = spec.get("annotations", MODEL_ROUTING)
+        if enabled is None or enabled.content == "true":
+            rules.append(_model_rule(model))
     builder.default((*target, "httproute", "rules"), rules, route.at)
 
 
@@ -290,18 +303,30 @@ def _default_rule(prefix: str, endpoint: str) -> dict[str, Any]:
     return {
         "matches": [{"path": {"type": "PathPrefix", "value": f"{prefix}{endpoint}"}}],
         "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
-        # Streams take as long as they take.
-        "timeouts": {"request": "0s", "backendRequest": "0s"},
+        "timeouts": _NO_TIMEOUT,
     }
+
+
+def _model_rule(model: str) -> dict[str, Any]:
+    """Return the rule for requests whose header names the model, by which gateways are shared."""
+    header = {"type": "Exact", "name": MODEL_HEADER, "value": model}
+    return {"matches": [{"headers": [header]}], "timeouts": _NO_TIMEOUT}
 
 
 def _gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
     """Attaches the route to the Gateways that are named, else to KServe's, which makes none."""
     gateway, refs = router.get("gateway"), router.get("gateway", "refs")
+    route_refs = router.get("route", "http", "refs")
+    parents = router.get("route", "http", "spec", "parentRefs")
     if refs is not None:
         copy_node(builder, (*target, "gateway", "refs"), refs)
+        if parents is not None:
+            builder.remove((*target, "httproute", "parentRefs"))
+            builder.report.left_out(parents.at, "KServe replaces it with gateway.refs; left out")
         return
-    if gateway is None and (router.get("route") is None or router.get("route", "http") is not None):
+    own_route = router.get("route") is None or route_refs is not None
+    if parents is not None or (gateway is None and own_route):
+        builder.report.consume(*(() if gateway is None else (gateway.at,)))
         return
     at = router.at / "gateway" if gateway is None else gateway.at
     builder.default((*target, "gateway", "refs"), [GATEWAY], at)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
-from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, names
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
+#: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
+_ACCELERATOR = "inference.optimization/acceleratorName"
 _NEAREST = "use scaling.keda with triggers of type prometheus"
 _TRIGGER = ("serverAddress", "query", "threshold", "unsafeSsl")
 #: Fields of a ScaledObject that are passed on.
@@ -41,7 +43,7 @@ def park_roles(builder: ServiceBuilder) -> None:
 
 
 def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Converts the scaling of a workload; only KEDA's Prometheus triggers have metrics."""
+    """Convert the scaling of a workload: KEDA's Prometheus triggers, or WVA with an HPA."""
     scaling, report = workload.get("scaling"), builder.report
     if scaling is None:
         return
@@ -60,33 +62,65 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
         # So that the LeaderWorkerSets keep their names when the service starts again.
         builder.default(("spec", "layout"), "PerRole", scaling.at)
         return
-    _convert_triggers(builder, target, scaling)
-
-
-def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
-    report = builder.report
-    metrics, address = _metrics(report, scaling)
-    if not metrics or address is None:
-        report.unsupported(
-            scaling.at,
-            f"KServe's variant autoscaler is not here; {_NEAREST}",
-        )
-        return
     wva = scaling.get("wva")
-    if wva is not None:
+    if wva is None:
+        _convert_triggers(builder, target, scaling)
+    elif wva.get("hpa") is None:
+        report.consume(scaling.at)
         report.unsupported(
             wva.at,
-            f"KServe's variant autoscaler is not here; {_NEAREST}",
+            "the address of Prometheus is a setting of KServe's controller; use wva.hpa, or "
+            "scaling.keda with a trigger for wva_desired_replicas",
         )
+    else:
+        _convert_wva(builder, target, scaling, wva)
+
+
+def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: Node) -> None:
+    """Convert a workload that follows the Workload Variant Autoscaler (expectedHPA of KServe).
+
+    WVA finds the HorizontalPodAutoscaler by its annotations, which are the service's here, and
+    publishes its decision under the autoscaler's name.
+    """
     ours = (*target, "autoscaling")
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
-    keda = scaling.get("keda")
-    assert keda is not None, "it has triggers"
-    builder.default((*ours, "engine"), "KEDA", keda.at)
-    builder.derive((*ours, "prometheus"), address.content, address.at)
+    name = names.role_lws(str(builder.main.name), builder.get((*target, "name")))
+    metric = {
+        "name": "wva_desired_replicas",
+        "source": "External",
+        "selector": {"variant_name": name},
+        "target": "1",
+    }
+    builder.derive((*ours, "metrics"), [metric], wva.at)
+    behavior = wva.get("hpa", "behavior")
+    if behavior is not None:
+        copy_node(builder, (*ours, "behavior"), behavior)
+    _minimum(builder, target, scaling)
+    model = builder.get(("spec", "model")) or {}
+    cost = wva.get("variantCost")
+    annotations = {
+        "llm-d.ai/managed": "true",
+        "llm-d.ai/model-id": model.get("name") or str(builder.main.name),
+        "llm-d.ai/variant-cost": "10.0" if cost is None else str(cost.content),
+    }
+    for key, value in annotations.items():
+        at: Location = ("metadata", "annotations", key)
+        if builder.get(at) not in (None, value):
+            builder.report.unsupported(
+                wva.at / "variantCost",
+                "annotations are the same for all autoscalers of a service; give prefill and "
+                "decode the same cost",
+            )
+        builder.default(at, value, wva.at)
+    labels = ("metadata", "labels", _ACCELERATOR)
+    if builder.get(labels) is None:
+        builder.default(labels, "unknown", wva.at)
+
+
+def _minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+    """Set the replicas before the autoscaler acts, and one LeaderWorkerSet for the role."""
     lowest = scaling.get("minReplicas")
     if lowest is not None:
-        # Replicas before the autoscaler acts.
         builder.default((*target, "replicas"), lowest.content, lowest.at)
     paired = any(role["componentType"] == "prefiller" for role in builder.roles)
     if paired and builder.get(GANG_MODE) is None:
@@ -95,14 +129,29 @@ def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) 
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
         builder.default((*minima, name), least, lowest.at if lowest is not None else scaling.at)
+    # LeaderWorkerSets of one replica cannot be scaled as a role.
+    builder.default(("spec", "layout"), "PerRole", scaling.at)
+
+
+def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
+    report = builder.report
+    metrics, address = _metrics(report, scaling)
+    if not metrics or address is None:
+        report.unsupported(scaling.at, f"has no metrics; {_NEAREST}")
+        return
+    ours = (*target, "autoscaling")
+    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
+    keda = scaling.get("keda")
+    assert keda is not None, "it has triggers"
+    builder.default((*ours, "engine"), "KEDA", keda.at)
+    builder.derive((*ours, "prometheus"), address.content, address.at)
+    _minimum(builder, target, scaling)
     for index, trigger in enumerate(metrics):
         for key, source in (("query", "query"), ("target", "threshold")):
             node = trigger.get("metadata", source)
             if node is not None:
                 copy_node(builder, (*ours, "metrics", index, key), node)
         _trigger_fields(builder, (*ours, "metrics", index), trigger)
-    # LeaderWorkerSets of one replica cannot be scaled as a role.
-    builder.default(("spec", "layout"), "PerRole", scaling.at)
     copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
     behavior = keda.get(*_BEHAVIOR)
     if behavior is not None:

@@ -55,6 +55,14 @@ _DECIDER = "always-disagg-pd-decider"
 _CONFIG_FLAGS = ("config-text", "configText")
 
 
+#: Ports of the picker in KServe's preset, the same as ours.
+_PORTS = [
+    {"containerPort": port, "name": name, **protocol}
+    for port, name in ((9002, "grpc"), (9003, "grpc-health"), (9090, "metrics"), (5557, "zmq"))
+    for protocol in ({}, {"protocol": "TCP"})
+]
+
+
 def map_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
     """Namespaces in which KServe looks for a scheduler's ConfigMap, in this order."""
     return (namespace, SYSTEM) if name.startswith(SHARED) else (namespace,)
@@ -218,13 +226,16 @@ def _picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> 
             continue
         name = container.content["name"]
         builder.report.consume(name.at)
+        ports = container.get("ports")
+        own_fields: dict[str, Node | None] = {}
+        if ports is not None and all(port.value in _PORTS for port in ports.items):
+            builder.report.consume(ports.at)
+            own_fields["ports"] = None
         args = container.get("args")
         if args is not None and isinstance(args.content, list):
             kept, config = _flags(builder, args)
-            flags = Node(args.at, kept) if kept else None
-            others += _picker_container(builder, picker, with_fields(container, args=flags), name)
-        else:
-            others += _picker_container(builder, picker, container, name)
+            own_fields["args"] = Node(args.at, kept) if kept else None
+        others += _picker_container(builder, picker, with_fields(container, **own_fields), name)
     kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
     if kept_pod.content:
         copy_node(builder, (*picker, "template", "spec"), kept_pod)

@@ -49,6 +49,10 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
         _mounted(builder, spec, model)
         return (WEIGHTS, SERVED_NAME, *names)
     copy_fields(builder, ("spec", "model"), model, "uri", "name")
+    uri = str(model.value["uri"])
+    if uri.startswith("oci+native://"):  # KServe mounts an image volume, as oci:// does here
+        place = model.at / "uri"
+        builder.derive(("spec", "model", "uri"), uri.replace("oci+native://", "oci://", 1), place)
     _criticality(builder, model)
     if model.get("name") is None:
         builder.default(("spec", "model", "name"), builder.main.name, model.at)

@@ -15,6 +15,7 @@ from fusioninfer_importers.kserve.container import (
     is_other_program,
     with_engine,
 )
+from fusioninfer_importers.kserve.router import MODEL_ROUTING
 from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
 from fusioninfer_importers.kserve.sidecar import convert_sidecar
 from fusioninfer_importers.rules import FIELD_INVALID
@@ -45,8 +46,6 @@ _HANDED_ON = {
 }
 #: Further annotations that it hands on where a replica has several pods.
 _LWS = "leaderworkerset.sigs.k8s.io"
-#: An annotation of workloads that stays off their pods.
-_MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
 def convert_workload(
@@ -223,7 +222,7 @@ def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node
         builder.report.consume(metadata.at)
         return
     for key, node in metadata.content.items():
-        if key == _MODEL_ROUTING:
+        if key == MODEL_ROUTING:
             builder.report.left_out(
                 node.at,
                 "KServe's presets set it for routes by model name, which are not made here",

@@ -255,17 +255,18 @@ def _main(targets: Sequence[Target]) -> Server:
 
 
 def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
-    """The other targets of a rule, which has timeouts and retries of the main one."""
+    """The other targets of a rule, which has the retries of the main one."""
     for _, server, place in targets:
         main = _main(targets)
         if server is main:
             continue
         policy = server.spec.traffic_policy
-        if policy is not None and policy != main.spec.traffic_policy:
+        main_policy = main.spec.traffic_policy
+        if policy is not None and policy.retry != (main_policy and main_policy.retry):
             report.unsupported(
-                server.document.at("spec", "trafficPolicy"),
-                f"requests that {main.document.name} shares with it go by one rule, with the "
-                f"policy of {main.document.name}; give both the same",
+                server.document.at("spec", "trafficPolicy", "retry"),
+                f"requests that {main.document.name} shares with it use one rule, with the retries "
+                f"of {main.document.name}; set both to the same",
             )
         yield Shared(server, main, place)
 
@@ -344,11 +345,6 @@ def _add_rule(
             for target, server, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
-    if policy is not None and policy.timeout is not None:
-        built["timeouts"] = {
-            "request": "0s",
-            "backendRequest": durations.for_routes(policy.timeout),
-        }
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
         backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
@@ -356,7 +352,6 @@ def _add_rule(
     builder.derive(target, built, at / "modelMatch")
     builder.set_origin((*target, "name"), at / "name", copied=True)
     builder.set_origin((*target, "backendRefs"), at / "targetModels")
-    builder.set_origin((*target, "timeouts"), place / "timeout")
     builder.set_origin((*target, "retry"), place / "retry")
 
 

@@ -28,11 +28,12 @@ SERVED_MODEL_DIFFERS = Rule(
     "The model of a ModelServer is that of its engines.",
     remedy="Correct `model`.",
 )
-TIMEOUT_COVERS_RESPONSE = Rule(
-    "timeout-covers-response",
+HEADER_TIMEOUT_LEFT_OUT = Rule(
+    "header-timeout-left-out",
     "warning",
-    "A timeout ends with the first byte.",
-    remedy="Raise it: in HTTPRoutes it bounds whole answers.",
+    "Timeout until the response headers has no counterpart in HTTPRoute.",
+    remedy="Remove it, or set the timeout in a policy of your gateway.",
+    source="https://gateway-api.sigs.k8s.io/geps/gep-1742/",
 )
 RETRY_EXPERIMENTAL = Rule(
     "retry-experimental",
@@ -292,19 +293,20 @@ def check_traffic_policy(server: Server) -> None:
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")
     routed = builder.get((*server.router, "httproute", "rules")) is not None
-    for field, setting in (("timeout", policy.timeout), ("retry", policy.retry)):
-        if setting is not None and not routed:
-            report.unsupported(
-                at / field,
-                "there is no route to write it into; read its ModelRoute together",
-                REFERENCE_MISSING,
-            )
-    if policy.timeout is not None and routed:
+    if policy.retry is not None and not routed:
+        report.unsupported(
+            at / "retry",
+            "there is no route to write it into; read its ModelRoute together",
+            REFERENCE_MISSING,
+        )
+    if policy.timeout is not None:
+        # Since August 2026 Kthena's router stops waiting at the response headers; a timeout of an
+        # HTTPRoute would also end streams.
         report.warning(
-            TIMEOUT_COVERS_RESPONSE,
+            HEADER_TIMEOUT_LEFT_OUT,
             at / "timeout",
-            f"{policy.timeout} bounds whole answers in an HTTPRoute, streams too (backendRequest); "
-            "Kthena's ends with the first byte",
+            f"{policy.timeout} is left out: Kthena's timeout ends at the response headers, and "
+            "those of an HTTPRoute would cut streamed answers",
         )
     if policy.retry is not None and routed:
         report.warning(

@@ -1,1 +1,0 @@
-"""Reads the cluster after an update and explains why replicas failed."""

@@ -1,1 +1,0 @@
-"""Rules of routing that several modules check."""

@@ -1,0 +1,167 @@
+"""A stack and its cluster, which answers: for updates that really wait."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pytest
+
+from fusioninfer_pulumi.component import children, update
+from fusioninfer_pulumi.component import cluster_access as access
+from fusioninfer_pulumi.component.cluster_access import LiveState
+from fusioninfer_pulumi.rollout import state_machine
+
+SERVICE = "fusioninfer.io/service"
+COMPONENT = "urn:pulumi:dev::app::fusioninfer:index:InferenceService"
+KINDS = {
+    "HTTPRoute": "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute",
+    "LeaderWorkerSet": "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet",
+}
+
+
+class Stack:
+    """A stack, its cluster, and what was seen of both.
+
+    Attributes:
+        live: Objects by kind and name; a LeaderWorkerSet is ready two lists after it has changed.
+        broken: Images and services that never run.
+        down: What is down until it changes.
+        frozen: What keeps its spec, as Pulumi's `ignoreChanges` has it.
+        order: Names of LeaderWorkerSets and routes in the order in which they were registered.
+        ready: Services with a ready replica when the route was registered.
+        lowest: The fewest replicas that were ever available, of those that existed before.
+        lists: How often the cluster was listed.
+        problem: What each list raises.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.live: dict[tuple[str, str], Any] = {}
+        self.age: dict[str, int] = {}
+        self.broken: set[str] = set()
+        self.down: set[str] = set()
+        self.frozen: set[str] = set()
+        self.order: list[str] = []
+        self.ready: set[str] = set()
+        self.lists, self.lowest = 0, 0
+        self.problem: Exception | None = None
+        self.before: set[str] = set()
+        self.logged: list[str] = []
+        engine.state = {}
+
+    @property
+    def lws(self) -> dict[str, Any]:
+        return {name: live for (kind, name), live in self.live.items() if kind == "LeaderWorkerSet"}
+
+    def register(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Stores an object, as server-side apply does."""
+        if "metadata" not in inputs:
+            return dict(inputs)
+        kind, name = inputs["kind"], inputs["metadata"]["name"]
+        if kind in KINDS:
+            self.order.append(name)
+        if kind == "HTTPRoute":
+            self.ready = {_service(live) for n, live in self.lws.items() if self.up(n)}
+        old = self.live.get((kind, name))
+        spec = old["spec"] if old and name in self.frozen else inputs.get("spec")
+        generation = old["metadata"]["generation"] if old else 0
+        if old is None or old["spec"] != spec:
+            generation += 1
+            self.age[name] = 0
+            self.down.discard(name)
+        metadata = {**inputs["metadata"], "uid": name, "generation": generation}
+        status = old["status"] if old else {}
+        if kind == "Deployment":
+            status = {"availableReplicas": 1}
+        live = {**inputs, "metadata": metadata, "spec": spec, "status": status}
+        self.live[kind, name] = live
+        return copy.deepcopy(live)
+
+    def up(self, name: str) -> bool:
+        live = self.lws[name]
+        pod = live["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+        runs = {pod["containers"][0]["image"], _service(live)}
+        return name not in self.down and self.age[name] >= 2 and not runs & self.broken
+
+    def all_up(self) -> bool:
+        return all(map(self.up, self.lws))
+
+    def list(self, service: str, kinds: Any) -> dict[str, Any]:
+        """Lists objects of a service; LeaderWorkerSets get on with every list."""
+        self.lists += 1
+        if self.problem is not None:
+            raise self.problem
+        self.lowest = min(self.lowest, sum(map(self.up, self.before & self.lws.keys())))
+        listed = {}
+        for (kind, name), live in self.live.items():
+            if kind not in {kind for _, kind in kinds} or service != _service(live):
+                continue
+            if kind == "LeaderWorkerSet":
+                self.age[name] += 1
+                condition = {
+                    "type": "Available",
+                    "status": str(self.up(name)),
+                    "observedGeneration": live["metadata"]["generation"],
+                }
+                live["status"] = {"readyReplicas": int(self.up(name)), "conditions": [condition]}
+            listed[name] = copy.deepcopy(live)
+        return listed
+
+    def run(self, program: Any, services: tuple[str, ...], *, preview: bool = False) -> Any:
+        """Runs a program with these services, and notes the state it leaves."""
+        self.order, self.lists, self.ready = [], 0, set()
+        self.before = {*self.lws}
+        self.lowest = len(self.before)
+        before = self.engine.state or {}
+        # A component of an update that fails is in the state, without outputs where it is new.
+        outputs: dict[str, Any] = {f"{COMPONENT}::{name}": {} for name in services}
+        outputs |= {urn: item["outputs"] for urn, item in before.items() if "$" not in urn}
+        try:
+            deployment = self.engine.run(program, preview=preview)
+            outputs = {} if preview else dict(deployment.outputs)
+        finally:
+            self.note(services, outputs)
+        self.logged = deployment.logged
+        return deployment
+
+    def note(self, services: tuple[str, ...], outputs: dict[str, Any]) -> None:
+        """Writes the stack's state, without the objects of services that are gone."""
+        self.live = {key: live for key, live in self.live.items() if _service(live) in services}
+        self.engine.state = {
+            f"{COMPONENT}${KINDS[kind]}::{name}": {"outputs": copy.deepcopy(live)}
+            for (kind, name), live in self.live.items()
+            if kind in KINDS
+        } | {urn: {"outputs": values} for urn, values in outputs.items()}
+
+
+def _service(live: Any) -> str:
+    return str(live["metadata"]["labels"][SERVICE])
+
+
+def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """Lets the component's programs read the cluster of a new stack."""
+    stack = Stack(engine)
+
+    async def kubeconfig(_: Any) -> tuple[None, None]:
+        return None, None
+
+    async def explained(_: Any, service_name: str, names: Any) -> list[str]:
+        return [f"why of {', '.join(names)}"]
+
+    def listed(_: Any, *where: Any) -> dict[str, Any]:
+        assert where[:3] == (None, None, "default")
+        return stack.list(*where[3:])
+
+    monkeypatch.setattr(
+        engine, "new_resource", lambda args: (f"{args.name}-id", stack.register(args.inputs))
+    )
+    monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
+    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+    monkeypatch.setattr(LiveState, "listed", listed)
+    monkeypatch.setattr(update, "explain_failure", explained)
+    monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(state_machine, "TURN_SECONDS", 0.01)
+    return stack
