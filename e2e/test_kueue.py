@@ -13,8 +13,7 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, ApiError, Cluster, Object
-from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
-from fusioninfer_pulumi.checks.named_objects import named_object_findings
+from fusioninfer_pulumi.checks.cluster import gang_backend_findings, named_object_findings
 from fusioninfer_pulumi.checks.prerequisites import Prerequisites
 from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.component.diagnosis import explain_queue, read_service

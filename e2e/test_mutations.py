@@ -14,7 +14,7 @@ import pytest
 from e2e.dry_runs import DryRuns, Refusal
 from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
-from fusioninfer_pulumi.checks.pods import resources
+from fusioninfer_pulumi.checks.pods import template as resources
 from fusioninfer_pulumi.checks.server import server_findings
 from fusioninfer_pulumi.cli.planned import Source
 from fusioninfer_pulumi.cli.sources import plan_all

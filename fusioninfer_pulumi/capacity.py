@@ -30,18 +30,8 @@ NAMES = ("Placement", "place", "read_inventory", "read_placement")
 #: The end of a sentence about what needs the package.
 MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
 
-CAPACITY_MISSING = Rule(
-    "capacity-missing",
-    "error",
-    "The package that places services is installed.",
-    remedy="Install it as the message says.",
-)
-MEMORY_NOT_CHECKED = Rule(
-    "memory-not-checked",
-    "info",
-    "The memory that the model needs was checked.",
-    remedy="Set what the message says is missing.",
-)
+CAPACITY_MISSING = Rule("capacity-missing")
+MEMORY_NOT_CHECKED = Rule("memory-not-checked")
 
 
 class ModelLayout(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -21,46 +21,15 @@ class Severity(str, enum.Enum):
     INFO = "info"  #: a default or an automatic change that users should know
 
 
-Level = Literal["error", "warning", "info"]
-
-#: Every rule that was declared, by its id.
-_DECLARED: dict[str, Rule] = {}
-
-
 @dataclass(frozen=True)
 class Rule:
-    """What holds for an input. It is declared once, beside the check that holds it.
+    """What a finding is about. Its texts and an example are in `rule_examples` (`rules.catalog`).
 
     Attributes:
         id: Id in words, which findings carry: `accelerators-too-few`.
-        severity: How severe its findings are; where it depends on the case, the usual one first.
-        sentence: What holds.
-        remedy: What to do about a finding.
-        source: Where the rule is known from, if messages and docs do not say it.
     """
 
     id: str
-    severity: Level | tuple[Level, ...]
-    sentence: str
-    remedy: str
-    source: str = ""
-
-    def __post_init__(self) -> None:
-        if self.id in _DECLARED:
-            message = f"two rules have the id {self.id}"
-            raise ValueError(message)
-        _DECLARED[self.id] = self
-
-    @property
-    def severities(self) -> tuple[Severity, ...]:
-        """How severe its findings are, the usual severity first."""
-        levels = (self.severity,) if isinstance(self.severity, str) else self.severity
-        return tuple(map(Severity, levels))
-
-
-def declared_rules() -> Mapping[str, Rule]:
-    """The rules of the modules that are imported by now; `rules.catalog.all_rules` has all."""
-    return _DECLARED
 
 
 #: Keys and list indexes of a field: `("roles", 1, "port")` is `roles[1].port`.

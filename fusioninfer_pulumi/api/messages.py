@@ -18,7 +18,6 @@ from fusioninfer_pulumi.findings import (
     Finding,
     Location,
     Rule,
-    declared_rules,
     error,
     path_text,
     shown,
@@ -149,7 +148,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if kind == "invalid_key" or (item["loc"] and item["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
     # The type of an error of ours is the rule's id.
-    return error(declared_rules().get(kind, WRONG_TYPE), at, item["msg"])
+    return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
 
 
 def _wrong_length(at: Location, context: Mapping[str, Any]) -> Finding:

@@ -43,12 +43,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-INVALID_MODEL_URI = Rule(
-    "invalid-model-uri",
-    "error",
-    "`model.uri` has a scheme that is supported, and its parts.",
-    remedy="Write `hf://`, `pvc://`, `s3://` or `oci://` as the message shows.",
-)
+INVALID_MODEL_URI = Rule("invalid-model-uri")
 
 #: The program that fetches models by default: KServe's, in the release whose chart names it.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"

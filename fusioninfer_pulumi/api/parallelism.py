@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 #: `targetPorts` of an InferencePool (CRD v1.1 and later).
 MAX_TARGET_PORTS = 8
 
-PODS_PER_REPLICA_UNKNOWN = Rule(
-    "pods-per-replica-unknown",
-    "error",
-    "The number of pods of a replica follows from its fields.",
-    remedy="Set `multinode.nodeCount`.",
-)
+PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
 
 
 class ParallelismArgs(SpecModel):

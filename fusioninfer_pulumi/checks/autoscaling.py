@@ -38,30 +38,14 @@ from fusioninfer_pulumi.rules.common import (
     INVALID_FORMAT,
     OUT_OF_RANGE,
     OUTPUT_NOT_ALLOWED,
-    UNKNOWN_VALUE,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-PREFILL_DECODE_RATIO_EXCEEDED = Rule(
-    "prefill-decode-ratio-exceeded",
-    ("error", "warning"),
-    "The ratio of prefill to decode is within its bounds, at every scale.",
-    remedy="Change the replicas, the autoscaling, or the bounds.",
-)
+PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 
 
-AUTOSCALING_NEVER_WAKES = Rule(
-    "autoscaling-never-wakes",
-    "error",
-    "A role that scales to zero has a metric that exists without its pods.",
-    remedy="Use `target`, or a metric of the endpoint picker or of the gateway.",
-)
-AUTOSCALING_METRIC_UNSCOPED = Rule(
-    "autoscaling-metric-unscoped",
-    "warning",
-    "A metric is that of one service, and not the sum over all of them.",
-    remedy="Select the series of the service by a label.",
-)
+AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
+AUTOSCALING_METRIC_UNSCOPED = Rule("autoscaling-metric-unscoped")
 
 #: Metrics of engine pods in a query, without a match inside of a longer name.
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
@@ -74,109 +58,129 @@ _NO_METRIC = re.compile(
 _KEYWORDS = frozenset({"and", "or", "unless", "offset", "bool", "start", "end", "inf", "nan"})
 _NAME = re.compile(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?!\s*\()(?![\w:])")
 
-#: Values that the API server accepts in `behavior`. Its schema only says string.
-_SELECT_POLICIES = ("Max", "Min", "Disabled")
-_POLICY_TYPES = ("Pods", "Percent")
+
+#: Fields of one engine, of autoscaling and of its metrics.
+_ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
+    AutoscalingEngine.KEDA: (
+        {"prometheus": "prometheus", "keda": "keda"},
+        {"query": "query", "unsafe_ssl": "unsafeSsl"},
+    ),
+    AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
+}
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
     """Checks the autoscaling of each role that has any."""
-    spec = built.args
-    minima = spec.scheduling_strategy.gang_policy.min_role_replicas
     for role in built.plan.roles:
         args = role.args.autoscaling
         if args is None:
             continue
         at = ("roles", role.position, "autoscaling")
-        if built.plan.shape.layout is not Layout.PER_ROLE:
+        for path, message in _conflicts(built, role, args):
+            yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
+        count = role.args.replicas
+        if count and not args.min_replicas <= count <= args.max_replicas:
             yield error(
-                FIELD_OUT_OF_PLACE,
-                at,
-                "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here "
-                "each replica is one of its own",
+                OUT_OF_RANGE,
+                ("roles", role.position, "replicas"),
+                f"is what the role starts with, and must be within autoscaling's bounds "
+                f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
-        yield from _replicas(role, args, at)
-        if built.plan.gang is not None and built.plan.gang.native:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                at,
-                "does not go with gangPolicy.backend Native: its PodGroup counts the pods of all "
-                "replicas, and no autoscaler changes it, so that after it has scaled down no "
-                "replica that restarts comes back; use backend Volcano with minRoleReplicas",
-            )
-        elif built.plan.gangs:
-            yield from _gang(role, args, minima, at)
-        yield from _target(built, role, args, at)
+        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
+            yield from _gang(built, role, args, at)
+        if args.target is not None:
+            yield from _target(built, role, args, (*at, "target"))
         yield from _metrics(args, at)
         yield from _reach(args, at)
         yield from _admitted(built, args)
-        yield from _behavior(args, at)
-        if (spec.groups or 1) > 1:
-            yield from _groups(args, at)
 
 
-def _replicas(role: RolePlan, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    if args.engine is AutoscalingEngine.HPA and args.min_replicas == 0:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "minReplicas"),
-            "must be at least 1 with engine HPA, got 0: Kubernetes takes 0 only behind a feature "
-            "gate; KEDA scales to 0",
-        )
-    count = role.args.replicas
-    if count == 0:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            at,
+def _conflicts(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs
+) -> Iterator[tuple[Location, str]]:
+    """Fields that do not go with other fields, and why."""
+    hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
+    group_message = "follows one number for all serving groups, and the role is scaled in each"
+    for path, present, message in (
+        (
+            (),
+            plan.shape.layout is not Layout.PER_ROLE,
+            (
+                "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here each "
+                "replica is one of its own"
+            ),
+        ),
+        (
+            ("minReplicas",),
+            hpa and args.min_replicas == 0,
+            (
+                "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
+                "feature gate; KEDA scales to 0"
+            ),
+        ),
+        (
+            (),
+            role.args.replicas == 0,
             "a parked role (replicas: 0) has nothing to scale; remove one of the two",
-        )
-    elif not args.min_replicas <= count <= args.max_replicas:
-        yield error(
-            OUT_OF_RANGE,
-            ("roles", role.position, "replicas"),
-            f"is what the role starts with, and must be within autoscaling's bounds "
-            f"({args.min_replicas} to {args.max_replicas}), got {count}",
-        )
-
-
-def _groups(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    for index, metric in enumerate(args.metrics):
-        if metric.query is not None or metric.source is MetricSource.EXTERNAL:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, "metrics", index),
-                "is one number for all serving groups, and the role is scaled in each of them: use "
-                "engine HPA and a metric of source Pods",
+        ),
+        (
+            (),
+            plan.gang is not None and plan.gang.native,
+            (
+                "does not go with gangPolicy.backend Native: its PodGroup counts the pods of all "
+                "replicas, and no autoscaler changes it, so that after it has scaled down no "
+                "replica that restarts comes back; use backend Volcano with minRoleReplicas"
+            ),
+        ),
+        (
+            ("target",),
+            args.target is not None and load_metrics(plan.roles) is None,
+            (
+                "needs one engine for all roles, vLLM or SGLang: the metrics of others are not "
+                "known; write metrics"
+            ),
+        ),
+        (("target",), args.target is not None and groups > 1, f"{group_message}; write metrics"),
+        (
+            ("target",),
+            hpa and args.target is AutoscalingTarget.QUEUE,
+            "queue follows the endpoint picker and needs engine KEDA; or use throughput",
+        ),
+        *(
+            (
+                ("metrics", index),
+                groups > 1 and (metric.query is not None or metric.source is MetricSource.EXTERNAL),
+                f"{group_message}: use engine HPA and a metric of source Pods",
             )
+            for index, metric in enumerate(args.metrics)
+        ),
+    ):
+        if present:
+            yield path, message
+    for engine, (own_fields, metric_fields) in _ENGINE_FIELDS.items():
+        if engine is args.engine:
+            continue
+        places: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, own_fields)]
+        places += [(("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)]
+        for path, holder, fields in places:
+            for attribute, field in fields.items():
+                if getattr(holder, attribute):
+                    yield (*path, field), f"belongs to engine {engine.value}; remove it"
 
 
 def _target(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, where: Location
 ) -> Iterator[Finding]:
     """What `target` needs: series of the engines and of the endpoint picker, with their labels."""
-    if args.target is None:
-        return
-    where, spec = (*at, "target"), built.args
+    spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = "is required with autoscaling.target, whose queries select by its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
-    if load_metrics(built.plan.roles) is None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            where,
-            "needs one engine for all roles, vLLM or SGLang: the metrics of others are not known; "
-            "write metrics",
-        )
     if not isinstance(spec.namespace, str):
         message = "is part of the queries of autoscaling.target, and cannot be an Output"
         yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
-    if (spec.groups or 1) > 1:
-        message = "follows one number for all serving groups, and the role is scaled in each"
-        yield error(FIELD_OUT_OF_PLACE, where, f"{message}; write metrics")
-    if args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE:
-        message = "queue follows the endpoint picker and needs engine KEDA; or use throughput"
-        yield error(FIELD_OUT_OF_PLACE, where, message)
-    elif asks_picker(args):
+    hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
+    if asks_picker(args) and not hpa_queue:
         yield from _picker_target(built, role, where)
 
 
@@ -274,8 +278,9 @@ def _metric_names(query: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _gang(
-    role: RolePlan, args: AutoscalingArgs, minima: Mapping[str, int] | None, at: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
+    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
     if minima is None or role.name not in minima:
         yield error(
@@ -294,100 +299,33 @@ def _gang(
         )
 
 
-def _behavior(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    """What no schema says of how fast replicas are added and removed."""
-    for direction, rules in (args.behavior or {}).items():
-        if not isinstance(rules, Mapping):
-            continue
-        where = (*at, "behavior", direction)
-        yield from _choice((*where, "selectPolicy"), rules, _SELECT_POLICIES)
-        yield from _seconds((*where, "stabilizationWindowSeconds"), rules, 0, 3600)
-        policies = rules.get("policies")
-        for index, item in enumerate(policies if isinstance(policies, (list, tuple)) else ()):
-            if isinstance(item, Mapping):
-                here = (*where, "policies", index)
-                yield from _choice((*here, "type"), item, _POLICY_TYPES)
-                yield from _seconds((*here, "periodSeconds"), item, 1, 1800)
-
-
-def _choice(at: Location, rules: Mapping[str, Any], choices: Sequence[str]) -> Iterator[Finding]:
-    value = rules.get(str(at[-1]))
-    if isinstance(value, str) and value not in choices:
-        yield error(UNKNOWN_VALUE, at, f"must be one of {', '.join(choices)}, got {shown(value)}")
-
-
-def _seconds(at: Location, rules: Mapping[str, Any], least: int, most: int) -> Iterator[Finding]:
-    value = rules.get(str(at[-1]))
-    if isinstance(value, int) and not least <= value <= most:
-        message = f"must be an integer from {least} to {most}, got {value}"
-        yield error(OUT_OF_RANGE, at, message)
-
-
 def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = args.engine is AutoscalingEngine.KEDA
     if keda and args.prometheus is None:
-        yield error(
-            FIELD_REQUIRED,
-            (*at, "prometheus"),
-            "is required with engine KEDA: the address for its queries",
-        )
-    if not keda and args.prometheus is not None:
-        yield error(FIELD_OUT_OF_PLACE, (*at, "prometheus"), "belongs to engine KEDA; remove it")
-    yield from _keda(args, at)
+        message = "is required with engine KEDA: the address for its queries"
+        yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
+    idle = args.keda.idle_replica_count if args.keda is not None else None
+    if idle is not None and idle >= args.min_replicas:
+        message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
+        yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
     # Those of `target` are external ones.
     apis = {"external.metrics.k8s.io"} if args.target is not None and not keda else set()
     for index, metric in enumerate(args.metrics):
-        where = (*at, "metrics", index)
-        if keda:
-            if metric.query is None:
-                yield error(FIELD_REQUIRED, (*where, "query"), "is required with engine KEDA")
-            if metric.source is not None:
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    (*where, "source"),
-                    "belongs to engine HPA; remove it",
-                )
-            if metric.selector:
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    (*where, "selector"),
-                    "belongs to engine HPA; remove it",
-                )
-            continue
-        if metric.unsafe_ssl:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*where, "unsafeSsl"),
-                "belongs to engine KEDA; remove it",
-            )
-        if metric.name is None:
-            yield error(FIELD_REQUIRED, (*where, "name"), "is required with engine HPA")
-        elif "/" in metric.name or "%" in metric.name:
-            message = f"must be the name of a metric, without / and %, got {shown(metric.name)}"
-            yield error(INVALID_FORMAT, (*where, "name"), message)
-        if metric.query is not None:
-            yield error(FIELD_OUT_OF_PLACE, (*where, "query"), "belongs to engine KEDA; remove it")
-        external = metric.source is MetricSource.EXTERNAL
-        apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
+        field, value = ("query", metric.query) if keda else ("name", metric.name)
+        where = (*at, "metrics", index, field)
+        if value is None:
+            yield error(FIELD_REQUIRED, where, f"is required with engine {args.engine.value}")
+        elif not keda and ("/" in value or "%" in value):
+            message = f"must be the name of a metric, without / and %, got {shown(value)}"
+            yield error(INVALID_FORMAT, where, message)
+        if not keda:
+            external = metric.source is MetricSource.EXTERNAL
+            apis.add(f"{'external' if external else 'custom'}.metrics.k8s.io")
     if apis:
         yield info(
             CLUSTER_MUST_HAVE,
             (*at, "metrics"),
             f"the cluster has to serve {' and '.join(sorted(apis))}, as prometheus-adapter does",
-        )
-
-
-def _keda(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    if args.keda is None:
-        return
-    if args.engine is not AutoscalingEngine.KEDA:
-        yield error(FIELD_OUT_OF_PLACE, (*at, "keda"), "belongs to engine KEDA; remove it")
-    idle = args.keda.idle_replica_count
-    if idle is not None and idle >= args.min_replicas:
-        yield error(
-            OUT_OF_RANGE,
-            (*at, "keda", "idleReplicaCount"),
-            f"must be below minReplicas ({args.min_replicas}), got {idle}",
         )
 
 
@@ -406,16 +344,10 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     if not prefill or not decode:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            _RATIO,
-            "needs roles of prefiller and decoder; remove it",
-        )
+        message = "needs roles of prefiller and decoder; remove it"
+        yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
         return
-    now = (
-        sum(role.group_replicas for role in prefill),
-        sum(role.group_replicas for role in decode),
-    )
+    now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
     if 0 in now:
         return
     beyond = _beyond(args, *now)

@@ -1,13 +1,11 @@
-"""Checks of the services of one cluster against each other: names, routes, Gateways, pools."""
+"""Checks of the services of one cluster against each other: names, routes, pools."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.checks.gateways import attachment_findings
 from fusioninfer_pulumi.checks.names import Owners
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
@@ -16,59 +14,12 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.route import RoutePlan
 from fusioninfer_pulumi.routing.router import Routing
 
-SERVICE_NOT_FOUND = Rule(
-    "service-not-found",
-    ("warning", "error"),
-    "A service in `split` or `routedBy` does not exist, or has no pool or route.",
-    remedy="Correct its name, or add the service.",
-)
+SERVICE_NOT_FOUND = Rule("service-not-found")
 
-ROUTES_CONFLICT = Rule(
-    "routes-conflict",
-    "warning",
-    "Two services have routes for the same requests of one Gateway.",
-    remedy="Give them different host names, paths or headers; for shares of one route set "
-    "`routedBy`.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
+ROUTES_CONFLICT = Rule("routes-conflict")
 
 
-SPLIT_TARGET_SCALED_TO_ZERO = Rule(
-    "split-target-scaled-to-zero",
-    "error",
-    "A service that gets a share of requests is scaled to zero.",
-    remedy="Set its share to 0, or give it replicas.",
-)
-
-
-class Gateways:
-    """The Gateways of the services added so far, by namespace and name."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[tuple[object, str], tuple[Mapping[str, Any], ...]] = {}
-
-    def add(self, plan: ServicePlan) -> None:
-        """Adds the Gateway of a service, if it has one."""
-        if plan.routing is not None and plan.routing.gateway is not None:
-            key = _key(plan.namespace, plan.routing.gateway.name)
-            self._listeners[key] = plan.routing.gateway.listeners
-
-    def findings(self, plan: ServicePlan) -> list[Finding]:
-        """One error for each of those Gateways that does not take the service's route."""
-        router = plan.routing
-        if router is None or router.route is None:
-            return []
-        parents = [
-            replace(parent, listeners=known)
-            for parent in router.parents
-            if parent.listeners is None
-            and (known := self._listeners.get(_key(parent.namespace, parent.name))) is not None
-        ]
-        return list(attachment_findings(plan.namespace, router.route.hostnames or (), parents))
-
-
-def _key(namespace: Any, name: str) -> tuple[object, str]:
-    return (id(namespace) if is_output(namespace) else namespace), name
+SPLIT_TARGET_SCALED_TO_ZERO = Rule("split-target-scaled-to-zero")
 
 
 #: Similarity from which a name is probably misspelt.
@@ -178,24 +129,20 @@ def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
 class Cluster:
     """What the services of one cluster own, as far as they are known; grows by one at a time."""
 
-    def __init__(self, plans: Iterable[ServicePlan] = ()) -> None:
-        """Knows the Gateways of these services, which are not added yet."""
-        self._owners, self._gateways = Owners(), Gateways()
+    def __init__(self) -> None:
+        self._owners = Owners()
         self._plans: list[ServicePlan] = []
-        for plan in plans:
-            self._gateways.add(plan)
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
-        """Adds a service; returns findings about names, listeners and routes that it shares."""
+        """Adds a service; returns findings about names and routes that it shares."""
         conflicts = [
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
         self._plans.append(plan)
-        return [*self._owners.add(plan), *self._gateways.findings(plan), *conflicts]
+        return [*self._owners.add(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """The same for a service that others may follow, and its targets among earlier ones."""
-        self._gateways.add(plan)
         return [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
 
     def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:

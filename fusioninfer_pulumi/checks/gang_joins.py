@@ -18,20 +18,8 @@ from fusioninfer_pulumi.topology.gang import GangPlan, minima_of
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, field_location
 from fusioninfer_pulumi.topology.topology import Topology
 
-GANG_UPDATE_HELD_BACK = Rule(
-    "gang-update-held-back",
-    "error",
-    "A partition holds back no replica that the gang counts on.",
-    remedy="Leave out the partition in this update.",
-    source="Volcano 1.14.1, measured",
-)
-GANG_UPDATE_NEVER_ENDS = Rule(
-    "gang-update-never-ends",
-    "error",
-    "The strategy of an update lets the gang be complete.",
-    remedy="Use the strategy that the message names.",
-    source="Volcano 1.14.1, measured",
-)
+GANG_UPDATE_HELD_BACK = Rule("gang-update-held-back")
+GANG_UPDATE_NEVER_ENDS = Rule("gang-update-never-ends")
 
 
 @dataclass(frozen=True)

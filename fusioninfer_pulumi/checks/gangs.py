@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import StartupPolicy
@@ -10,20 +10,16 @@ from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
     GangMode,
     NetworkTopologyMode,
-    NetworkTopologyRuleArgs,
     RequiredReplicas,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.topology import (
-    DEFAULT_SCHEDULER,
-    VOLCANO,
-    is_prefill_decode,
-)
+from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
 from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import pod_requests
+from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
@@ -36,95 +32,111 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.gang import GangPlan
 from fusioninfer_pulumi.topology.role import RolePlan
 
-GANG_DEADLOCK = Rule(
-    "gang-deadlock",
-    "error",
-    "A gang can be scheduled: its pods do not wait for each other.",
-    remedy="Remove what the message names, or set `gangPolicy.mode: Off`.",
-)
-SPREAD_STARVES_REPLICAS = Rule(
-    "spread-starves-replicas",
-    "warning",
-    "Spreading may leave replicas above the gang's minimum unschedulable.",
-    remedy="Use `ScheduleAnyway`.",
-    source="Volcano 1.14.1, measured",
-)
+GANG_DEADLOCK = Rule("gang-deadlock")
+SPREAD_STARVES_REPLICAS = Rule("spread-starves-replicas")
+SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
+GANG_POD_WITHOUT_REQUESTS = Rule("gang-pod-without-requests")
+SCHEDULER_WITHOUT_GANGS = Rule("scheduler-without-gangs")
+GANG_ALL_OR_NOTHING = Rule("gang-all-or-nothing")
+ROLES_START_APART = Rule("roles-start-apart")
+KUEUE_LABEL = Rule("kueue-label")
 
-SCHEDULER_DIFFERS_FROM_SERVICE = Rule(
-    "scheduler-differs-from-service",
-    "error",
-    "Pods have another scheduler, priority class or queue than the service.",
-    remedy="Remove the field or annotation from the template.",
-)
-GANG_POD_WITHOUT_REQUESTS = Rule(
-    "gang-pod-without-requests",
-    "warning",
-    "Pods of a gang ask for resources.",
-    remedy="Set `resources.requests`.",
-    source="Volcano 1.14.1, measured",
-)
-SCHEDULER_WITHOUT_GANGS = Rule(
-    "scheduler-without-gangs",
-    "error",
-    "The scheduler of a gang knows gangs.",
-    remedy="Use Volcano, or set `gangPolicy.mode: Off`.",
-    source="Kubernetes' default scheduler",
-)
-GANG_ALL_OR_NOTHING = Rule(
-    "gang-all-or-nothing",
-    "info",
-    "A part of the gang may start.",
-    remedy="Set `minRoleReplicas`.",
-    source="Volcano 1.14.1",
-)
-ROLES_START_APART = Rule(
-    "roles-start-apart",
-    "warning",
-    "Prefill and decode start together.",
-    remedy="Use `backend: Volcano`, or give the LocalQueue quota for the whole service.",
-    source="Kueue 0.15.2, measured",
-)
+_STRATEGY: Location = ("schedulingStrategy",)
+_POLICY: Location = (*_STRATEGY, "gangPolicy")
+_NETWORK: Location = (*_POLICY, "networkTopology")
+_QUEUE: Location = (*_STRATEGY, "queue")
 
-_STRATEGY = ("schedulingStrategy",)
+#: Fields that a backend cannot follow, with the reason.
+_REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
+    GangBackend.VOLCANO: {},
+    GangBackend.KUEUE: {
+        (*_POLICY, "minRoleReplicas"): (
+            "Kueue admits each replica by itself and knows no minimum of each role"
+        ),
+        _NETWORK: (
+            "HyperNodes are Volcano's; Kueue reads the annotation "
+            "kueue.x-k8s.io/podset-required-topology of the pod templates"
+        ),
+    },
+    GangBackend.NATIVE: {
+        (*_POLICY, "minRoleReplicas"): "a PodGroup of Kubernetes counts pods and knows no roles",
+        _NETWORK: "HyperNodes are Volcano's",
+    },
+}
+#: Fields that a backend ignores, with the reason.
+_IGNORED: Mapping[GangBackend, Mapping[Location, str]] = {
+    GangBackend.VOLCANO: {},
+    GangBackend.KUEUE: {
+        (*_POLICY, "requiredReplicas"): "Kueue knows no minimum of each role",
+        (*_POLICY, "minResources"): "Kueue counts the requests of every replica",
+    },
+    GangBackend.NATIVE: {
+        (*_POLICY, "requiredReplicas"): "all replicas are required",
+        (*_POLICY, "minResources"): "Kubernetes has no queue that would count resources",
+        _QUEUE: "Kubernetes' own gangs wait in no queue",
+    },
+}
+_NO_GANG = "the pods are no gang (gangPolicy.mode: On makes them one)"
+#: Fields that Volcano ignores where pods are not gang-scheduled.
+_IGNORED_WITHOUT_GANG: Mapping[Location, str] = {
+    (*_POLICY, field): _NO_GANG for field in ("minRoleReplicas", "requiredReplicas", "minResources")
+}
+_WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
 
 
-def scheduling_findings(
-    roles: Sequence[RolePlan],
-    scheduling: SchedulingStrategyArgs,
-    annotations: Mapping[str, Any],
-    scheduler: str | None,
-    gang: GangPlan | None,
-    *,
-    gang_scheduled: bool,
-) -> Iterator[Finding]:
-    """Yields the findings of a service's scheduling strategy and its pods' scheduler fields."""
-    for role in roles:
+def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks a service's scheduling strategy and its pods' scheduler fields."""
+    scheduling, shape = built.args.scheduling_strategy, built.plan.shape
+    policy = scheduling.gang_policy
+    for role in built.plan.roles:
         for pod in role.pods.written:
-            yield from _pod_scheduler(pod, scheduling, scheduler)
-            if gang_scheduled and scheduling.gang_policy.backend is GangBackend.NATIVE:
-                yield from _native_pod(pod, scheduling)
-            elif gang_scheduled:
-                yield from _gang_pod(pod)
-                yield from _without_requests(role, pod.path)
-            elif scheduling.gang_policy.backend is GangBackend.VOLCANO and scheduler:
+            yield from _pod_scheduler(pod, scheduling, shape.scheduler)
+            if shape.needs_gang:
+                yield from _gang_pod(role, pod, scheduling)
+            elif policy.backend is GangBackend.VOLCANO and shape.scheduler:
                 yield from _pod_queue(pod, scheduling.queue)
-        if not role.args.sub_group_policy and _annotated(
-            role, annotations, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
-        ):
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                ("roles", role.position, "subGroupPolicy"),
-                f"is required by the annotation {labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY}",
-            )
-    if scheduling.gang_policy.backend is GangBackend.KUEUE:
-        yield from _kueue(roles, scheduling)
-    elif scheduling.gang_policy.backend is GangBackend.NATIVE:
-        yield from _native(roles, scheduling, annotations, gang, gang_scheduled=gang_scheduled)
-    elif gang_scheduled:
-        yield from _deadlocks(roles, scheduling, annotations)
-        yield from _minimum(roles, scheduling, gang)
-    else:
-        yield from _without_effect(scheduling, scheduler)
+        several = labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+        if not role.args.sub_group_policy and _is_annotated(built, role, several):
+            field = ("roles", role.position, "subGroupPolicy")
+            message = f"is required by the annotation {several}"
+            yield error(FIELD_OUT_OF_PLACE, field, message)
+    yield from _inapplicable(built, scheduling)
+    if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
+        yield from _kueue(built, scheduling)
+    elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
+        yield from _gang(built, scheduling)
+
+
+def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Fields that the gang's backend rejects or ignores."""
+    policy, shape = scheduling.gang_policy, built.plan.shape
+    present = _present(scheduling)
+    for at, reason in _REJECTED[policy.backend].items():
+        if at in present:
+            yield error(FIELD_OUT_OF_PLACE, at, f"{reason}; remove it, or use backend Volcano")
+    ignored = _IGNORED[policy.backend]
+    if policy.backend is GangBackend.VOLCANO and not shape.needs_gang:
+        ignored = dict(_IGNORED_WITHOUT_GANG)
+        if shape.scheduler in (None, DEFAULT_SCHEDULER):
+            ignored[_QUEUE] = "queues belong to Volcano, and these pods use another scheduler"
+    elif policy.backend is GangBackend.KUEUE and policy.mode is GangMode.OFF:
+        ignored = {**ignored, _QUEUE: "with gangPolicy.mode Off replicas wait in no LocalQueue"}
+    for at, reason in ignored.items():
+        if at in present:
+            yield warning(FIELD_WITHOUT_EFFECT, at, f"has no effect: {reason}")
+
+
+def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
+    """The optional fields that the user set."""
+    policy = scheduling.gang_policy
+    fields = {
+        (*_POLICY, "minRoleReplicas"): policy.min_role_replicas is not None,
+        (*_POLICY, "requiredReplicas"): policy.required_replicas is not RequiredReplicas.ANY,
+        (*_POLICY, "minResources"): bool(policy.min_resources),
+        _NETWORK: policy.network_topology is not None,
+        _QUEUE: bool(scheduling.queue),
+    }
+    return {at for at, is_present in fields.items() if is_present}
 
 
 def _annotations(pod: Pod) -> Mapping[str, Any]:
@@ -132,8 +144,9 @@ def _annotations(pod: Pod) -> Mapping[str, Any]:
     return (pod.written.get("metadata") or {}).get("annotations") or {}
 
 
-def _annotated(role: RolePlan, annotations: Mapping[str, Any], key: str) -> bool:
-    return key in annotations or any(key in _annotations(pod) for pod in role.pods.written)
+def _is_annotated(built: BuiltService, role: RolePlan, key: str) -> bool:
+    of_pods = any(key in _annotations(pod) for pod in role.pods.written)
+    return of_pods or key in built.args.annotations
 
 
 def _annotation(pod: Pod, key: str) -> Location:
@@ -149,11 +162,8 @@ def _pod_scheduler(
     ):
         written = pod.written["spec"].get(field)
         if wanted is not None and written not in (None, wanted):
-            yield error(
-                SCHEDULER_DIFFERS_FROM_SERVICE,
-                (*pod.path, "spec", field),
-                f'must be "{wanted}" like the service\'s, or absent; got {shown(written)}',
-            )
+            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(written)}'
+            yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
@@ -166,336 +176,218 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
         )
 
 
-def _gang_pod(pod: Pod) -> Iterator[Finding]:
-    annotations = _annotations(pod)
-    for key in sorted(labels.GANG_ANNOTATIONS & set(annotations)):
-        message = "is set by fusioninfer-pulumi; remove it"
-        yield error(SET_BY_LIBRARY, _annotation(pod, key), message)
-
-
-def _without_requests(role: RolePlan, written: Location) -> Iterator[Finding]:
-    """Warns where one of the pods of a template that the user wrote asks for nothing."""
-    pods = [pod for pod in role.pods.each if pod.path == written]
-    if not all(any(pod_requests(pod.template).values()) for pod in pods):
+def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Checks a gang's pod for fields of the gang, and for what keeps it from being placed."""
+    spec, remove = pod.written["spec"], "is set by fusioninfer-pulumi; remove it"
+    if scheduling.gang_policy.backend is GangBackend.NATIVE:
+        if "schedulingGroup" in spec:
+            yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), remove)
+        if spec.get("priorityClassName") and scheduling.priority_class_name is None:
+            yield error(
+                GANG_DEADLOCK,
+                (*pod.path, "spec", "priorityClassName"),
+                "gives the pod another priority than the PodGroup has, and Kubernetes places no "
+                "such gang; write it as schedulingStrategy.priorityClassName",
+            )
+        return
+    for key in sorted(labels.GANG_ANNOTATIONS & set(_annotations(pod))):
+        yield error(SET_BY_LIBRARY, _annotation(pod, key), remove)
+    pods = [built for built in role.pods.each if built.path == pod.path]
+    if not all(any(pod_requests(built.template).values()) for built in pods):
         yield warning(
             GANG_POD_WITHOUT_REQUESTS,
-            (*written, "spec", "containers"),
+            (*pod.path, "spec", "containers"),
             "no container asks for any resource: Volcano counts such pods as placed and does not "
             "hold them together with the gang",
         )
 
 
-def _deadlocks(
-    roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, annotations: Mapping[str, Any]
-) -> Iterator[Finding]:
-    yield from _created_late(roles, annotations)
-    for role in roles:
-        policy, several = role.args.sub_group_policy, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
-        if policy and policy.sub_group_size < role.nodes and _annotated(role, annotations, several):
-            yield error(
-                GANG_DEADLOCK,
-                ("roles", role.position, "subGroupPolicy"),
-                f"several subgroups with the annotation {several} are never placed by Volcano, "
-                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
-                "or set schedulingStrategy.gangPolicy.mode to Off",
-            )
+def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+    """Checks what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
+    plan, at = built.plan, (*_STRATEGY, "schedulerName")
+    gang = plan.gangs[0] if plan.gangs else None
+    yield from _created_late(built)
+    if scheduling.gang_policy.backend is GangBackend.NATIVE:
+        if scheduling.scheduler_name == VOLCANO:
+            message = f"{VOLCANO} does not read PodGroups of Kubernetes itself; use "
+            message += f"{DEFAULT_SCHEDULER} (the default here), or backend Volcano"
+            yield error(SCHEDULER_WITHOUT_GANGS, at, message)
+        if gang is not None:
+            remedy = "a part of it may start only with backend Volcano"
+            yield from _all_or_nothing(plan.roles, gang, remedy)
+        return
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
-        yield error(
-            SCHEDULER_WITHOUT_GANGS,
-            (*_STRATEGY, "schedulerName"),
-            f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
-            "gangPolicy.mode to Off",
+        message = f"{DEFAULT_SCHEDULER} knows no gangs; use volcano (the default here), or set "
+        yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}gangPolicy.mode to Off")
+    if gang is None:
+        if any(role.replicas for role in plan.roles):
+            message = "must be above 0 for at least one role, got 0 for all"
+            yield error(OUT_OF_RANGE, (*_POLICY, "minRoleReplicas"), message)
+        return
+    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
+    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
+        yield warning(
+            FIELD_WITHOUT_EFFECT,
+            (*_POLICY, "requiredReplicas"),
+            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
         )
+    if not gang.partial:
+        remedy = "minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)"
+        yield from _all_or_nothing(plan.roles, gang, remedy)
 
 
-def _created_late(roles: Sequence[RolePlan], annotations: Mapping[str, Any]) -> Iterator[Finding]:
-    """Refuses what creates pods of a gang only after others of it are placed."""
-    way_out = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
-    for role in roles:
+def _all_or_nothing(roles: tuple[RolePlan, ...], gang: GangPlan, remedy: str) -> Iterator[Finding]:
+    # A single replica cannot start in part.
+    if sum(role.group_replicas for role in roles) > 1:
+        scope = "" if gang.group is None else " of a group"
+        message = f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member}"
+        yield info(GANG_ALL_OR_NOTHING, _POLICY, f"{message} pods fit; {remedy}")
+
+
+def _created_late(built: BuiltService) -> Iterator[Finding]:
+    """Rejects what creates pods of a gang only after others of it are placed."""
+    key, several = labels.LWS_EXCLUSIVE_TOPOLOGY, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
+    together = "and the leader is scheduled only with its workers"
+    if key in built.args.annotations:
+        yield error(
+            GANG_DEADLOCK,
+            ("metadata", "annotations", key),
+            "deadlocks with gang scheduling: the workers are created after the leader is "
+            f"scheduled, {together}; {_WAY_OUT}",
+        )
+    for role in built.plan.roles:
+        at: Location = ("roles", role.position)
         if role.args.startup_policy is StartupPolicy.LEADER_READY:
             yield error(
                 GANG_DEADLOCK,
-                ("roles", role.position, "startupPolicy"),
+                (*at, "startupPolicy"),
                 "LeaderReady deadlocks with gang scheduling: the workers are created after the "
-                f"leader is ready, and the leader is scheduled only with its workers; {way_out}",
+                f"leader is ready, {together}; {_WAY_OUT}",
             )
-    key = labels.LWS_EXCLUSIVE_TOPOLOGY
-    exclusive = (
-        "deadlocks with gang scheduling: the workers are created after the leader is scheduled, "
-        f"and the leader is scheduled only with its workers; {way_out}"
-    )
-    if key in annotations:
-        yield error(GANG_DEADLOCK, ("metadata", "annotations", key), exclusive)
-    for role in roles:
         for pod in role.pods.written:
             if key in _annotations(pod):
                 yield error(
                     GANG_DEADLOCK,
                     _annotation(pod, key),
                     "binds the leaders alone: LeaderWorkerSet places workers by its own "
-                    f"annotation, which deadlocks with gang scheduling; {way_out}",
+                    f"annotation, which deadlocks with gang scheduling; {_WAY_OUT}",
                 )
-
-
-def _minimum(
-    roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs, gang: GangPlan | None
-) -> Iterator[Finding]:
-    at = (*_STRATEGY, "gangPolicy", "minRoleReplicas")
-    if gang is None:
-        if any(role.replicas for role in roles):
-            yield error(OUT_OF_RANGE, at, "must be above 0 for at least one role, got 0 for all")
-        return
-    lowest = scheduling.gang_policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    if lowest and not any(group.lowest for group in gang.sub_groups or ()):
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            (*_STRATEGY, "gangPolicy", "requiredReplicas"),
-            "LowestOrdinals has no effect: minRoleReplicas names no role with a minimum above 0",
-        )
-    # A single replica cannot start in part.
-    if not gang.partial and sum(role.group_replicas for role in roles) > 1:
-        scope = "" if gang.group is None else " of a group"
-        yield info(
-            GANG_ALL_OR_NOTHING,
-            (*_STRATEGY, "gangPolicy"),
-            f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} "
-            "pods fit; minRoleReplicas lets a part of it start (Volcano 1.14.1 and later)",
-        )
-
-
-def _kueue(roles: Sequence[RolePlan], scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """What Kueue cannot do, or needs."""
-    policy, at = scheduling.gang_policy, (*_STRATEGY, "gangPolicy")
-    for field, present, reason in (
-        (
-            "minRoleReplicas",
-            policy.min_role_replicas is not None,
-            "Kueue admits each replica by itself and knows no minimum of each role",
-        ),
-        (
-            "networkTopology",
-            policy.network_topology is not None,
-            (
-                "HyperNodes are Volcano's; Kueue reads the annotation "
-                "kueue.x-k8s.io/podset-required-topology of the pod templates"
-            ),
-        ),
-    ):
-        if present:
+        policy = role.args.sub_group_policy
+        is_volcano = built.args.scheduling_strategy.gang_policy.backend is GangBackend.VOLCANO
+        split = is_volcano and policy and policy.sub_group_size < role.nodes
+        if split and _is_annotated(built, role, several):
             yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, field),
-                f"{reason}; remove it, or use backend Volcano",
+                GANG_DEADLOCK,
+                (*at, "subGroupPolicy"),
+                f"several subgroups with the annotation {several} are never placed by Volcano, "
+                "which takes all pods of a replica to fit the same nodes; remove the annotation, "
+                "or set schedulingStrategy.gangPolicy.mode to Off",
             )
-    for field, present, reason in (
-        (
-            "requiredReplicas",
-            policy.required_replicas is not RequiredReplicas.ANY,
-            "Kueue knows no minimum of each role",
-        ),
-        ("minResources", policy.min_resources, "Kueue counts the requests of every replica"),
-    ):
-        if present:
-            yield warning(FIELD_WITHOUT_EFFECT, (*at, field), f"has no effect: {reason}")
-    if policy.mode is GangMode.OFF:
-        if scheduling.queue:
-            yield warning(
-                FIELD_WITHOUT_EFFECT,
-                (*_STRATEGY, "queue"),
-                "has no effect: with gangPolicy.mode Off replicas wait in no LocalQueue",
-            )
-        return
+
+
+def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     if not scheduling.queue:
         yield error(
             FIELD_REQUIRED,
-            (*_STRATEGY, "queue"),
+            _QUEUE,
             "is required with backend Kueue: name a LocalQueue of the namespace; without one "
             "Kueue admits nothing",
         )
-    if is_prefill_decode([role.args for role in roles if role.replicas]):
+    if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
         yield warning(
             ROLES_START_APART,
-            (*at, "backend"),
+            (*_POLICY, "backend"),
             "Kueue admits each replica by itself: where quota is short, prefill may hold "
             "accelerators while decode waits, or the other way round; Volcano holds them together",
         )
 
 
-def _native_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Fields of a template that keep Kubernetes' own gang from being placed."""
-    spec = pod.written["spec"]
-    if "schedulingGroup" in spec:
-        message = "is set by fusioninfer-pulumi; remove it"
-        yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), message)
-    if spec.get("priorityClassName") and scheduling.priority_class_name is None:
-        yield error(
-            GANG_DEADLOCK,
-            (*pod.path, "spec", "priorityClassName"),
-            "gives the pod another priority than the PodGroup has, and Kubernetes places no such "
-            "gang; write it as schedulingStrategy.priorityClassName",
-        )
-
-
-def _native(
-    roles: Sequence[RolePlan],
-    scheduling: SchedulingStrategyArgs,
-    annotations: Mapping[str, Any],
-    gang: GangPlan | None,
-    *,
-    gang_scheduled: bool,
-) -> Iterator[Finding]:
-    """What gangs of Kubernetes itself cannot do, or need."""
-    policy, at = scheduling.gang_policy, (*_STRATEGY, "gangPolicy")
-    for field, present, reason in (
-        (
-            "minRoleReplicas",
-            policy.min_role_replicas is not None,
-            "a PodGroup of Kubernetes counts pods and knows no roles",
-        ),
-        (
-            "networkTopology",
-            policy.network_topology is not None,
-            "HyperNodes are Volcano's",
-        ),
-    ):
-        if present:
-            message = f"{reason}; remove it, or use backend Volcano"
-            yield error(FIELD_OUT_OF_PLACE, (*at, field), message)
-    for path, present, reason in (
-        (
-            (*at, "requiredReplicas"),
-            policy.required_replicas is not RequiredReplicas.ANY,
-            "all replicas are required",
-        ),
-        (
-            (*at, "minResources"),
-            policy.min_resources,
-            "Kubernetes has no queue that would count resources",
-        ),
-        (
-            (*_STRATEGY, "queue"),
-            scheduling.queue is not None,
-            "Kubernetes' own gangs wait in no queue",
-        ),
-    ):
-        if present:
-            yield warning(FIELD_WITHOUT_EFFECT, path, f"has no effect: {reason}")
-    if not gang_scheduled:
-        return
-    yield from _created_late(roles, annotations)
-    if scheduling.scheduler_name == VOLCANO:
-        yield error(
-            SCHEDULER_WITHOUT_GANGS,
-            (*_STRATEGY, "schedulerName"),
-            f"{VOLCANO} does not read PodGroups of Kubernetes itself; use {DEFAULT_SCHEDULER} (the "
-            "default here), or backend Volcano",
-        )
-    if gang is not None and sum(role.group_replicas for role in roles) > 1:
-        scope = "" if gang.group is None else " of a group"
-        yield info(
-            GANG_ALL_OR_NOTHING,
-            at,
-            f"the gang is all-or-nothing: nothing{scope} starts before all {gang.min_member} pods "
-            "fit; a part of it may start only with backend Volcano",
-        )
-
-
-def _without_effect(scheduling: SchedulingStrategyArgs, scheduler: str | None) -> Iterator[Finding]:
-    policy = scheduling.gang_policy
-    for field, present in (
-        ("minRoleReplicas", policy.min_role_replicas is not None),
-        ("requiredReplicas", policy.required_replicas is not RequiredReplicas.ANY),
-        ("minResources", policy.min_resources),
-    ):
-        if present:
-            yield warning(
-                FIELD_WITHOUT_EFFECT,
-                (*_STRATEGY, "gangPolicy", field),
-                "has no effect: the pods are no gang (gangPolicy.mode: On makes them one)",
-            )
-    if scheduling.queue and scheduler in (None, DEFAULT_SCHEDULER):
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            (*_STRATEGY, "queue"),
-            "has no effect: queues belong to Volcano, and these pods use another scheduler",
-        )
-
-
-_AT = (*_STRATEGY, "gangPolicy", "networkTopology")
-
-
-def network_topology_findings(
-    scheduling: SchedulingStrategyArgs, *, gang_scheduled: bool
-) -> Iterator[Finding]:
-    """Yields the findings of a gang's network topology."""
-    policy = scheduling.gang_policy
+def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
+    """Checks how close to each other the pods of a gang are placed."""
+    policy = built.args.scheduling_strategy.gang_policy
     topology = policy.network_topology
     if topology is None:
         return
-    rules = {"groupPolicy": topology.group_policy, "rolePolicy": topology.role_policy}
-    present = {name: rule for name, rule in rules.items() if rule is not None}
-    if not present:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            _AT,
-            "has no effect: it names neither groupPolicy nor rolePolicy",
+    present = {
+        name: rule
+        for name, rule in (
+            ("groupPolicy", topology.group_policy),
+            ("rolePolicy", topology.role_policy),
         )
+        if rule is not None
+    }
+    if not present:
+        message = "has no effect: it names neither groupPolicy nor rolePolicy"
+        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
         return
     if policy.backend is not GangBackend.VOLCANO:
-        return  # refused as a whole
-    if not gang_scheduled:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            _AT,
-            "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On",
-        )
+        return  # rejected as a whole
+    if not built.plan.shape.needs_gang:
+        message = "needs a gang, and the pods are no gang; remove it, or set gangPolicy.mode to On"
+        yield error(FIELD_OUT_OF_PLACE, _NETWORK, message)
         return
     for name, rule in present.items():
-        yield from _network_topology_rule((*_AT, name), rule)
+        at, hard = (*_NETWORK, name, "highestTierAllowed"), rule.mode is NetworkTopologyMode.HARD
+        if hard and rule.highest_tier_allowed is None:
+            message = "is required with mode hard: Volcano ignores the mode without it"
+            yield error(FIELD_REQUIRED, at, message)
+        elif not hard and rule.highest_tier_allowed is not None:
+            yield warning(FIELD_WITHOUT_EFFECT, at, "has no effect with mode soft")
     if topology.role_policy is not None and policy.min_role_replicas is None:
-        yield info(
-            CLUSTER_MUST_HAVE,
-            (*_AT, "rolePolicy"),
-            "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later",
-        )
+        message = "makes each replica a subgroup of the PodGroup: needs Volcano 1.14.1 or later"
+        yield info(CLUSTER_MUST_HAVE, (*_NETWORK, "rolePolicy"), message)
     yield info(
         CLUSTER_MUST_HAVE,
-        _AT,
+        _NETWORK,
         "has an effect only with Volcano's scheduler plugin network-topology-aware (off by "
         "default) and HyperNodes (topology.volcano.sh); the capacity table ignores it",
     )
 
 
-def _network_topology_rule(at: Location, rule: NetworkTopologyRuleArgs) -> Iterator[Finding]:
-    hard = rule.mode is NetworkTopologyMode.HARD
-    if hard and rule.highest_tier_allowed is None:
-        yield error(
-            FIELD_REQUIRED,
-            (*at, "highestTierAllowed"),
-            "is required with mode hard: Volcano ignores the mode without it",
+def spread_findings(built: BuiltService) -> Iterator[Finding]:
+    """Warns of leaders that must be spread, in a gang with a minimum."""
+    gangs = built.plan.gangs
+    for role in built.plan.roles:
+        hard = any(
+            constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+            for constraint in role.args.topology_spread or ()
         )
-    elif not hard and rule.highest_tier_allowed is not None:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "highestTierAllowed"),
-            "has no effect with mode soft",
-        )
+        if hard and gangs and gangs[0].sub_groups is not None:
+            # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
+            yield warning(
+                SPREAD_STARVES_REPLICAS,
+                ("roles", role.position, "topologySpread"),
+                "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting "
+                "for ever, where a domain has little room, although all of them would fit; use "
+                "ScheduleAnyway",
+            )
 
 
-def spread_findings(role: RolePlan, gang: GangPlan | None) -> Iterator[Finding]:
-    """What a user may not expect of spread leaders."""
-    spread, at = role.args.topology_spread, ("roles", role.position, "topologySpread")
-    if spread is None:
-        return
-    hard = any(
-        constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for constraint in spread
-    )
-    if hard and gang is not None and gang.sub_groups is not None:
-        # Seen with Volcano 1.14.1: four replicas of two pods over zones of eight and two nodes.
+def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
+    """Rejects Kueue's label of a queue, which is the library's to write, and its own on pods."""
+    key = labels.KUEUE_QUEUE
+    on_service = key in built.args.labels
+    if on_service:
         yield warning(
-            SPREAD_STARVES_REPLICAS,
-            at,
-            "with DoNotSchedule Volcano may leave replicas above the gang's minimum waiting for "
-            "ever, where a domain has little room, although all of them would fit; use "
-            "ScheduleAnyway",
+            KUEUE_LABEL,
+            ("metadata", "labels", key),
+            "all objects get it, and replicas wait in a queue that the plan does not know; set "
+            "schedulingStrategy.queue and gangPolicy.backend: Kueue instead",
         )
+    message = "keeps the pods of a LeaderWorkerSet from starting; remove it, and set "
+    message += "schedulingStrategy.queue and gangPolicy.backend: Kueue to queue the service"
+    if on_service or built.plan.shape.local_queue is not None:
+        message = "keeps the pods from starting, while Kueue counts them as admitted: it labels "
+        message += "pods of a LeaderWorkerSet itself; remove it"
+    for role in built.plan.roles:
+        places: list[Location] = [
+            (*pod.path, "metadata", "labels", key)
+            for pod in role.pods.written
+            if key in ((pod.written.get("metadata") or {}).get("labels") or {})
+        ]
+        if key in built.args.pod_labels:
+            places = [("podLabels", key)]
+        elif key in role.args.pod_labels:
+            places = [("roles", role.position, "podLabels", key)]
+        for at in places:
+            yield error(KUEUE_LABEL, at, message)

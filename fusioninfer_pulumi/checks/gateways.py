@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode
 from fusioninfer_pulumi.findings import (
@@ -21,42 +19,14 @@ from fusioninfer_pulumi.routing.gateways import IMPLEMENTATIONS, UNKNOWN, EppTls
 from fusioninfer_pulumi.routing.route import ParentPlan
 from fusioninfer_pulumi.routing.router import Routing
 
-ROUTE_WITHOUT_GATEWAY = Rule(
-    "route-without-gateway",
-    "warning",
-    "A route attaches to a Gateway, and to the service's own if it has one.",
-    remedy="Name the Gateway in `parentRefs` or `gateway.refs`.",
-)
+ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
-FAILURE_MODE_IGNORED = Rule(
-    "failure-mode-ignored",
-    "warning",
-    "The gateway ignores the pool's failure mode.",
-    remedy="Remove `failureMode`, or use another gateway.",
-)
-GATEWAY_IMPLEMENTATION_UNKNOWN = Rule(
-    "gateway-implementation-unknown",
-    "warning",
-    "The name of the gateway software is misspelt.",
-    remedy="Use the name in the message.",
-)
-LISTENERS_REFUSE_ROUTE = Rule(
-    "listeners-refuse-route",
-    "error",
-    "The Gateway has the listener that the route names, and one that takes the route.",
-    remedy="Change the listener, or the route.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
+FAILURE_MODE_IGNORED = Rule("failure-mode-ignored")
+GATEWAY_IMPLEMENTATION_UNKNOWN = Rule("gateway-implementation-unknown")
+LISTENERS_REFUSE_ROUTE = Rule("listeners-refuse-route")
 
 
-PICKER_TLS_REQUIRED = Rule(
-    "picker-tls-required",
-    ("error", "warning"),
-    "The gateway and the picker agree on TLS.",
-    remedy="Remove `endpointPicker.tls.enabled`, or configure the gateway.",
-)
-#: Names shorter than this differ from others by two letters: one alone is a slip.
-_SHORT = 5
+PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 
 
 def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
@@ -81,12 +51,14 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
     parents = {parent.name for parent in parts.parents}
     named = args.gateway.implementation if args.gateway is not None else None
     known = implementation_of(args)
-    if known is UNKNOWN and named is not None and _is_misspelt(named):
+    meant = similar(named or "", IMPLEMENTATIONS, cutoff=0.8) if known is UNKNOWN else None
+    # Names of other gateways differ from known ones by a word.
+    if named is not None and meant is not None and abs(len(meant) - len(named)) < 2:
         yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "implementation"),
             f"nothing is known of {shown(named)}, so that nothing is generated beside the route; "
-            f"did you mean {similar(named, IMPLEMENTATIONS)}?",
+            f"did you mean {meant}?",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
@@ -107,35 +79,15 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
         )
 
 
-def _is_misspelt(named: str) -> bool:
-    """Whether a name is that of a known implementation but for its case and one or two letters."""
-    return any(
-        _edits(named.lower(), known) <= (1 if len(known) < _SHORT else 2)
-        for known in IMPLEMENTATIONS
-    )
-
-
-def _edits(one: str, other: str) -> int:
-    """Letters that are replaced, added or removed, in the way that difflib finds."""
-    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-    return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
-
-
 def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the Gateways that the service's own route attaches to."""
-    if parts.route is not None:
-        hostnames = parts.route.hostnames or ()
-        yield from attachment_findings(parts.spec.namespace, hostnames, parts.parents)
-
-
-def attachment_findings(
-    namespace: Any, hostnames: Sequence[Any], parents: Sequence[ParentPlan]
-) -> Iterator[Finding]:
-    """Checks each Gateway that a route of the given namespace and host names attaches to.
+    """Checks the Gateways that the service's own route attaches to.
 
     An error where no listener allows the route; nothing where the listeners are not known.
     """
-    for parent in parents:
+    if parts.route is None:
+        return
+    namespace, hostnames = parts.spec.namespace, parts.route.hostnames or ()
+    for parent in parts.parents:
         if parent.listeners is None:
             continue
         listeners = referenced_listeners(parent)

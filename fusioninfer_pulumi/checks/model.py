@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fusioninfer_pulumi.api.model import AccessMode
 from fusioninfer_pulumi.api.role import RoleArgs
@@ -16,24 +15,8 @@ from fusioninfer_pulumi.pods.model import model_files
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
 from fusioninfer_pulumi.rules.common import CLUSTER_MUST_HAVE, NAME_TOO_LONG
 
-MODEL_FETCHED_BY_EACH_POD = Rule(
-    "model-fetched-by-each-pod",
-    "info",
-    "The model is kept in a cache.",
-    remedy="Set `model.cache` to download it once.",
-)
-CACHE_BELOW_MODEL_SIZE = Rule(
-    "cache-below-model-size",
-    "error",
-    "The claim of the cache is not smaller than the model.",
-    remedy="Raise `model.cache.storage.size`.",
-)
-ACCESS_MODE_TOO_NARROW = Rule(
-    "access-mode-too-narrow",
-    ("error", "warning", "info"),
-    "The access mode of a claim lets all its pods mount it.",
-    remedy="Use ReadWriteMany, or one node.",
-)
+CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
+ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
@@ -51,9 +34,6 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
             "feature gate ImageVolume, and by default from 1.35 on",
         )
     pods = groups * sum(role.replicas * role.nodes for role in roles)
-    if files.fetched and pods > 1:
-        message = f"each of {pods} pods fetches the files for itself; a cache keeps them"
-        yield info(MODEL_FETCHED_BY_EACH_POD, ("model",), message)
     cache = model.cache
     if cache is None:
         return
@@ -67,18 +47,11 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
         )
     if cache.storage is not None:
         yield from _access(cache.storage.access_modes, roles, pods)
-        if model.size is not None:
-            yield from _room(cache.storage.size, model.size)
-
-
-def _room(claim: Any, model: Any) -> Iterator[Finding]:
-    """Refuses a claim that does not hold the model, whose files it holds once."""
-    if quantity.parse(claim) < quantity.parse(model):
-        yield error(
-            CACHE_BELOW_MODEL_SIZE,
-            ("model", "cache", "storage", "size"),
-            f"{claim} is less than the model, which has {model} (model.size); raise it",
-        )
+        size = cache.storage.size
+        if model.size is not None and quantity.parse(size) < quantity.parse(model.size):
+            message = f"{size} is less than the model, which has {model.size} (model.size)"
+            at = ("model", "cache", "storage", "size")
+            yield error(CACHE_BELOW_MODEL_SIZE, at, f"{message}; raise it")
 
 
 def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -> Iterator[Finding]:

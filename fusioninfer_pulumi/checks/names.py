@@ -14,13 +14,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAME_TOO_LONG, SET_BY_LIBRARY
 from fusioninfer_pulumi.topology.role import LwsPlan, RolePlan, role_rollout
 
-SERVICE_NAME_BREAKS_ENGINE = Rule(
-    "service-name-breaks-engine",
-    "error",
-    "The variables that Kubernetes sets for a Service are none that the engine reads as numbers.",
-    remedy="Rename the service, or set `enableServiceLinks` to false in the pod template.",
-    source="https://docs.vllm.ai/en/stable/configuration/env_vars/",
-)
+SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
 #: Role names that collide with the names of the router's objects.
 RESERVED_ROLES = frozenset(
@@ -97,12 +91,7 @@ def service_name_findings(
             return
 
 
-NAME_COLLISION = Rule(
-    "name-collision",
-    "error",
-    "Two objects do not have one kind, namespace and name.",
-    remedy="Rename a service or role.",
-)
+NAME_COLLISION = Rule("name-collision")
 
 #: Kind that stands for all objects that have the service's own name.
 _SERVICE = "InferenceService"

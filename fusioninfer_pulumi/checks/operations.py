@@ -25,13 +25,7 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule(
-    "disruption-budget-blocks-eviction",
-    "warning",
-    "A disruption budget allows an eviction.",
-    remedy="Add a replica, or delete the pods by hand in a drain.",
-    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb/",
-)
+DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
@@ -73,12 +67,7 @@ def _eviction_findings(
         )
 
 
-MONITORED_TARGET_MISSING = Rule(
-    "monitored-target-missing",
-    ("error", "warning"),
-    "What is monitored exists, and serves metrics on a declared port.",
-    remedy="Correct it as the message says.",
-)
+MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
@@ -87,52 +76,40 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
     if monitoring is None:
         return
     args, roles = monitoring.args, {role.name: role for role in built.plan.roles}
-    of_labels, of_picker = (
-        list(_label_findings(args)),
-        list(_picker_monitor(args, built.plan.picker)),
-    )
-    yield from of_labels
+    found = [*_readers(built, args), *_picker_monitor(args, built.plan.picker)]
+    yield from found
     for monitor in monitoring.engines:
         yield from _engine_monitor(monitor, roles[monitor.role])
-    yield from of_picker
-    yield from _readers(built, args)
-    if not (args.engines or monitoring.picker or of_labels or of_picker):
-        yield warning(
-            ENGINE_WITHOUT_METRICS,
-            ("monitoring",),
-            "scrapes nothing: neither engines nor a picker",
-        )
+    if not (args.engines or monitoring.picker or found):
+        message = "scrapes nothing: neither engines nor a picker"
+        yield warning(ENGINE_WITHOUT_METRICS, ("monitoring",), message)
 
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Checks what alerts and dashboards are made of."""
+    """Checks labels, and what alerts and dashboards are made of."""
+    at: Location = ("monitoring",)
+    own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
         if wanted is None:
             continue
-        at = ("monitoring", field)
         if is_output(built.plan.namespace):
-            yield error(
-                OUTPUT_NOT_ALLOWED,
-                at,
-                "its queries name the service's namespace, which must be a plain value for that, "
-                "got a pulumi Output",
-            )
-        for key in wanted.labels:
-            if key.startswith(labels.PREFIX):
-                message = "is set by fusioninfer-pulumi; remove it"
-                yield error(SET_BY_LIBRARY, (*at, "labels", key), message)
-
-
-def _label_findings(args: MonitoringArgs) -> Iterator[Finding]:
-    for key in args.labels:
-        if key.startswith(labels.PREFIX):
-            message = "is set by fusioninfer-pulumi; remove it"
-            yield error(SET_BY_LIBRARY, ("monitoring", "labels", key), message)
+            message = "its queries name the service's namespace, which must be a plain value for "
+            message += "that, got a pulumi Output"
+            yield error(OUTPUT_NOT_ALLOWED, (*at, field), message)
+        own_labels += [
+            (*at, field, "labels", key) for key in wanted.labels if key.startswith(labels.PREFIX)
+        ]
+    for place in own_labels:
+        yield error(SET_BY_LIBRARY, place, "is set by fusioninfer-pulumi; remove it")
 
 
 def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]:
     at, port = ("roles", role.position), monitor.port
-    yield from _without_metrics(role, at)
+    engine = role.pods.command.engine
+    reason = engine.metrics_off(role.pods.command) if engine is not None else None
+    if reason is not None:
+        message = f"monitoring gets no metrics from {role.name}: {reason}"
+        yield warning(ENGINE_WITHOUT_METRICS, at, message)
     if declared_port(role, port) is None:
         yield error(
             MONITORED_TARGET_MISSING,
@@ -148,18 +125,6 @@ def _engine_monitor(monitor: EngineMonitor, role: RolePlan) -> Iterator[Finding]
             (*at, "template" if role.args.template else "leaderTemplate"),
             "monitoring finds pods by the ports that containers declare: the ranks on "
             f"{', '.join(undeclared)} are not scraped; set parallelism.portPerRank",
-        )
-
-
-def _without_metrics(role: RolePlan, at: Location) -> Iterator[Finding]:
-    """Yields findings about engines that serve no metrics, or may not."""
-    engine = role.pods.command.engine
-    reason = engine.metrics_off(role.pods.command) if engine is not None else None
-    if reason is not None:
-        yield warning(
-            ENGINE_WITHOUT_METRICS,
-            at,
-            f"monitoring gets no metrics from {role.name}: {reason}",
         )
 
 
@@ -187,12 +152,7 @@ def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator
         )
 
 
-PICKER_TRACES_WITHOUT_TLS = Rule(
-    "picker-traces-without-tls",
-    "error",
-    "The picker sends traces as its endpoint says.",
-    remedy="Use `http`, or set `tracing.picker: false`.",
-)
+PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
 
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.checks.model_rewrites import model_rewrite_findings
-from fusioninfer_pulumi.checks.picker_strategy import check_strategy
-from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics, load_scorers
+from fusioninfer_pulumi.endpoint_pickers.config import (
+    LOAD_SCORERS,
+    SCORERS,
+    STRATEGIES,
+    EppRequest,
+    can_read_metrics,
+    load_scorers,
+    pairing_plugins,
+)
 from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
 from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
 from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
@@ -19,6 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.rules import (
     PICKER_CONFIG_INVALID,
     PICKER_FAMILY_UNKNOWN,
     PLUGIN_NOT_REGISTERED,
+    SCORERS_WITHOUT_LOAD,
 )
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -28,18 +36,16 @@ from fusioninfer_pulumi.rules.common import (
     CLUSTER_MUST_HAVE,
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
+    FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
     OUTPUT_NOT_ALLOWED,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
+    UNKNOWN_VALUE,
 )
 
-PICKER_METRICS_UNAUTHENTICATED = Rule(
-    "picker-metrics-unauthenticated",
-    "warning",
-    "The picker's metrics are not open to everybody.",
-    remedy="Set `endpointPicker.metrics: Authenticated`.",
-)
+PICKER_METRICS_UNAUTHENTICATED = Rule("picker-metrics-unauthenticated")
 
 
 #: A check of a router role and its planned endpoint picker.
@@ -232,6 +238,113 @@ def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             f"{family.name} starts only where the cluster has the kind InferenceObjective "
             "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
         )
+
+
+def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
+    """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
+    findings = list(_scorer_findings(family, request))
+    if request.strategy is Strategy.PD_DISAGGREGATION:
+        findings += _pairing_findings(family, request)
+    return findings
+
+
+def without_load(scorers: str) -> str:
+    """What happens with these scorers alone, with the figures of docs/routing.md."""
+    return (
+        f"without kv-cache or queue beside {scorers} the picker does not see load: one of three "
+        "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
+        "37 % with load (docs/routing.md)"
+    )
+
+
+def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    if request.scorers is None:
+        return
+    able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    for name, weight in request.scorers.items():
+        at = ("scorers", name)
+        if name not in SCORERS:
+            message = f"no such scorer; {family.name} has {', '.join(able)}"
+            yield error(UNKNOWN_VALUE, at, message)
+        elif name not in able:
+            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
+            if name == "load":
+                message += " (queue reads the same metric, the requests that wait)"
+            yield error(RELEASE_WITHOUT_FEATURE, at, message)
+        elif not (math.isfinite(weight) and weight > 0):
+            yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
+        elif family.integer_weights and weight != int(weight):
+            message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
+            yield error(OUT_OF_RANGE, at, message)
+    scorer = next(iter(STRATEGIES[request.strategy]))
+    if scorer not in request.scorers:
+        message = (
+            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
+            f"{shown(list(request.scorers))}: add it, or choose another strategy"
+        )
+        yield error(FIELD_REQUIRED, ("scorers",), message)
+    if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
+        yield warning(SCORERS_WITHOUT_LOAD, ("scorers",), without_load(", ".join(request.scorers)))
+
+
+def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    def images(able: Callable[[EppFamily], bool]) -> str:
+        return ", ".join(candidate.image for candidate in FAMILIES.values() if able(candidate))
+
+    def pairs(candidate: EppFamily) -> bool:
+        return all(
+            candidate.registers(plugin["type"]) for plugin in pairing_plugins(request.groups)
+        )
+
+    if not family.supports_pd:
+        message = (
+            f"{request.strategy.value} needs plugins that no {family.name} image has; "
+            f"images that have them: {images(lambda candidate: candidate.supports_pd)}"
+        )
+        yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
+        return
+    if not pairs(family):
+        message = (
+            f"{family.name} cannot keep prefill and decode of a request in one group; images that "
+            f"can: {images(pairs)}"
+        )
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
+
+
+REWRITE_TARGET_NOT_SERVED = Rule("rewrite-target-not-served")
+
+
+def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+    """Checks the rewrites of a router role."""
+    rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
+    if not rewrites:
+        return
+    if epp.family.rewrite_api is None:
+        able = ", ".join(
+            family.image for family in FAMILIES.values() if family.rewrite_api is not None
+        )
+        yield error(
+            RELEASE_WITHOUT_FEATURE,
+            at,
+            f"{epp.family.name} reads no InferenceModelRewrites: requests would keep the names "
+            f"that they ask for; images that read them: {able}",
+        )
+        return
+    served = [(role.name, role.pods.command.asked_names) for role in parts.served]
+    for index, rewrite in enumerate(rewrites):
+        for number, target in enumerate(rewrite.targets):
+            lacking = [
+                f"{role} serves {', '.join(names)}"
+                for role, names in served
+                if names is not None and target.model not in names
+            ]
+            if lacking and target.weight != 0:
+                yield warning(
+                    REWRITE_TARGET_NOT_SERVED,
+                    (*at, index, "targets", number, "model"),
+                    f'"{target.model}" is not served by all pods: {"; ".join(lacking)}; engines '
+                    "answer 404 for it. For a model with pods of its own use httproute.split",
+                )
 
 
 CHECKS: tuple[Check, ...] = (

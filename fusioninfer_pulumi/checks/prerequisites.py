@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from fusioninfer_pulumi.checks.gang_backends import (
+from fusioninfer_pulumi.checks.cluster import (
     KUEUE_FRAMEWORK,
+    cluster_findings,
     configurations,
-    gang_backend_findings,
     manages_lws,
 )
-from fusioninfer_pulumi.checks.named_objects import named_object_findings
-from fusioninfer_pulumi.checks.quotas import quota_findings
 from fusioninfer_pulumi.checks.server import (
-    FALLBACK_NAMESPACE,
     RIGHTS,
     causes,
     tried_answers,
@@ -37,7 +34,7 @@ from fusioninfer_pulumi.kube.prerequisites import (
     release_text,
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.cluster import (
+from fusioninfer_pulumi.rules.common import (
     CLUSTER_NOT_CHECKED,
     CRD_NOT_INSTALLED,
     FEATURE_GATE_OFF_BY_DEFAULT,
@@ -92,16 +89,10 @@ class Prerequisites:
         ]
         found += [*self._field_findings(), *self._manager_findings(), *self._kubernetes_findings()]
         kueue = self._namespace(KUEUE)
-        by_plan = zip(
-            self._plans,
-            gang_backend_findings(self._api, self._plans, FALLBACK_NAMESPACE, kueue),
-            quota_findings(self._api, self._plans),
-            named_object_findings(self._api, self._plans, FALLBACK_NAMESPACE),
-            strict=True,
-        )
-        for plan, backend, quotas, names in by_plan:
+        lacking = cluster_findings(self._api, self._plans, kueue_namespace=kueue)
+        for plan, lacks in zip(self._plans, lacking, strict=True):
             # A missing kind is reported with what installs it.
-            for finding in (*errors(backend), *quotas, *names):
+            for finding in (*errors(lacks.backends), *lacks.quotas, *lacks.names):
                 place = f"{finding.path}: " if finding.path else ""
                 message = f"{plan.service}: {place}{finding.message}"
                 found.append(Finding(finding.rule, finding.severity, (), message))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fusioninfer_pulumi.api.model import ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.pods.models import TOKEN_FOR_GATED_MODEL
+from fusioninfer_pulumi.checks.pods.engine import TOKEN_FOR_GATED_MODEL
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.command import ENGINES, serving_container
 from fusioninfer_pulumi.engines.preset import CATALOGUE_ENGINE

@@ -24,13 +24,7 @@ Object = Mapping[str, Any]
 #: Namespace and name.
 Key = tuple[str, str]
 
-QUOTA_TOO_SMALL = Rule(
-    "quota-too-small",
-    "warning",
-    "ResourceQuotas of a namespace, and Kueue's ClusterQueues, allow the accelerators of services.",
-    remedy="Raise the quota, or run fewer replicas.",
-    source="https://kubernetes.io/docs/concepts/policy/resource-quotas/, and Kueue 0.15.2",
-)
+QUOTA_TOO_SMALL = Rule("quota-too-small")
 
 _ENDED = ("Succeeded", "Failed")
 

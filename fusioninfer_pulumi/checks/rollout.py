@@ -23,49 +23,13 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.topology.role import RolePlan, explicit, field_location, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
-PARTITION_HOLDS_ALL = Rule(
-    "partition-holds-all",
-    "warning",
-    "The partition is above all replicas, so that none of them is ever updated.",
-    remedy="Lower the partition.",
-)
-UPDATE_NEEDS_ROOM = Rule(
-    "update-needs-room",
-    "warning",
-    "An update needs available accelerators for additional replicas.",
-    remedy="Keep room, or use `layout: PerReplica`.",
-)
-UPDATE_TAKES_SERVICE_DOWN = Rule(
-    "update-takes-service-down",
-    "warning",
-    "An update does not take all replicas or groups down at once.",
-    remedy="Lower `maxUnavailable`, or add a replica or group.",
-)
+PARTITION_HOLDS_ALL = Rule("partition-holds-all")
+UPDATE_NEEDS_ROOM = Rule("update-needs-room")
+UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")
 
-STARTUP_ABOVE_TIMEOUT = Rule(
-    "startup-above-timeout",
-    "warning",
-    "An update waits as long as a start may take.",
-    remedy="Raise the timeout that the message names.",
-)
-REQUIRED_REPLICAS_ANY = Rule(
-    "required-replicas-any",
-    "info",
-    "An optional replica does not take the room of a required one in an update.",
-    remedy="Set `requiredReplicas: LowestOrdinals`.",
-)
-MAX_UNAVAILABLE_ZERO = Rule(
-    "max-unavailable-zero",
-    "error",
-    "An update may take a replica down, or add one first.",
-    remedy="Set `maxUnavailable` to 1, or add `maxSurge`.",
-)
-UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule(
-    "update-needs-room-for-optional-replicas",
-    "warning",
-    "An update does not stand still at an optional replica without room.",
-    remedy="Use `layout: PerReplica`, or keep room.",
-)
+STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
+MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
+UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-replicas")
 
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
@@ -181,19 +145,6 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
             UPDATE_TAKES_SERVICE_DOWN,
             field_location(role, "max_unavailable"),
             f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
-        )
-    optional = count - required_ordinals(plan, role) * max(plan.groups or 1, 1)
-    lowest = {group.role: group.lowest for gang in plan.gangs for group in gang.sub_groups or ()}
-    if (
-        plan.shape.layout is Layout.PER_REPLICA
-        and 0 < optional < count
-        and not lowest.get(role.name)
-    ):
-        yield info(
-            REQUIRED_REPLICAS_ANY,
-            ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
-            f"is Any: in an update an optional replica of {role.name} without room may take that "
-            "of a required one, and the update fails; LowestOrdinals prevents it",
         )
 
 

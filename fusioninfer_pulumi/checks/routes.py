@@ -13,97 +13,38 @@ from fusioninfer_pulumi.checks.gateways import (
     route_attachment_findings,
 )
 from fusioninfer_pulumi.checks.pods.kv_transfer import POOL_PODS_SERVE_HTTPS
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.gateways import Implementation, SeveralPools
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.router import Routing
 from fusioninfer_pulumi.rules.common import (
-    DUPLICATE_NAME,
     FIELD_WITHOUT_EFFECT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.topology.role import RolePlan
 
-SERVING_PORTS_DIFFER = Rule(
-    "serving-ports-differ",
-    ("warning", "error"),
-    "The roles behind one Service or pool serve on the same ports.",
-    remedy="Give them the same ports.",
-)
+SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
 
-SEVERAL_POOLS_UNSUPPORTED = Rule(
-    "several-pools-unsupported",
-    ("error", "warning"),
-    "The gateway takes several pools in a rule, and asks the picker of each.",
-    remedy="Give the other service a route of its own.",
-)
-SPLIT_TO_ITSELF = Rule(
-    "split-to-itself",
-    "error",
-    "A service names another one, not itself, in `split` and `routedBy`.",
-    remedy="Remove it.",
-)
+SEVERAL_POOLS_UNSUPPORTED = Rule("several-pools-unsupported")
 
 
-REFERENCE_GRANT_MISSING = Rule(
-    "reference-grant-missing",
-    "warning",
-    "A route that leads to another namespace has a ReferenceGrant there.",
-    remedy="Set `referenceGrants: true`, or create it.",
-    source="https://gateway-api.sigs.k8s.io/api-types/referencegrant/",
-)
+REFERENCE_GRANT_MISSING = Rule("reference-grant-missing")
 
-ROLE_WITHOUT_REQUESTS = Rule(
-    "role-without-requests",
-    "warning",
-    "Every serving role gets requests.",
-    remedy="Choose a strategy that uses it, or remove the role.",
-)
-DISAGGREGATION_ROLE_MISSING = Rule(
-    "disaggregation-role-missing",
-    "error",
-    "`pd-disaggregation` has a prefiller and a decoder.",
-    remedy="Add the role, or choose another strategy.",
-)
+ROLE_WITHOUT_REQUESTS = Rule("role-without-requests")
+DISAGGREGATION_ROLE_MISSING = Rule("disaggregation-role-missing")
 
-ROUTE_MISSING = Rule(
-    "route-missing",
-    "warning",
-    "A service with a router has a route.",
-    remedy="Add `httproute`, `gateway.refs` or `gateway: {}`.",
-)
-BACKEND_KIND_CORRECTED = Rule(
-    "backend-kind-corrected",
-    "info",
-    "A backend of the service's pool has kind InferencePool.",
-    remedy="Write `kind: InferencePool`.",
-)
-ROUTE_TIMEOUTS_UNSUPPORTED = Rule(
-    "route-timeouts-unsupported",
-    "warning",
-    "The gateway takes timeouts in routes.",
-    remedy="Remove them.",
-)
+ROUTE_MISSING = Rule("route-missing")
 
 
-NETWORK_POLICY = Rule(
-    "network-policy",
-    "error",
-    "NetworkPolicies keep out the gateway or Prometheus.",
-    remedy="Set `networkPolicy`.",
-)
+NETWORK_POLICY = Rule("network-policy")
 
 
 def route_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the route for parents and timeouts, and says which backends are corrected.
-
-    `at` is the location of the router role, as in all checks of routes.
-    """
-    at, args, route, implementation = parts.at, parts.args, parts.route, parts.implementation
-    field = (*at, "httproute")
+    """Checks that there is a route, and that it attaches to a Gateway."""
+    args, route, field = parts.args, parts.route, (*parts.at, "httproute")
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
             yield warning(
@@ -119,38 +60,6 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
             ROUTE_WITHOUT_GATEWAY,
             (*field, "parentRefs"),
             "name no Gateway: the route takes no requests; give them, gateway.refs or gateway: {}",
-        )
-    for index, rule in enumerate(route.rules):
-        for number, ref in enumerate(rule.backends):
-            place = (*field, "rules", index, "backendRefs", number)
-            if number in rule.corrected:
-                yield info(
-                    BACKEND_KIND_CORRECTED,
-                    place,
-                    f"there is no {ref.get('kind', 'Service')} {ref['name']}: the name is that of "
-                    f"the service's {names.POOL_KIND}, to which it is corrected",
-                )
-        if rule.written.get("timeouts") and not implementation.route_timeouts:
-            yield warning(
-                ROUTE_TIMEOUTS_UNSUPPORTED,
-                (*field, "rules", index, "timeouts"),
-                f"{implementation.name} takes no timeouts in routes; remove them",
-            )
-
-
-def external_route_findings(parts: Routing) -> Iterator[Finding]:
-    """Rejects a service that names itself in `routedBy`."""
-    at, service = parts.at, parts.service
-    route = parts.args.httproute
-    if route is None or route.external_field is None:
-        return
-    field = (*at, "httproute", route.external_field)
-    if route.routed_by == service:
-        yield error(
-            SPLIT_TO_ITSELF,
-            field,
-            "is this service, and no route is made then; remove it, or name the one whose route "
-            "leads here",
         )
 
 
@@ -187,14 +96,6 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        (own_pool, _), *others = route.split
-        for index, (pool, _) in enumerate(others):
-            if pool == own_pool:
-                yield error(
-                    SPLIT_TO_ITSELF,
-                    (*split, index, "service"),
-                    "is this service, which gets the rest anyway",
-                )
         if not route.splits:
             yield error(
                 FIELD_WITHOUT_EFFECT,
@@ -216,33 +117,24 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
             yield from _several_pools(field, implementation)
 
 
+#: What becomes of a rule that leads to several pools; `{name}` is the gateway's software.
+_SEVERAL_POOLS = {
+    SeveralPools.UNKNOWN: "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway "
+    "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
+    "Gateway to 1.1 takes one pool in a rule",
+    SeveralPools.NO: "{name} takes one InferencePool in a rule",
+    SeveralPools.ONE_EPP: "lead to several InferencePools: the shares hold, but {name} to 1.30 "
+    "asks the picker of one pool for all of the rule's requests, and where that pool has no ready "
+    "pod all of them fail (istio#61594)",
+    SeveralPools.UNTESTED: "lead to several InferencePools: what becomes of that is not known of "
+    "{name}",
+}
+
+
 def _several_pools(at: Location, implementation: Implementation) -> Iterator[Finding]:
-    """At most one warning about a rule that leads to several pools."""
-    name, treatment = implementation.name, implementation.several_pools
-    if treatment is SeveralPools.UNKNOWN:
-        yield warning(
-            SEVERAL_POOLS_UNSUPPORTED,
-            at,
-            "lead to several InferencePools: agentgateway (1.0) and NGINX Gateway Fabric (2.3) "
-            "split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI Gateway "
-            "to 1.1 takes one pool in a rule",
-        )
-    elif treatment is SeveralPools.NO:
-        yield warning(SEVERAL_POOLS_UNSUPPORTED, at, f"{name} takes one InferencePool in a rule")
-    elif treatment is SeveralPools.ONE_EPP:
-        yield warning(
-            SEVERAL_POOLS_UNSUPPORTED,
-            at,
-            f"lead to several InferencePools: the shares hold, but {name} to 1.30 asks the picker "
-            "of one pool for all of the rule's requests, and where that pool has no ready pod all "
-            "of them fail (istio#61594)",
-        )
-    elif treatment is SeveralPools.UNTESTED:
-        yield warning(
-            SEVERAL_POOLS_UNSUPPORTED,
-            at,
-            f"lead to several InferencePools: what becomes of that is not known of {name}",
-        )
+    message = _SEVERAL_POOLS.get(implementation.several_pools)
+    if message is not None:
+        yield warning(SEVERAL_POOLS_UNSUPPORTED, at, message.format(name=implementation.name))
 
 
 def pool_findings(parts: Routing) -> Iterator[Finding]:
@@ -298,9 +190,6 @@ def _target_ports(
     at: Location, ports: Sequence[int], served: Sequence[RolePlan]
 ) -> Iterator[Finding]:
     """Checks target ports of the user's own against what listens in the pods."""
-    for index, port in enumerate(ports):
-        if port in ports[:index]:
-            yield error(DUPLICATE_NAME, (*at, index), f"{port} is named twice; remove one")
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
         if role.pods.port not in ports:
@@ -400,7 +289,6 @@ CHECKS: tuple[Check, ...] = (
     failure_mode_findings,
     gateway_findings,
     route_findings,
-    external_route_findings,
     several_pools_findings,
     network_policy_findings,
     route_attachment_findings,

@@ -6,7 +6,6 @@ never appear. So the StatefulSets and pods that its controllers would make are t
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,24 +31,9 @@ from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_
 
 Object = dict[str, Any]
 
-API_SERVER_REFUSES = Rule(
-    "api-server-refuses",
-    ("error", "warning"),
-    "The API server accepts the objects of a service, and the pods that are made of them.",
-    remedy="Change the field that the server names, or the policy that refuses it.",
-)
-KIND_NOT_INSTALLED = Rule(
-    "kind-not-installed",
-    "warning",
-    "The cluster has the kinds of all objects of a service.",
-    remedy="Install what provides the kind, or leave out the field that needs it.",
-)
-API_SERVER_NOT_ASKED = Rule(
-    "api-server-not-asked",
-    ("warning", "error", "info"),
-    "The API server can be asked about every object of a service.",
-    remedy="Use credentials that may create and patch these kinds; dry runs store nothing.",
-)
+API_SERVER_REFUSES = Rule("api-server-refuses")
+KIND_NOT_INSTALLED = Rule("kind-not-installed")
+API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
 #: Namespace in which objects are tried while their own does not exist.
 FALLBACK_NAMESPACE = "default"
@@ -125,8 +109,9 @@ def tried_objects(plan: ServicePlan) -> list[Tried]:
     derived = [attempt for manifest in rendered for attempt in _derived(manifest)]
     for attempt in derived:
         # The account is created together with what uses it.
-        if attempt.manifest["kind"] == "Pod" and _account(attempt.manifest) in accounts:
-            attempt.manifest["spec"] = _without(attempt.manifest["spec"], "serviceAccountName")
+        spec = attempt.manifest["spec"]
+        if attempt.manifest["kind"] == "Pod" and spec.get("serviceAccountName") in accounts:
+            attempt.manifest["spec"] = _without(spec, "serviceAccountName")
     return [*(Tried(manifest, manifest) for manifest in rendered), *derived]
 
 
@@ -355,17 +340,20 @@ def _known(value: Any) -> Any:
 
 def _derived(manifest: Object) -> Iterator[Tried]:
     """What controllers make of an object, as far as the API server judges it."""
-    if manifest["kind"] == LEADER_WORKER_SET:
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    if kind == LEADER_WORKER_SET:
         yield from _of_leader_worker_set(manifest)
-    elif manifest["kind"] in ("Deployment", "Job"):
-        template, at = manifest["spec"]["template"], ("spec", "template")
-        name = manifest["metadata"]["name"]
-        more = {"job-name": name} if manifest["kind"] == "Job" else {"pod-template-hash": _HASH}
-        owner = manifest["apiVersion"], manifest["kind"], name
-        if manifest["kind"] == "Deployment":
-            owner = "apps/v1", "ReplicaSet", f"{name}-{_HASH}"
-        pod = _pod(manifest, _template(template, more, {}), f"{name}-{_HASH}-x", owner)
-        yield Tried(pod, manifest, at)
+    elif kind in ("Deployment", "Job"):
+        labels, owner = {"job-name": name}, (manifest["apiVersion"], kind, name)
+        if kind == "Deployment":
+            labels, owner = (
+                {"pod-template-hash": _HASH},
+                ("apps/v1", "ReplicaSet", f"{name}-{_HASH}"),
+            )
+        template = _labelled(manifest["spec"]["template"], labels, {})
+        yield Tried(
+            _pod(manifest, template, f"{name}-{_HASH}-x", owner), manifest, ("spec", "template")
+        )
 
 
 def _of_leader_worker_set(lws: Object) -> Iterator[Tried]:
@@ -375,115 +363,102 @@ def _of_leader_worker_set(lws: Object) -> Iterator[Tried]:
     """
     name, spec = lws["metadata"]["name"], lws["spec"]
     group = spec["leaderWorkerTemplate"]
-    size, policy = group["size"], group.get("subGroupPolicy")
+    size, policy, leader = group["size"], group.get("subGroupPolicy"), f"{name}-0"
     shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
     annotations = {f"{_LWS}/size": str(size)}
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
+    of_leader = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
     yield from _stateful(
         lws,
         "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
-        Stateful(name, subdomain=name, count=1, last=0),
+        (name, name, 0),
         {f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},
-        annotations if shared else {**annotations, f"{_LWS}/subdomainPolicy": "UniquePerReplica"},
+        {**annotations, **of_leader},
     )
     if size > 1:
-        leader = f"{name}-0"
-        subdomain = name if shared else leader
         yield from _stateful(
             lws,
             "workerTemplate",
-            Stateful(leader, subdomain=subdomain, count=size - 1, last=size - 1),
+            (leader, name if shared else leader, size - 1),
             {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _KEY},
             {**annotations, f"{_LWS}/leader-name": leader},
         )
 
 
-@dataclass(frozen=True)
-class Stateful:
-    """A StatefulSet: its name, that of its Service, its number of pods and their last ordinal."""
-
-    name: str
-    subdomain: str
-    count: int
-    last: int
-
-
 def _stateful(
     lws: Object,
     key: str,
-    made: Stateful,
+    names: tuple[str, str, int],
     selector: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> Iterator[Tried]:
-    """A StatefulSet with a template of a LeaderWorkerSet, and its last pod."""
+    """A StatefulSet with a template of a LeaderWorkerSet, and its last pod.
+
+    `names` are that of the StatefulSet and of its Service, and the last ordinal: 0 for leaders,
+    those of workers begin with 1.
+    """
+    stateful_set, subdomain, last = names
     at: Location = ("spec", "leaderWorkerTemplate", key)
-    revision = {f"{_LWS}/template-revision-hash": _HASH}
-    written = lws["spec"]["leaderWorkerTemplate"][key]
-    template = _template(written, {**selector, **revision}, annotations)
-    stateful_set = {
+    labels = {**selector, f"{_LWS}/template-revision-hash": _HASH}
+    template = _labelled(lws["spec"]["leaderWorkerTemplate"][key], labels, annotations)
+    manifest = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        # Under the name of the live one it would be judged as a change of its selector.
-        "metadata": {**_metadata(lws, f"{made.name}-{_HASH}"), "labels": dict(selector)},
+        "metadata": {
+            # Under the name of the live one it would be judged as a change of its selector.
+            "name": f"{stateful_set}-{_HASH}",
+            "namespace": lws["metadata"].get("namespace"),
+            "labels": dict(selector),
+        },
         "spec": {
-            "serviceName": made.subdomain,
-            "replicas": made.count,
+            "serviceName": subdomain,
+            "replicas": max(1, last),
             "podManagementPolicy": "Parallel",
             "template": template,
             "selector": {"matchLabels": dict(selector)},
         },
     }
-    yield Tried(stateful_set, lws, at, ("spec", "template"))
-    name = f"{made.name}-{made.last}"
+    yield Tried(manifest, lws, at, ("spec", "template"))
+    name = f"{stateful_set}-{last}"
     ordinal = {
         "statefulset.kubernetes.io/pod-name": name,
-        "apps.kubernetes.io/pod-index": str(made.last),
-        "controller-revision-hash": f"{made.name}-{_HASH}",
+        "apps.kubernetes.io/pod-index": str(last),
+        "controller-revision-hash": f"{stateful_set}-{_HASH}",
     }
-    owner = "apps/v1", "StatefulSet", made.name
-    pod = _pod(lws, _template(template, ordinal, {}), name, owner)
-    pod["spec"] |= {"hostname": name, "subdomain": made.subdomain}
+    owner = "apps/v1", "StatefulSet", stateful_set
+    pod = _pod(lws, _labelled(template, ordinal, {}), name, owner)
+    pod["spec"] |= {"hostname": name, "subdomain": subdomain}
     yield Tried(pod, lws, at)
 
 
-def _template(
+def _labelled(
     template: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> Object:
     metadata = template.get("metadata") or {}
-    return {
-        **template,
-        "metadata": {
-            **metadata,
-            "labels": {**(metadata.get("labels") or {}), **labels},
-            "annotations": {**(metadata.get("annotations") or {}), **annotations},
-        },
+    more = {
+        "labels": {**(metadata.get("labels") or {}), **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **annotations},
     }
+    return {**template, "metadata": {**metadata, **more}}
 
 
-def _pod(lws: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
+def _pod(source: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
     """A pod with a template; `owner` has the version, kind and name of what creates it."""
-    version, kind, owned_by = owner
-    reference = {"apiVersion": version, "kind": kind, "name": owned_by, "uid": _UID}
+    version, kind, owner_name = owner
+    reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": _UID}
     metadata = {
         **template["metadata"],
-        **_metadata(lws, name),
+        "name": name,
+        "namespace": source["metadata"].get("namespace"),
         "ownerReferences": [{**reference, "controller": True}],
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": copy.copy(template["spec"]),
+        "spec": dict(template["spec"]),
     }
-
-
-def _metadata(owner: Object, name: str) -> Object:
-    return {"name": name, "namespace": owner["metadata"].get("namespace")}
-
-
-def _account(pod: Object) -> Any:
-    return pod["spec"].get("serviceAccountName")
 
 
 def _without(spec: Mapping[str, Any], reference: str) -> Object:

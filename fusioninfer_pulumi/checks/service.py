@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.checks.gangs import (
+    kueue_label_findings,
     network_topology_findings,
     scheduling_findings,
     spread_findings,
 )
-from fusioninfer_pulumi.checks.kueue_labels import kueue_label_findings
 from fusioninfer_pulumi.checks.model import model_findings
 from fusioninfer_pulumi.checks.names import name_findings, service_name_findings
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
@@ -18,18 +18,8 @@ from fusioninfer_pulumi.kube.names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.plan.build import BuiltService
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT
 
-PREFILL_DECODE_WITHOUT_ROUTER = Rule(
-    "prefill-decode-without-router",
-    "warning",
-    "Something pairs prefill with decode.",
-    remedy="Add a role of type router.",
-)
-PLACEMENT_NOT_APPLIED = Rule(
-    "placement-not-applied",
-    "warning",
-    "`placement` is carried out by `place` or `--inventory`.",
-    remedy="Give `--inventory`, or call `place` in the program.",
-)
+PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
+PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 
 Check = Callable[[BuiltService], Iterable[Finding]]
 
@@ -51,33 +41,6 @@ def _names(built: BuiltService) -> Iterator[Finding]:
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
-
-
-def _scheduling(built: BuiltService) -> Iterator[Finding]:
-    """Scheduler, queue and gang."""
-    plan, strategy = built.plan, built.args.scheduling_strategy
-    return scheduling_findings(
-        plan.roles,
-        strategy,
-        built.args.annotations,
-        plan.shape.scheduler,
-        plan.gangs[0] if plan.gangs else None,
-        gang_scheduled=plan.shape.needs_gang,
-    )
-
-
-def _network_topology(built: BuiltService) -> Iterator[Finding]:
-    """How close to each other the pods of a gang are placed."""
-    return network_topology_findings(
-        built.args.scheduling_strategy, gang_scheduled=built.plan.shape.needs_gang
-    )
-
-
-def _spread(built: BuiltService) -> Iterator[Finding]:
-    """How far from each other replicas are placed."""
-    gangs = built.plan.gangs
-    for role in built.plan.roles:
-        yield from spread_findings(role, gangs[0] if gangs else None)
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
@@ -137,10 +100,10 @@ CHECKS: tuple[Check, ...] = (
     model_findings,
     _name,
     _names,
-    _scheduling,
+    scheduling_findings,
     kueue_label_findings,
-    _network_topology,
-    _spread,
+    network_topology_findings,
+    spread_findings,
     _entry,
     _placement,
 )

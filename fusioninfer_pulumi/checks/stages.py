@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -10,8 +10,15 @@ from fusioninfer_pulumi.checks.between_services import Cluster, target_findings
 from fusioninfer_pulumi.checks.objects import objects_findings
 from fusioninfer_pulumi.checks.operations import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
-from fusioninfer_pulumi.checks.pods.checks import role_findings, roles_findings
-from fusioninfer_pulumi.checks.pods.job_and_picker_pods import model_findings, picker_findings
+from fusioninfer_pulumi.checks.pods import (
+    accelerators,
+    engine,
+    kv_transfer,
+    memory,
+    ports,
+    prefill_decode,
+    user_locations,
+)
 from fusioninfer_pulumi.checks.presets import preset_findings
 from fusioninfer_pulumi.checks.rollout import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
@@ -19,8 +26,39 @@ from fusioninfer_pulumi.checks.service import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
 from fusioninfer_pulumi.plan.build import BuiltService, build_service
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.presets.expand import expand
 from fusioninfer_pulumi.topology.role import RolePlan
+
+#: Checks of the finished pods of one role.
+_POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
+    ports.port_findings,
+    accelerators.accelerator_findings,
+    accelerators.claim_and_limit_findings,
+    engine.parallelism_findings,
+    memory.offloading_findings,
+    kv_transfer.transfer_findings,
+    kv_transfer.event_findings,
+    kv_transfer.sidecar_findings,
+    ports.startup_findings,
+    memory.memory_findings,
+    memory.disk_findings,
+    engine.command_findings,
+    engine.model_findings,
+    engine.release_findings,
+    engine.engine_findings,
+    engine.launcher_findings,
+    user_locations.role_credentials,
+    user_locations.pod_findings,
+)
+#: Checks of the finished pods of all roles of a service against each other.
+_ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
+    engine.argument_findings,
+    prefill_decode.agreement_findings,
+    prefill_decode.pair_findings,
+    prefill_decode.served_findings,
+    accelerators.claim_findings,
+)
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -62,10 +100,12 @@ def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
 def _findings(built: BuiltService) -> Iterator[Finding]:
     """The findings of all stages, in their order."""
     for ctx, pods in built.pods:
-        yield from role_findings(pods, ctx)
-    yield from roles_findings(built.pods)
-    yield from model_findings(built.args.model, built.plan.model)
-    yield from picker_findings(built.plan.routing)
+        for of_pods in _POD_CHECKS:
+            yield from of_pods(pods, ctx)
+    for of_roles in _ROLE_CHECKS:
+        yield from of_roles(built.pods)
+    yield from user_locations.model_pod_findings(built.args.model, built.plan.model)
+    yield from user_locations.picker_pod_findings(built.plan.routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     routing = built.plan.routing
@@ -125,9 +165,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Returns the plans with findings of objects that services or roles would share.
-
-    A route that attaches to the Gateway of one of the services is checked against its listeners.
-    """
-    cluster = Cluster(plans)
+    """Returns the plans with findings of objects that services or roles would share."""
+    cluster = Cluster()
     return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

@@ -16,26 +16,9 @@ from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, same
 from fusioninfer_pulumi.topology.role import RolePlan, role_rollout
 from fusioninfer_pulumi.topology.topology import Topology
 
-LAYOUT_CHANGE_WHILE_RUNNING = Rule(
-    "layout-change-while-running",
-    "error",
-    "The layout of a role does not change while it runs.",
-    remedy="Give the role another name in the same update, with room for both.",
-)
-SUBGROUP_POLICY_IMMUTABLE = Rule(
-    "subgroup-policy-immutable",
-    "error",
-    "`subGroupPolicy` of a LeaderWorkerSet does not change.",
-    remedy="Rename the role in the same update, or use AllAtOnce.",
-    source="LeaderWorkerSet's webhook",
-)
-KUEUE_IMMUTABLE = Rule(
-    "kueue-immutable",
-    "error",
-    "Kueue rejects the change of a running LeaderWorkerSet.",
-    remedy="Rename the role in the same update.",
-    source="Kueue 0.15.2, measured",
-)
+LAYOUT_CHANGE_WHILE_RUNNING = Rule("layout-change-while-running")
+SUBGROUP_POLICY_IMMUTABLE = Rule("subgroup-policy-immutable")
+KUEUE_IMMUTABLE = Rule("kueue-immutable")
 #: What Kueue's webhook compares of a pod, beside requests and ports of its containers.
 _KUEUE_POD_FIELDS = (
     "nodeSelector",

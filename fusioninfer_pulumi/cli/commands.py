@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-NOTHING_TO_CONVERT = Rule(
-    "nothing-to-convert",
-    "error",
-    "`convert` reads manifests of services.",
-    remedy="Give it manifests of the kinds that the message names.",
-)
+NOTHING_TO_CONVERT = Rule("nothing-to-convert")
 
 
 def render(options: argparse.Namespace) -> int:

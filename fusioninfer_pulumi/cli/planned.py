@@ -185,19 +185,9 @@ class Source:
         return self.objects
 
 
-OPTION_OUT_OF_PLACE = Rule(
-    "option-out-of-place",
-    "error",
-    "An option stands beside the input that it belongs to.",
-    remedy="Remove it, or give the other input.",
-)
+OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 
-UNREADABLE_REVISION = Rule(
-    "unreadable-revision",
-    ("error", "warning"),
-    "The git revision of `--base` can be read.",
-    remedy="Check the name of the revision, and fetch it.",
-)
+UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
 Objects = Sequence[Mapping[str, Any]]

@@ -20,7 +20,6 @@ from fusioninfer_pulumi.findings import (
     Location,
     Origin,
     Severity,
-    declared_rules,
     one_line,
 )
 from fusioninfer_pulumi.loading.yaml import nodes
@@ -183,16 +182,17 @@ def to_sarif(located: Sequence[Located]) -> dict[str, Any]:
 
 
 def _rule(name: str) -> dict[str, Any]:
-    from fusioninfer_pulumi.rules.catalog import all_rules, area_of
+    from fusioninfer_pulumi.rules.catalog import all_rules
 
-    # A program's process may have imported the rule's module, and this one not.
-    rule = declared_rules().get(name) or all_rules()[name]
+    rule = all_rules().get(name)
+    if rule is None:  # a plug-in's, which has no entry
+        return {"id": name}
     return {
         "id": name,
-        "shortDescription": {"text": rule.sentence},
+        "shortDescription": {"text": rule.title},
         "help": {"text": rule.remedy},
         "defaultConfiguration": {"level": _LEVELS[rule.severities[0]]},
-        "properties": {"tags": [area_of(rule)]},
+        "properties": {"tags": [rule.area]},
     }
 
 

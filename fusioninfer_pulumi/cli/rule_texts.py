@@ -12,8 +12,7 @@ from rich.text import Text
 
 from fusioninfer_pulumi.cli.output import to_yaml
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.findings import Rule
-from fusioninfer_pulumi.rules.catalog import all_rules, area_of, areas, bases, documents, example_of
+from fusioninfer_pulumi.rules.catalog import RuleEntry, all_rules, bases, documents
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 _HEAD = """\
@@ -34,53 +33,52 @@ An example sets fields of one of four manifests, which stand at the end: paths a
 """
 
 
-def chosen(word: str | None, severity: str | None) -> Iterator[Rule]:
+def chosen(word: str | None, severity: str | None) -> Iterator[RuleEntry]:
     """Rules with a word in any of their texts, and with findings of a severity."""
     for rule in all_rules().values():
-        texts = (rule.id, area_of(rule), rule.sentence, rule.remedy, rule.source)
+        texts = (rule.id, rule.area, rule.title, rule.remedy, rule.source)
         if word is not None and not any(word.lower() in text.lower() for text in texts):
             continue
         if severity is None or severity in {level.value for level in rule.severities}:
             yield rule
 
 
-def rule_json(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: RuleEntry) -> dict[str, Any]:
     """A rule for programs; its keys are a contract."""
     return {
         "id": rule.id,
         "severities": [severity.value for severity in rule.severities],
-        "area": area_of(rule),
-        "checks": rule.sentence,
+        "area": rule.area,
+        "checks": rule.title,
         "remedy": rule.remedy,
         "source": rule.source or None,
     }
 
 
-def print_table(rules: Iterable[Rule], file: TextIO) -> None:
+def print_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
     """Prints one line for each rule: id, severity, what it checks."""
     rows = Table.grid(padding=(0, 2, 0, 0))
     for rule in rules:
         usual = rule.severities[0].value
-        rows.add_row(rule.id, Text(usual, _STYLES[usual]), rule.sentence)
+        rows.add_row(rule.id, Text(usual, _STYLES[usual]), rule.title)
     if rows.row_count:
         with console(file) as screen:
             screen.print(rows)
 
 
-def print_full(rule: Rule, file: TextIO) -> None:
+def print_full(rule: RuleEntry, file: TextIO) -> None:
     """Prints everything about one rule, with an example that can be checked as it is."""
     severities = " or ".join(severity.value for severity in rule.severities)
-    texts = {"Checks:": rule.sentence, "To do:": rule.remedy, "Source:": rule.source}
+    texts = {"Checks:": rule.title, "To do:": rule.remedy, "Source:": rule.source}
     rows = Table.grid(padding=(0, 3, 0, 0))
     for title, text in texts.items():
         if text:
             rows.add_row(title, text)
     with console(file) as screen:
-        screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {area_of(rule)})"))
+        screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
-    example = example_of(rule)
-    if example is not None:
-        violating = example.get("text") or to_yaml(documents(example))
+    if not isinstance(rule.example, str):
+        violating = rule.example.get("text") or to_yaml(documents(rule.example))
         file.write(f"\n# An input that violates it:\n{violating}")
 
 
@@ -91,23 +89,22 @@ def page() -> str:
 
 def _page() -> Iterator[str]:
     yield _HEAD
-    for area, entries in areas().items():
+    for area in sorted({rule.area for rule in all_rules().values()}):
         yield f"\n## {area}\n"
         for rule in all_rules().values():
-            if rule.id in entries:
+            if rule.area == area:
                 yield from _section(rule)
     yield "\n## Manifests of the examples\n"
     for name, manifest in bases().items():
         yield f"\n### {name}\n\n```yaml\n{to_yaml([manifest])}```\n"
 
 
-def _section(rule: Rule) -> Iterator[str]:
+def _section(rule: RuleEntry) -> Iterator[str]:
     severities = " or ".join(severity.value for severity in rule.severities)
     source = f" Source: {rule.source}." if rule.source else ""
-    yield f"\n### {rule.id}\n*{severities}*: {rule.sentence} {rule.remedy}{source}\n"
-    example = example_of(rule)
-    if example is not None:
-        ((base, fields),) = example.items()
+    yield f"\n### {rule.id}\n*{severities}*: {rule.title} {rule.remedy}{source}\n"
+    if not isinstance(rule.example, str):
+        ((base, fields),) = rule.example.items()
         yield f"```yaml\n{''.join(_example(base, fields))}```\n"
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.checks.gang_backends import gang_backend_findings
-from fusioninfer_pulumi.checks.named_objects import named_object_findings
-from fusioninfer_pulumi.checks.quotas import quota_findings
+from fusioninfer_pulumi.checks.cluster import Lacking, cluster_findings
 from fusioninfer_pulumi.checks.server import (
     API_SERVER_NOT_ASKED,
     API_SERVER_REFUSES,
-    FALLBACK_NAMESPACE,
     server_findings,
 )
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.rules.cluster import CLUSTER_NOT_CHECKED
+from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.planned import Source
@@ -48,13 +46,11 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
             answers: list[tuple[Finding, ...]] = [() for _ in plans]
             if dry_run:
                 answers = server_findings(api, plans, seconds=SECONDS)
-            backends = gang_backend_findings(api, plans, FALLBACK_NAMESPACE)
-            quotas = quota_findings(api, plans)
-            names = named_object_findings(api, plans, FALLBACK_NAMESPACE, registered)
+            lacking = cluster_findings(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
-    findings = iter(map(_merge, answers, backends, quotas, names))
+    findings = iter(map(_merge, answers, lacking))
     for source in asked:
         source.documents = [
             document if document.plan is None else document.noting(*next(findings))
@@ -65,14 +61,9 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
 
 
-def _merge(
-    answers: tuple[Finding, ...],
-    backends: tuple[Finding, ...],
-    quotas: tuple[Finding, ...],
-    names: tuple[Finding, ...],
-) -> tuple[Finding, ...]:
+def _merge(answers: tuple[Finding, ...], lacking: Lacking) -> tuple[Finding, ...]:
     # The API server refuses pods that name a missing ServiceAccount or class.
-    named = {finding.location for finding in names}
+    named = {finding.location for finding in lacking.names}
     kept = (
         finding
         for finding in answers
@@ -80,4 +71,4 @@ def _merge(
         or finding.severity is Severity.ERROR
         or finding.location not in named
     )
-    return (*kept, *backends, *quotas, *names)
+    return (*kept, *chain(*lacking))

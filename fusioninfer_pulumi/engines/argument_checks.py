@@ -25,28 +25,10 @@ from fusioninfer_pulumi.engines.variables import resolved
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
-ARGUMENT_UNKNOWN = Rule(
-    "argument-unknown",
-    ("error", "warning", "info"),
-    "Each argument is one of the engine in the release of the image.",
-    remedy="Correct the name, or remove the argument.",
-    source="the argument tables of the engine's releases",
-)
+ARGUMENT_UNKNOWN = Rule("argument-unknown")
 
-ARGUMENT_REMOVED = Rule(
-    "argument-removed",
-    ("warning", "error"),
-    "The engine's release has the argument.",
-    remedy="Use its successor, or remove it.",
-    source="the engines' released sources",
-)
-ARGUMENT_DEPRECATED = Rule(
-    "argument-deprecated",
-    "info",
-    "The argument is not deprecated in the engine's release.",
-    remedy="Use its successor.",
-    source="the engines' released sources",
-)
+ARGUMENT_REMOVED = Rule("argument-removed")
+ARGUMENT_DEPRECATED = Rule("argument-deprecated")
 
 #: A dash alone, and a negative number, are values.
 _NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")

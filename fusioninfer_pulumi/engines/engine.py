@@ -17,7 +17,6 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
 from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values, parsed_json
-from fusioninfer_pulumi.engines.ports import EnginePorts
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.outputs import is_output
@@ -330,7 +329,6 @@ class Engine(Protocol):
         title: Its name as its project writes it.
         default_port: HTTP port that it listens on without `--port`.
         default_host: Address that it serves on without `--host`, None for all of the pod's.
-        socket_flag: Flag with which it serves on a socket file and on no port, None for none.
         port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
             address for a Service of such a name.
         workers_answer: Whether its processes on other nodes than the leader's answer probes.
@@ -364,7 +362,6 @@ class Engine(Protocol):
     title: str
     default_port: int
     default_host: str | None
-    socket_flag: str | None
     port_variables: tuple[str, ...]
     workers_answer: bool
     health_path: str
@@ -455,12 +452,6 @@ class Engine(Protocol):
 
     def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
         """Return which flags cannot, or probably do not, work with a launcher."""
-        ...
-
-    def other_ports(
-        self, command: EngineCommand, launcher: Launcher | None, nodes: int
-    ) -> list[EnginePorts]:
-        """Ports of the leader's pod that it listens on beside the one that it serves on."""
         ...
 
     def rank_ports(self, command: EngineCommand) -> int:

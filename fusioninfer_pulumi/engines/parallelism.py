@@ -10,12 +10,7 @@ from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-ACCELERATORS_IDLE = Rule(
-    "accelerators-idle",
-    "warning",
-    "The engine uses all accelerators of a replica's pods.",
-    remedy="Raise the parallel sizes, or ask for fewer accelerators.",
-)
+ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def stated_sizes(command: EngineCommand, engine: Engine) -> dict[str, int] | None:

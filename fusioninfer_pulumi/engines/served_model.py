@@ -10,12 +10,7 @@ from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import STATED_TWICE
 
-MODEL_CONTRADICTED = Rule(
-    "model-contradicted",
-    "error",
-    "The model stands in `model` or in the arguments.",
-    remedy="Remove the flag.",
-)
+MODEL_CONTRADICTED = Rule("model-contradicted")
 
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
 # SGLang: `ServerArgs` of 0.5.3.

@@ -38,25 +38,14 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
     unknown_engine,
 )
-from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
-from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
+from fusioninfer_pulumi.engines.parallelism import stated_sizes
 from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
-OFFLOADING_RANKS_UNKNOWN = Rule(
-    "offloading-ranks-unknown",
-    "error",
-    "The ranks of a pod are known, among which memory is divided.",
-    remedy="State `parallelism`, or the size in the arguments.",
-)
-OFFLOADING_TOO_SMALL = Rule(
-    "offloading-too-small",
-    "error",
-    "The memory for offloading holds at least a block of each rank.",
-    remedy="Raise it.",
-)
+OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
+OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
 
 #: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -77,7 +66,6 @@ _DEFAULT_BACKEND = "mooncake"
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
 #: `ServerArgs.disaggregation_bootstrap_port`: where decode meets a prefill pod.
-_BOOTSTRAP, _BOOTSTRAP_PORT = "--disaggregation-bootstrap-port", 8998
 _MODEL_TYPE = "--model-type"
 _ENABLE_LORA = "--enable-lora"
 _DEFAULT_LORAS = 8  # `ServerArgs.max_loras_per_batch`
@@ -90,7 +78,6 @@ class Sglang(Engine):
     title = "SGLang"
     default_port = 30000  # `ServerArgs.port`
     default_host = "127.0.0.1"  # `ServerArgs.host`
-    socket_flag = None
     port_variables = ()
     # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
     workers_answer = True
@@ -248,17 +235,6 @@ class Sglang(Engine):
             )
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
         return [*problems, *check_divisible(command, self, nodes)]
-
-    def other_ports(
-        self, command: EngineCommand, launcher: Launcher | None, nodes: int
-    ) -> list[EnginePorts]:
-        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
-        if command.value(_MODE) == "prefill":
-            port = integer(command.value(_BOOTSTRAP)) or _BOOTSTRAP_PORT
-            ports.append(EnginePorts("the bootstrap of disaggregation", port))
-        if launcher is Launcher.MULTIPROCESSING:
-            ports.append(EnginePorts("the rendezvous of the nodes", _INIT_PORT))
-        return ports
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         sizes = stated_sizes(command, self)

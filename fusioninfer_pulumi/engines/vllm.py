@@ -59,60 +59,19 @@ from fusioninfer_pulumi.engines.launch import (
     refuse_outputs,
 )
 from fusioninfer_pulumi.engines.parallelism import local_ranks, stated_sizes
-from fusioninfer_pulumi.engines.ports import EnginePorts, event_ports
 from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
-LAUNCHER_CONTRADICTED = Rule(
-    "launcher-contradicted",
-    ("error", "warning"),
-    "The arguments start the engine on several nodes as the launcher does.",
-    remedy="Remove the flag, or change the launcher.",
-)
-MODEL_AS_ARGUMENT = Rule(
-    "model-as-argument",
-    ("error", "warning"),
-    "The model stands where the engine's program reads it.",
-    remedy="Write it as the message says.",
-    source="the engines' released sources",
-)
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
+MODEL_AS_ARGUMENT = Rule("model-as-argument")
 
-IMAGE_WITHOUT_RAY = Rule(
-    "image-without-ray",
-    "warning",
-    "An image for `launcher: ray` has Ray.",
-    remedy="Use `launcher: multiprocessing`, or an image with Ray.",
-    source="vLLM's Dockerfile",
-)
-RANKS_ON_LEADER_ALONE = Rule(
-    "ranks-on-leader-alone",
-    "warning",
-    "Data parallel ranks run on all nodes of a replica.",
-    remedy="Add `--data-parallel-backend ray`, or use `launcher: multiprocessing`.",
-)
-RANK_ACROSS_NODES = Rule(
-    "rank-across-nodes",
-    "warning",
-    "A data parallel rank of vLLM does not span nodes with multiprocessing in releases that "
-    "cannot.",
-    remedy="Use a newer image, or `launcher: ray`.",
-    source="vllm#35429",
-)
-KV_CONNECTOR_UNKNOWN = Rule(
-    "kv-connector-unknown",
-    "warning",
-    "vLLM has the connector that `--kv-transfer-config` names.",
-    remedy="Correct the name, or give `kv_connector_module_path`.",
-    source="vLLM, `KVConnectorFactory` of the releases in `engines/vllm.py`",
-)
-CONNECTOR_WITH_OFFLOADING = Rule(
-    "connector-with-offloading",
-    "error",
-    "The KV connector is known to work beside KV cache offloading.",
-    remedy="Use NIXL, or write both into the arguments.",
-)
+IMAGE_WITHOUT_RAY = Rule("image-without-ray")
+RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
+RANK_ACROSS_NODES = Rule("rank-across-nodes")
+KV_CONNECTOR_UNKNOWN = Rule("kv-connector-unknown")
+CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
 #: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
 #: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
@@ -257,7 +216,6 @@ class Vllm(Engine):
     title = "vLLM"
     default_port = 8000  # `vllm/entrypoints`
     default_host = None
-    socket_flag = "--uds"  # "If set, host and port arguments are ignored."
     # `vllm/envs.py`; "don't name the service as vllm" of its documents.
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     workers_answer = False  # they run `--headless`
@@ -469,22 +427,6 @@ class Vllm(Engine):
                 *check_divisible(command, self, nodes),
             ]
         return []  # data parallel ranks are checked where they are launched
-
-    def other_ports(
-        self, command: EngineCommand, launcher: Launcher | None, nodes: int
-    ) -> list[EnginePorts]:
-        ports = event_ports(command.value(KV_EVENTS_FLAG), local_ranks(command, nodes))
-        if nodes > 1 and command.parallelism is not None and command.parallelism.data > 1:
-            port = integer(command.value(*_RPC)) or _RPC_PORT
-            field = ("parallelism", "dataRPCPort")
-            ports.append(EnginePorts("data parallel RPC", port, field=field))
-        if launcher is Launcher.MULTIPROCESSING:
-            port = integer(command.value("--master-port")) or _MASTER_PORT
-            ports.append(EnginePorts("the rendezvous of the nodes", port))
-        health = self.health_port(command)
-        if health is not None:
-            ports.append(EnginePorts("the supervisor of the data parallel ranks", health))
-        return ports
 
     def rank_ports(self, command: EngineCommand) -> int:
         # `dp_supervisor.py`: one server for each local rank, on consecutive ports.

@@ -266,8 +266,7 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
         else:
             content = yaml.safe_load(kubeconfig)
             config.load_kube_config_from_dict(content, context, persist_config=False, **into)
-    # Parsers and credential plugins raise errors of any type.
-    except Exception as problem:  # noqa: BLE001
+    except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
         raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None

@@ -18,19 +18,9 @@ from fusioninfer_pulumi.loading.source import SourceDocument
 from fusioninfer_pulumi.loading.validate import Document, examine
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, WRONG_TYPE
 
-OBJECT_FINDS_NOTHING = Rule(
-    "object-finds-nothing",
-    "warning",
-    "Objects beside the services find their pods and what they scale.",
-    remedy="Use our labels and `autoscaling`.",
-)
+OBJECT_FINDS_NOTHING = Rule("object-finds-nothing")
 
-IMPORTER_MISSING = Rule(
-    "importer-missing",
-    "error",
-    "The importer of another system's manifest is installed.",
-    remedy="Install the package.",
-)
+IMPORTER_MISSING = Rule("importer-missing")
 
 
 @dataclass(frozen=True)

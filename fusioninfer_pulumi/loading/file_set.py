@@ -14,18 +14,8 @@ from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, NO_SERVICE
 from fusioninfer_pulumi.loading.validate import Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
-NO_SERVICE_IN_FOLDER = Rule(
-    "no-service-in-folder",
-    "error",
-    "A folder holds a manifest of a service.",
-    remedy="Give another folder.",
-)
-INPUT_GIVEN_TWICE = Rule(
-    "input-given-twice",
-    "error",
-    "Each file is given once.",
-    remedy="Remove the second one.",
-)
+NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
+INPUT_GIVEN_TWICE = Rule("input-given-twice")
 
 #: Endings that `kubectl apply -f FOLDER` reads; neither reads folders below it.
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -13,12 +13,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.loading.validate import Document
 
-MODEL_CONFIG_UNREADABLE = Rule(
-    "model-config-unreadable",
-    "error",
-    "`model.config` is the model's `config.json`, in or below the folder of the manifest.",
-    remedy="Put the file beside the manifest, or write its content into the field.",
-)
+MODEL_CONFIG_UNREADABLE = Rule("model-config-unreadable")
 #: Configs of models have some kilobytes; those that list quantized modules, some hundred.
 _MOST_BYTES = 4 * 2**20
 

@@ -13,19 +13,9 @@ from fusioninfer_pulumi.findings import Rule
 from fusioninfer_pulumi.rules.common import DUPLICATE_KEY, INPUT_TOO_LARGE, WRONG_TYPE
 from fusioninfer_pulumi.schemas.check import MAX_DEPTH
 
-INVALID_YAML = Rule(
-    "invalid-yaml",
-    "error",
-    "The text is YAML or JSON of plain values.",
-    remedy="Correct the text as the message says.",
-)
+INVALID_YAML = Rule("invalid-yaml")
 
-UNRENDERED_TEMPLATE = Rule(
-    "unrendered-template",
-    "error",
-    "The file is not a template of Helm or another tool.",
-    remedy="Render it first.",
-)
+UNRENDERED_TEMPLATE = Rule("unrendered-template")
 
 #: Bytes of one input; the largest real manifest is far below it.
 MAX_BYTES = 16 * 1024 * 1024

@@ -33,18 +33,8 @@ from fusioninfer_pulumi.rules.common import (
     TAKEN_BY_TEMPLATE,
 )
 
-KV_EVENTS_TOPIC = Rule(
-    "kv-events-topic",
-    ("warning", "error", "info"),
-    "The topic of KV cache events is the one that the endpoint picker reads.",
-    remedy="Write the topic as the message shows.",
-)
-ENGINE_NOT_MOVABLE = Rule(
-    "engine-not-movable",
-    "error",
-    "The engine's port can be changed, so that the sidecar gets the pool's.",
-    remedy="Give the engine another `--port` yourself.",
-)
+KV_EVENTS_TOPIC = Rule("kv-events-topic")
+ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 
 #: Variable with the pod's address, which the kubelet puts into arguments.
 POD_IP_ENV = "POD_IP"

@@ -18,18 +18,8 @@ from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, why_unknown
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 
-WORKER_COMMAND_LOST = Rule(
-    "worker-command-lost",
-    "error",
-    "A worker's command is not replaced by a launcher.",
-    remedy="Remove the command, or set `launcher: none`.",
-)
-OUTPUT_IN_COMMAND = Rule(
-    "output-in-command",
-    "error",
-    "A command line that is read holds no Output.",
-    remedy="Use a plain value.",
-)
+WORKER_COMMAND_LOST = Rule("worker-command-lost")
+OUTPUT_IN_COMMAND = Rule("output-in-command")
 
 #: Fields that the serving container of a worker pod does not get: it serves nothing.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")

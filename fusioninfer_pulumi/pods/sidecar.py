@@ -29,12 +29,7 @@ from fusioninfer_pulumi.kube.metadata import (
 )
 from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 
-SIDECAR_PROTOCOL = Rule(
-    "sidecar-protocol",
-    ("warning", "error"),
-    "The sidecar speaks a protocol that it and the engine know.",
-    remedy="Use one of those in the message.",
-)
+SIDECAR_PROTOCOL = Rule("sidecar-protocol")
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
 #: A proxy of streams needs little, whatever the model is.

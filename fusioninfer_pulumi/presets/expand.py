@@ -57,19 +57,8 @@ USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
     "user", "model table", "engine release", "capacity", "library default",
 )  # fmt: skip
 
-PRESET_WITHOUT_IMAGE = Rule(
-    "preset-without-image",
-    "error",
-    "No image of the engine is known for this accelerator.",
-    remedy="Use vLLM, or name the image in the template.",
-)
-PRESET_ARGUMENT_REPLACED = Rule(
-    "preset-argument-replaced",
-    "warning",
-    "An argument in the template says what the model's recipe says.",
-    remedy="Remove it, unless it is meant.",
-    source="docs/reference/model-catalogue.md",
-)
+PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
+PRESET_ARGUMENT_REPLACED = Rule("preset-argument-replaced")
 
 _NVIDIA_GPU, _AMD_GPU = "nvidia.com/gpu", "amd.com/gpu"
 #: AMD's accelerators: MI300X, AMD-Instinct-MI355X-OAM.

@@ -1,11 +1,9 @@
-"""All rules, and for each an input that violates it.
+"""All rules: their texts, and for each an input that violates it.
 
-Rules are declared beside the checks that hold them. The inputs stand in `rule_examples` of each
-package, one file an area, and are read only to be shown: `rules ID`, `docs/rules.md`, tests. A rule
-whose violation takes more than an input has a word there that says what: `needs-cluster`.
-
-The example's key is a manifest of `_bases.yaml`, whose fields it sets (null removes one); or
-`documents`, or `text`.
+They are data in `rule_examples` of each package, one file an area, and are read only to be shown:
+`rules ID`, `docs/rules.md`, SARIF, tests. An example's key is a manifest of `_bases.yaml`, whose
+fields it sets (null removes one); or `documents`, or `text`. A rule whose violation takes more than
+an input has a word there that says what: `needs-cluster`.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,53 +20,65 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.extras import plugin_packages
-from fusioninfer_pulumi.findings import Rule, declared_rules
+from fusioninfer_pulumi.findings import Severity
 
 _CORE = "fusioninfer_pulumi"
-_CORE_EXAMPLES = Path(__file__).parents[1] / "rule_examples"
-#: Packages that import Pulumi. Their rules are declared elsewhere.
-_WITHOUT_RULES = tuple(f"{_CORE}.{name}." for name in ("component", "provider", "cli.program"))
-_RULES_OF_PROGRAMS = f"{_CORE}.cli.program.recording"
-#: The C parser reads the examples in a tenth of the time.
+#: The C parser reads the files in a tenth of the time.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PART = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
+@dataclass(frozen=True)
+class RuleEntry:
+    """A rule as users see it.
+
+    Attributes:
+        severities: How severe its findings are; where it depends on the case, the usual one first.
+        title: What it checks.
+        remedy: What to do about a finding.
+        source: Where the rule is known from, if messages and docs do not say it.
+        example: An input that violates it; a word where that takes more than an input.
+    """
+
+    id: str
+    area: str
+    severities: tuple[Severity, ...]
+    title: str
+    remedy: str
+    source: str
+    example: Mapping[str, Any] | str
+
+
 @cache
-def all_rules() -> Mapping[str, Rule]:
-    """All rules by their ids, sorted; imports every module that declares any."""
-    import_module(_RULES_OF_PROGRAMS)
-    for folder in _folders():
-        for path in sorted(folder.rglob("*.py")):
-            module = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
-            if not f"{module}.".startswith(_WITHOUT_RULES) and path.stem != "__main__":
-                import_module(module.removesuffix(".__init__"))
-    return dict(sorted(declared_rules().items()))
+def all_rules() -> Mapping[str, RuleEntry]:
+    """All rules by their ids, sorted: those of the core and of the installed packages beside it."""
+    rules = [
+        _entry(rule, path.stem, fields)
+        for folder in _folders()
+        for path in folder.glob("rule_examples/[a-z]*.yaml")
+        for rule, fields in _parsed(path).items()
+    ]
+    return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+
+
+def _entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
+    severity = fields["severity"]
+    levels = [severity] if isinstance(severity, str) else severity
+    return RuleEntry(
+        rule,
+        area,
+        tuple(map(Severity, levels)),
+        fields["title"],
+        fields["remedy"],
+        fields.get("source", ""),
+        fields["example"],
+    )
 
 
 def _folders() -> Iterator[Path]:
-    """The core, and the installed packages beside it."""
     for package in (_CORE, *plugin_packages()):
         spec = find_spec(package)
         yield from map(Path, (spec and spec.submodule_search_locations) or ())
-
-
-@cache
-def areas() -> Mapping[str, Mapping[str, Any]]:
-    """By area and rule: the input that violates the rule, or the word that says what it takes."""
-    files = [path for folder in _folders() for path in folder.glob("rule_examples/[a-z]*.yaml")]
-    return {path.stem: _parsed(path) for path in sorted(files, key=lambda path: path.stem)}
-
-
-def area_of(rule: Rule) -> str:
-    """The area that a rule is listed under."""
-    return next((area for area, entries in areas().items() if rule.id in entries), "")
-
-
-def example_of(rule: Rule) -> Mapping[str, Any] | None:
-    """The input that violates a rule, None where it takes more than an input."""
-    entry = areas().get(area_of(rule), {}).get(rule.id)
-    return entry if isinstance(entry, dict) else None
 
 
 def documents(example: Mapping[str, Any]) -> list[Any]:
@@ -82,7 +92,7 @@ def documents(example: Mapping[str, Any]) -> list[Any]:
 @cache
 def bases() -> Mapping[str, Any]:
     """The manifests that examples change."""
-    manifests: dict[str, Any] = _parsed(_CORE_EXAMPLES / "_bases.yaml")
+    manifests: dict[str, Any] = _parsed(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
 
 

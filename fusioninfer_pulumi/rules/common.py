@@ -2,166 +2,42 @@
 
 from fusioninfer_pulumi.findings import Rule
 
-FIELD_REQUIRED = Rule(
-    "field-required",
-    "error",
-    "A required field is present, and not empty.",
-    remedy="Add the field, or fill it.",
-)
-OUT_OF_RANGE = Rule(
-    "out-of-range",
-    ("error", "warning"),
-    "A number is within the bounds that its field has, or that other fields set.",
-    remedy="Choose a number within the bounds.",
-)
-RELEASE_WITHOUT_FEATURE = Rule(
-    "release-without-feature",
-    ("error", "warning", "info"),
-    "The release of the image has what is asked of it.",
-    remedy="Use a newer image, or leave the feature out.",
-)
-UNKNOWN_VALUE = Rule(
-    "unknown-value",
-    ("error", "warning"),
-    "A value is one of those that its field allows, or that are known.",
-    remedy="Choose one of the listed values.",
-)
+FIELD_REQUIRED = Rule("field-required")
+OUT_OF_RANGE = Rule("out-of-range")
+RELEASE_WITHOUT_FEATURE = Rule("release-without-feature")
+UNKNOWN_VALUE = Rule("unknown-value")
 
 
-UNKNOWN_KEY = Rule(
-    "unknown-key",
-    "error",
-    "A mapping has no key that is not a field.",
-    remedy="Correct the spelling, or remove the key.",
-)
+UNKNOWN_KEY = Rule("unknown-key")
 
-CLUSTER_MUST_HAVE = Rule(
-    "cluster-must-have",
-    "info",
-    "The cluster has the release, plug-in or feature gate that this needs.",
-    remedy="Check it.",
-)
-ENGINE_WITHOUT_METRICS = Rule(
-    "engine-without-metrics",
-    ("error", "warning", "info"),
-    "An engine serves no metrics that the endpoint picker or monitoring needs.",
-    remedy="Turn the engine's metrics on; for the picker, or use no load scorers and flow control.",
-)
-DUPLICATE_KEY = Rule(
-    "duplicate-key",
-    "error",
-    "A key stands once in a mapping, in snake_case or camelCase.",
-    remedy="Remove one of the two.",
-    source="https://yaml.org/spec/1.2.2/#nodes",
-)
-DUPLICATE_NAME = Rule(
-    "duplicate-name",
-    "error",
-    "Items of a list that have a name or another key have different ones.",
-    remedy="Rename or remove one of the two.",
-)
-FIELD_OUT_OF_PLACE = Rule(
-    "field-out-of-place",
-    "error",
-    "A field stands beside the settings, and in the kind of role, that it belongs to.",
-    remedy="Remove the field, or change what the message names.",
-)
-FIELD_WITHOUT_EFFECT = Rule(
-    "field-without-effect",
-    ("error", "warning"),
-    "A field has an effect beside the others.",
-    remedy="Remove it, or set what the message names.",
-)
-INPUT_TOO_LARGE = Rule(
-    "input-too-large",
-    "error",
-    "A manifest has at most 16 MiB, and no more values and levels than any manifest needs.",
-    remedy="Split the file, or flatten it.",
-)
-INVALID_FORMAT = Rule(
-    "invalid-format",
-    "error",
-    "A string or an amount has the format of its field.",
-    remedy="Write it as the message says.",
-)
-NAME_TOO_LONG = Rule(
-    "name-too-long",
-    "error",
-    "Names of objects are not too long.",
-    remedy="Shorten the name of the service.",
-)
-OUTPUT_NOT_ALLOWED = Rule(
-    "output-not-allowed",
-    "error",
-    "A value that is read at preview is plain, not a `pulumi.Output`.",
-    remedy="Read it from `pulumi.Config` or another plain source.",
-    source="docs/architecture.md",
-)
-PARALLELISM_NOT_DIVISIBLE = Rule(
-    "parallelism-not-divisible",
-    "error",
-    "Sizes that have to divide each other do: ranks and nodes, parallel sizes, subgroups.",
-    remedy="Change one of the sizes.",
-)
-SET_BY_LIBRARY = Rule(
-    "set-by-library",
-    "error",
-    "What the library sets is not written by users: labels, annotations, flags, names.",
-    remedy="Remove it, or choose another name.",
-)
-STATED_TWICE = Rule(
-    "stated-twice",
-    "error",
-    "A setting stands in one place: in its field, in the arguments, or in the pod template.",
-    remedy="Keep the one that is meant.",
-)
-WRONG_TYPE = Rule(
-    "wrong-type",
-    ("error", "warning"),
-    "A value has the type of its field.",
-    remedy="Write a value of the type that the message names.",
-)
-FIELDS_EXCLUDE_EACH_OTHER = Rule(
-    "fields-exclude-each-other",
-    "error",
-    "Of fields that exclude each other one is set.",
-    remedy="Keep one of them.",
-)
-NAME_NOT_FOUND = Rule(
-    "name-not-found",
-    "error",
-    "What is named by its name stands in the same manifest.",
-    remedy="Correct the name, or add what it names.",
-)
-ARGUMENTS_UNREADABLE = Rule(
-    "arguments-unreadable",
-    ("warning", "error", "info"),
-    "Arguments that are compared with fields and pods can be read.",
-    remedy="Write them in plain text; a configuration of KV transfer, in valid JSON.",
-)
+CLUSTER_MUST_HAVE = Rule("cluster-must-have")
+ENGINE_WITHOUT_METRICS = Rule("engine-without-metrics")
+DUPLICATE_KEY = Rule("duplicate-key")
+DUPLICATE_NAME = Rule("duplicate-name")
+FIELD_OUT_OF_PLACE = Rule("field-out-of-place")
+FIELD_WITHOUT_EFFECT = Rule("field-without-effect")
+INPUT_TOO_LARGE = Rule("input-too-large")
+INVALID_FORMAT = Rule("invalid-format")
+NAME_TOO_LONG = Rule("name-too-long")
+OUTPUT_NOT_ALLOWED = Rule("output-not-allowed")
+PARALLELISM_NOT_DIVISIBLE = Rule("parallelism-not-divisible")
+SET_BY_LIBRARY = Rule("set-by-library")
+STATED_TWICE = Rule("stated-twice")
+WRONG_TYPE = Rule("wrong-type")
+FIELDS_EXCLUDE_EACH_OTHER = Rule("fields-exclude-each-other")
+NAME_NOT_FOUND = Rule("name-not-found")
+ARGUMENTS_UNREADABLE = Rule("arguments-unreadable")
 
-PODS_DERIVED = Rule(
-    "pods-derived",
-    "info",
-    "What the library makes of a role follows from its fields.",
-    remedy="Nothing.",
-)
+PODS_DERIVED = Rule("pods-derived")
 
-COMMAND_NOT_EDITABLE = Rule(
-    "command-not-editable",
-    "error",
-    "The library can change the engine's command line, for arguments and for several nodes.",
-    remedy="Write `command` as a list, or all of it yourself with `launcher: none`.",
-)
-ENGINE_UNKNOWN = Rule(
-    "engine-unknown",
-    ("error", "warning", "info"),
-    "The program of a container is known.",
-    remedy="Write its command, as the message shows.",
-)
-TAKEN_BY_TEMPLATE = Rule(
-    "taken-by-template",
-    ("error", "warning"),
-    "What a field adds is not in the template already.",
-    remedy="Remove it from the template, or leave out the field.",
-)
+COMMAND_NOT_EDITABLE = Rule("command-not-editable")
+ENGINE_UNKNOWN = Rule("engine-unknown")
+TAKEN_BY_TEMPLATE = Rule("taken-by-template")
+CRD_NOT_INSTALLED = Rule("crd-not-installed")
+RELEASE_NOT_SUPPORTED = Rule("release-not-supported")
+RELEASE_UNKNOWN = Rule("release-unknown")
+CLUSTER_NOT_CHECKED = Rule("cluster-not-checked")
+FEATURE_GATE_OFF_BY_DEFAULT = Rule("feature-gate-off-by-default")
+LWS_GANG_PROVIDER_ON = Rule("lws-gang-provider-on")
+NAMED_OBJECT_MISSING = Rule("named-object-missing")
+STATEFULSET_KEEPS_BROKEN_PODS = Rule("statefulset-keeps-broken-pods")

@@ -8,18 +8,8 @@ from typing import Any
 from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, shown, similar, warning
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 
-IGNORED_RULE_UNKNOWN = Rule(
-    "ignored-rule-unknown",
-    "warning",
-    "An ignored rule exists.",
-    remedy="Correct its id: `fusioninfer-pulumi rules` lists all.",
-)
-IGNORED_RULE_IS_ERROR = Rule(
-    "ignored-rule-is-error",
-    "warning",
-    "An ignored rule is a warning: errors are never silenced.",
-    remedy="Correct the error, and remove the id.",
-)
+IGNORED_RULE_UNKNOWN = Rule("ignored-rule-unknown")
+IGNORED_RULE_IS_ERROR = Rule("ignored-rule-is-error")
 
 #: Where a service names the rules that it ignores.
 AT: Location = ("metadata", "annotations", IGNORE_RULES)

@@ -40,26 +40,9 @@ from fusioninfer_pulumi.schemas.kind import (
     pod_template_rules,
 )
 
-SOURCES_NOT_ONE = Rule(
-    "sources-not-one",
-    "error",
-    "A variable, a probe or a volume has no or several sources or handlers.",
-    remedy="Keep one.",
-)
-FIELD_OF_OTHER_RELEASE = Rule(
-    "field-of-other-release",
-    "warning",
-    "A field exists in all supported releases of LeaderWorkerSet.",
-    remedy="Remove it, unless your release has it.",
-    source="the CRDs of LeaderWorkerSet",
-)
-FIELD_OF_EXPERIMENTAL_CHANNEL = Rule(
-    "field-of-experimental-channel",
-    "warning",
-    "A field is in the standard channel of the Gateway API.",
-    remedy="Install the experimental channel, or remove it.",
-    source="the CRDs of the Gateway API",
-)
+SOURCES_NOT_ONE = Rule("sources-not-one")
+FIELD_OF_OTHER_RELEASE = Rule("field-of-other-release")
+FIELD_OF_EXPERIMENTAL_CHANNEL = Rule("field-of-experimental-channel")
 
 _TYPES = {
     "array": "a list",

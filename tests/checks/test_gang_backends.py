@@ -8,7 +8,7 @@ import pytest
 from clusters import FakeCluster, stored
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK, gang_backend_findings
+from fusioninfer_pulumi.checks.cluster import KUEUE_FRAMEWORK, gang_backend_findings
 
 Manifest = dict[str, Any]
 KUEUE = {"schedulingStrategy": {"queue": "team", "gangPolicy": {"backend": "Kueue"}}}

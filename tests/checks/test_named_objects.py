@@ -9,7 +9,7 @@ from clusters import KINDS, FakeCluster, stored
 from routed import routed
 from samples import container, nodes, plan_of, pod, role, service, template
 
-from fusioninfer_pulumi.checks.named_objects import named_object_findings, references
+from fusioninfer_pulumi.checks.cluster import named_object_findings, references
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.prerequisites import CLUSTER_WIDE, REFERENCES
 

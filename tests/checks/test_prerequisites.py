@@ -10,7 +10,7 @@ from clusters import KINDS, FakeCluster, plural, stored
 
 from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.gang_backends import KUEUE_FRAMEWORK
+from fusioninfer_pulumi.checks.cluster import KUEUE_FRAMEWORK
 from fusioninfer_pulumi.checks.prerequisites import Prerequisites, product_needs
 from fusioninfer_pulumi.kube.prerequisites import (
     LEADER_WORKER_SET,

@@ -235,12 +235,6 @@ def test_each_missing_object_is_said_once() -> None:
     ]
 
 
-def test_a_quota_may_be_taken_by_the_pods_that_run() -> None:
-    status = {"code": 403, "message": 'pods "a" is forbidden: exceeded quota: gpus'}
-    (found,) = said(service(), of_pods(status))
-    assert (found.severity, found.path) == (Severity.WARNING, "roles[0].template")
-
-
 def test_a_namespace_that_does_not_exist_yet() -> None:
     status = RECORDED["namespace"]
     manifest = service(metadata={"namespace": "absent"})
@@ -254,15 +248,6 @@ def test_a_namespace_that_does_not_exist_yet() -> None:
     assert {each["metadata"]["namespace"] for each in api.sent} == {"absent", "default"}
 
 
-def test_credentials_without_rights() -> None:
-    found = said(prefill_decode(), of_pods(RECORDED["rights"]))
-    assert [(each.rule, each.severity) for each in found] == [
-        ("api-server-not-asked", Severity.WARNING)
-    ]
-    assert "Pod not checked" in found[0].message
-    assert "cannot create resource" in found[0].message
-
-
 def test_a_kind_that_is_not_installed() -> None:
     api: Any = FakeApi()
     (found,) = server_findings(api, [plan_of(routed())], seconds=30)
@@ -273,27 +258,32 @@ def test_a_kind_that_is_not_installed() -> None:
     assert pools[0].path == "roles[0]"
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
-def test_a_server_that_did_not_judge(code: int) -> None:
-    status = {"code": code, "message": "Internal error occurred: failed calling webhook"}
-    (found,) = said(service(), of_pods(status))
-    assert (found.rule, found.severity) == ("api-server-not-asked", Severity.WARNING)
+WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no naked pods'}
+LATER = {"message": "Internal error occurred: failed calling webhook"}
+FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
+REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
 
 
-def test_a_policy_that_may_know_controllers_is_a_warning() -> None:
-    message = 'admission webhook "policy.example.com" denied the request: no naked pods'
-    status = {"code": 403, "message": message}
-    (found,) = said(service(), of_pods(status))
-    assert (found.rule, found.severity) == ("api-server-refuses", Severity.WARNING)
-    (found,) = said(service(), of_kind("LeaderWorkerSet", status))
-    assert found.severity is Severity.ERROR
-
-
-def test_what_is_replaced_is_a_warning() -> None:
-    cause = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
-    status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
-    (found,) = said(service(), of_kind("Service", status))
-    assert found.severity is Severity.WARNING
+@pytest.mark.parametrize(
+    ("kind", "status", "expected"),
+    [
+        # Running pods may take up the quota.
+        ("Pod", {"code": 403, "message": 'pods "a" is forbidden: exceeded quota: gpus'},
+         ("warning", REFUSES, "roles[0].template")),
+        ("Pod", RECORDED["rights"], ("warning", NOT_ASKED, "")),
+        *(("Pod", {"code": code, **LATER}, ("warning", NOT_ASKED, "roles[0]"))
+          for code in (429, 500, 503)),
+        # A policy may know controllers by their user.
+        ("Pod", WEBHOOK, ("warning", REFUSES, "roles[0].template")),
+        ("LeaderWorkerSet", WEBHOOK, ("error", REFUSES, "roles[0]")),
+        # Pulumi replaces it.
+        ("Service", {"code": 422, "message": "no", "details": {"causes": [FIXED]}},
+         ("warning", REFUSES, "")),
+    ],
+)  # fmt: skip
+def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
+    (found,) = said(service(), of_kind(kind, status))
+    assert (found.severity.value, found.rule, found.path) == expected
 
 
 def test_answers_that_are_late() -> None:

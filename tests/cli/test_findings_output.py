@@ -159,7 +159,7 @@ def test_sarif(
     for result in run["results"]:
         rule = known[result["ruleIndex"]]
         assert rule["id"] == result["ruleId"]
-        assert rule["shortDescription"]["text"] == all_rules()[rule["id"]].sentence
+        assert rule["shortDescription"]["text"] == all_rules()[rule["id"]].title
         place = result["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "bad.yaml"
         assert place["region"]["startLine"] > 0

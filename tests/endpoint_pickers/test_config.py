@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from picker_configs import document
 
 from fusioninfer_pulumi.api.role import Strategy
-from fusioninfer_pulumi.checks.picker_strategy import check_strategy
-from fusioninfer_pulumi.checks.pickers import check_config
+from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     EppRequest,

@@ -333,7 +333,7 @@ def test_programs_of_vllm(
 
 def test_other_programs_are_not_judged() -> None:
     assert told(VLLM + "0.11.0", "--foo", command=["my-proxy"]) == []
-    assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []  # program-in-args
+    assert told(VLLM + "0.11.0", "vllm serve m --foo", command=[]) == []
 
 
 def test_an_element_that_holds_flag_and_value_is_two_words() -> None:

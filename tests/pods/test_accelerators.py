@@ -70,7 +70,6 @@ def test_an_engine_without_an_accelerator_is_a_warning(given: Manifest) -> None:
         engine(args=["--model", "m", "--device=cpu"]),
         engine(env=[{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "40"}]),
         # Taken from the node without asking.
-        engine(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
         engine(securityContext={"privileged": True}),
         # Not a known engine.
         engine(image="registry.example.com/own:1", command=["/app/serve"]),
@@ -79,12 +78,6 @@ def test_an_engine_without_an_accelerator_is_a_warning(given: Manifest) -> None:
 def test_engines_with_devices_or_built_for_processors_are_not(given: Manifest) -> None:
     spec = {"resourceClaims": [{"name": "card", "resourceClaimTemplateName": "card"}]}
     assert found(given, **(spec if "claims" in (given["resources"] or {}) else {})) == []
-
-
-def test_so_is_one_that_mounts_its_devices() -> None:
-    devices = {"name": "devices", "hostPath": {"path": "/dev/davinci0"}}
-    assert found(engine(), volumes=[devices]) == []
-    assert found(engine(), volumes=[{"name": "m", "hostPath": {"path": "/models"}}]) != []
 
 
 def test_the_devices_of_another_container_are_not_the_engines() -> None:

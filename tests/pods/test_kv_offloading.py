@@ -19,7 +19,6 @@ from tests.samples import (
     prefill_decode,
     problems,
     role,
-    said,
     service,
     template,
     warnings,
@@ -106,17 +105,6 @@ def test_resources_may_be_left_empty() -> None:
     own = {**engine(), "resources": None}
     (pod,) = pod_templates(offloading({"secondary": [DISK]}, container=own))
     assert pod["spec"]["containers"][0]["resources"] == {"requests": {"ephemeral-storage": "200Gi"}}
-
-
-def test_the_plan_says_where_the_cache_goes() -> None:
-    manifest = offloading({"secondary": [DISK, SHARED, OWN]}, replicas=2)
-    found = [each for each in said(manifest) if "kvCacheOffloading" in each]
-    assert found == [
-        (
-            f"info: {FIELD}.secondary[1]: every pod mounts the claim shared: it has to be "
-            "ReadWriteMany unless they share a node"
-        ),
-    ]
 
 
 def test_every_pod_of_a_replica_offloads() -> None:

@@ -1,19 +1,16 @@
-"""Who listens on which port of a pod: clashes, servers out of reach, probes without an answer."""
+"""Engines that nothing reaches, and probes that nothing answers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from routed import LLM_D, routed
 from samples import Manifest, container, nodes, role, rules, service, template
 
 from fusioninfer_pulumi.findings import Severity
 
 SERVING = "roles[0].template.spec.containers[0]"
 SGLANG = {"image": "lmsysorg/sglang:v0.5.3", "command": ["python3", "-m", "sglang.launch_server"]}
-NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-EVENTS = '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%s"}'
 
 
 def engine(*args: str, **more: Any) -> Manifest:
@@ -33,107 +30,6 @@ def of(rule: str, manifest: Manifest, *severities: Severity) -> list[str]:
 def side(name: str = "side", *ports: int, **more: Any) -> Manifest:
     listed = [{"containerPort": port} for port in ports]
     return {"name": name, "image": "side:1", "ports": listed, **more}
-
-
-def prefill(**more: Any) -> Manifest:
-    return service(role("p", "prefiller", template=template(engine()), **more))
-
-
-# Clashes.
-
-CLASHES: dict[str, tuple[Manifest, str]] = {
-    "side channel and serving port": (
-        prefill(kvTransfer={"sideChannelPort": 8000}), "roles[0].kvTransfer.sideChannelPort"),
-    "side channel and events": (
-        prefill(kvTransfer={"sideChannelPort": 5557}, kvEvents={}), "roles[0].kvEvents.endpoint"),
-    "events and serving port": (
-        one(kvEvents={"endpoint": "tcp://*:8000"}), "roles[0].kvEvents.endpoint"),
-    "events in arguments and serving port": (
-        one(engine("--kv-events-config", EVENTS % 8000)), f"{SERVING}.args"),
-    "side channel of a variable": (
-        one(engine("--kv-transfer-config", NIXL, env=[
-            {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "8000"}])),
-        f"{SERVING}.env[0].value"),
-    "side channels of all ranks": (
-        service(role("p", "prefiller", kvTransfer={"sideChannelPort": 5550}, kvEvents={},
-                     template=template(engine("-dp", "8")))),
-        "roles[0].kvEvents.endpoint"),
-    "events of all ranks": (
-        one(engine("-dp", "8", "--port", "5560"), kvEvents={}), "roles[0].kvEvents.endpoint"),
-    "data parallel RPC and serving port": (
-        one(engine(command=["vllm", "serve", "m"], args=["--port=9555"]),
-            multinode=nodes(2), parallelism={"tensor": 8, "data": 2, "dataLocal": 1,
-                                             "dataRPCPort": 9555}),
-        "roles[0].parallelism.dataRPCPort"),
-    "ray's head and serving port": (
-        one(engine("-tp", "16", "--port", "6379"), multinode=nodes(2, launcher="ray")),
-        "roles[0].multinode"),
-    "rendezvous and serving port": (
-        one(engine("-tp", "16", "--port", "29500", command=["vllm", "serve"], args=[
-            "m", "-tp", "16", "--port", "29500"]), multinode=nodes(2, launcher="multiprocessing")),
-        f"{SERVING}.args"),
-    "SGLang's bootstrap and serving port": (
-        one(engine(**{**SGLANG, "args": ["--model-path", "m", "--port", "8998", "--host", "0.0.0.0",
-                                         "--disaggregation-mode", "prefill"]})),
-        f"{SERVING}.args"),
-    "two engines in one pod": (
-        one(engine(), container("draft", gpus=1)), "roles[0].template.spec.containers[1]"),
-    "an engine as a sidecar": (
-        one(spec={"initContainers": [container("draft", gpus=1, restartPolicy="Always")]}),
-        "roles[0].template.spec.initContainers[0]"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CLASHES)
-def test_two_servers_of_a_pod_on_one_port_are_refused(case: str) -> None:
-    manifest, at = CLASHES[case]
-    assert of("ports-clash", manifest, Severity.ERROR) == [at]
-
-
-APART: dict[str, Manifest] = {
-    "defaults": prefill(kvTransfer={}, kvEvents={}),
-    "ranks beside each other": service(
-        role("p", "prefiller", kvTransfer={"sideChannelPort": 5549}, kvEvents={},
-             template=template(engine("-dp", "8")))),
-    "events that go to another pod": one(kvEvents={"endpoint": "tcp://scheduler:8000",
-                                                   "topic": "kv@$(POD_IP)@m"}),
-    "a container that declares another port": one(engine(), side("side", 9000)),
-    "an init container that ends": one(engine(), spec={"initContainers": [container("first")]}),
-    "a port of UDP": one(engine(), {"name": "side", "image": "side:1", "ports": [
-        {"containerPort": 8000, "protocol": "UDP"}]}),
-    "two engines on two ports": one(engine(), container("draft", gpus=1, args=["--port=8001"])),
-    "an engine that cannot be read": one(engine("--port=$(PORT)"), side("side", 8000)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", APART)
-def test_servers_on_ports_of_their_own_are_not(case: str) -> None:
-    assert of("ports-clash", APART[case]) == []
-
-
-def test_a_declared_port_need_not_be_listened_on() -> None:
-    manifest = one(engine(), side("side", 8000))
-    assert of("ports-clash", manifest, Severity.WARNING) == [
-        "roles[0].template.spec.containers[1].ports[0]"
-    ]
-    assert of("ports-clash", manifest, Severity.ERROR) == []
-
-
-def test_the_sidecar_is_one_of_them() -> None:
-    def pair(**decode: Any) -> Manifest:
-        roles = [
-            role(name, kind, template=template(engine()), kvTransfer=given)
-            for name, kind, given in (
-                ("prefill", "prefiller", {}),
-                ("decode", "decoder", decode),
-            )
-        ]
-        return routed(*roles, endpointPicker={"image": LLM_D}, strategy="pd-disaggregation")
-
-    assert of("ports-clash", pair()) == []
-    assert of("ports-clash", pair(sideChannelPort=8000)) == ["roles[2].kvTransfer"]
-    # The engine behind it moves to a port that is free.
-    assert of("ports-clash", pair(sideChannelPort=8001)) == []
 
 
 # Servers that nothing reaches.
@@ -166,19 +62,9 @@ def test_any_other_address_is_reached(args: list[str]) -> None:
 
 
 def test_a_proxy_in_the_pod_reaches_loopback() -> None:
-    """But the kubelet's probes do not."""
     proxy = side("proxy", 9000)
     behind = engine("--host=127.0.0.1", "--port=8001")
     assert of("engine-on-loopback", one(behind, proxy, port=9000)) == []
-    probed = {**behind, "readinessProbe": {"httpGet": {"path": "/health", "port": 8001}}}
-    assert of("engine-on-loopback", one(probed, proxy, port=9000)) == [f"{SERVING}.args"]
-    executed = {**behind, "readinessProbe": {"exec": {"command": ["curl", "localhost:8001"]}}}
-    assert of("engine-on-loopback", one(executed, proxy, port=9000)) == []
-
-
-def test_a_socket_file_is_refused() -> None:
-    assert of("engine-on-loopback", one(engine("--uds", "/tmp/vllm.sock"))) == [f"{SERVING}.args"]
-    assert of("engine-on-loopback", one(engine("--uds-like"))) == []
 
 
 # Probes.
@@ -214,7 +100,6 @@ ANSWERED: dict[str, Manifest] = {
     "a container beside it": one(probed(9000), side("side", 9000)),
     "a restartable init container": one(
         probed(9000), spec={"initContainers": [side("side", 9000, restartPolicy="Always")]}),
-    "the events' port": one(probed(5557), kvEvents={}),
     "the role's port": one(probed(9000, "--port=$(PORT)"), port=9000),
     "arguments that cannot be read": one(probed(9000, "--config", "/etc/vllm.yaml")),
     "another program": one(probed(9000) | {"image": "own:1", "command": ["/x"]}),
@@ -222,7 +107,6 @@ ANSWERED: dict[str, Manifest] = {
         "exporter & exec vllm serve m"], "ports": [{"containerPort": 9000}]}),
     "another host": one(engine(readinessProbe={"httpGet": {"host": "10.0.0.1", "port": 9000}})),
     "a command": one(engine(readinessProbe={"exec": {"command": ["true"]}})),
-    "ray's head": one(probed(6379, "-tp", "16"), multinode=nodes(2, launcher="ray")),
 }  # fmt: skip
 
 
@@ -302,16 +186,3 @@ def test_a_probe_of_a_worker_that_serves_nothing_is_refused() -> None:
     assert of(rule, wide("multiprocessing"), Severity.ERROR) == [at]
     assert of(rule, wide("none", "--headless"), Severity.ERROR) == [at]
     assert of(rule, wide("none")) == []
-
-
-# The node's network.
-
-
-def test_workers_on_the_nodes_network_need_the_clusters_dns() -> None:
-    rule = "host-network-without-cluster-dns"
-    wide = {"multinode": nodes(2, launcher="ray")}
-    for policy, told in ((None, 1), ("ClusterFirst", 1), ("ClusterFirstWithHostNet", 0)):
-        spec = {"hostNetwork": True} | ({} if policy is None else {"dnsPolicy": policy})
-        assert len(of(rule, one(engine("-tp", "16"), spec=spec, **wide))) == told
-    assert of(rule, one(spec={"hostNetwork": True})) == []
-    assert of(rule, one(engine("-tp", "16"), **wide)) == []

@@ -91,15 +91,6 @@ def test_nothing_is_said_where_they_have_it_or_share_none(manifest: Manifest) ->
     assert of("shared-memory-too-small", manifest) == []
 
 
-def test_a_limit_may_be_too_small() -> None:
-    for limit, told in (("64Mi", 1), ("255Mi", 1), ("256Mi", 0), ("1Gi", 0)):
-        manifest = one("-tp", "8", mounts=SHM, spec={"volumes": [volume(limit)]})
-        found = of("shared-memory-too-small", manifest)
-        assert len(found) == told
-        alone = one(mounts=SHM, spec={"volumes": [volume(limit)]})
-        assert of("shared-memory-too-small", alone) == []
-
-
 RULE = "memory-limit-too-small"
 
 

@@ -141,11 +141,3 @@ def test_a_parked_role_does_not_decide_the_port_of_the_service() -> None:
     (entry,) = [item for item in rendered(service(parked, running)) if item["kind"] == "Service"]
 
     assert [port["port"] for port in entry["spec"]["ports"]] == [8000]
-
-
-def test_a_program_among_the_arguments_of_vllms_image_is_said_to_start_twice() -> None:
-    words = container("vllm", image="vllm/vllm-openai:v0.11.0", args=["vllm", "serve", "a/b"])
-
-    told = warnings(service(role(template=template(words))))
-
-    assert [text for text in told if 'move "vllm serve" to command' in text]

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from gateways import HTTP, managed, open_to
 from routed import ROUTE, routed, router
 from samples import Manifest, container, role, service, template
 from told import without_rules
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.findings import Severity, errors
+from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 SPLIT = "roles[0].httproute.split[0].service: "
 BY = "roles[0].httproute.routedBy: "
@@ -112,7 +110,6 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         (f"next: warning: {BY}chatt is none of the services of namespace default here: no request "
         "comes unless the cluster has it already; did you mean chat?"),
     ),
-    "itself": ([other("next")], f"next: {BY}is this service, and no route is made then"),
 }  # fmt: skip
 
 
@@ -169,29 +166,6 @@ def test_a_service_that_could_not_be_read_may_be_the_one_that_is_named(
     (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([chat(), fine, refused]), encoding="utf-8")
     assert main(["check", str(tmp_path / "f.yaml")]) == 2
     assert "none of the services" not in capsys.readouterr().err
-
-
-def test_the_gateway_of_another_service_of_the_input_is_known() -> None:
-    def plans(*listeners: Any) -> list[ServicePlan]:
-        owner = managed(*listeners)
-        owner["metadata"] = {"name": "entry", "namespace": "infra"}
-        parent = {"name": "entry-gateway", "namespace": "infra"}
-        guest = routed(httproute={**ROUTE, "parentRefs": [parent]})
-        return plan_services([*load(guest), *load(owner)])
-
-    def refused(plan: ServicePlan) -> list[str]:
-        return [str(each) for each in errors(plan.findings)]
-
-    guest, owner = plans(HTTP)
-    assert not refused(owner)
-    assert refused(guest) == [
-        (
-            "roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the "
-            "route: http: it allows routes of its own namespace infra only, and the route is in "
-            "default (allowedRoutes.namespaces.from)"
-        )
-    ]
-    assert not refused(plans(open_to("All"))[0])
 
 
 def test_policies_of_two_services_do_not_collide() -> None:

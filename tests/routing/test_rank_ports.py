@@ -153,10 +153,6 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
             "the role's port"
         ),
     ),
-    "a port that is named twice": (
-        routed(pool={"targetPorts": [8000, 8000]}),
-        "roles[0].pool.targetPorts[1]: 8000 is named twice; remove one",
-    ),
     "nine ports": (
         routed(pool={"targetPorts": list(range(8000, 8009))}),
         "roles[0].pool.targetPorts: must hold at most 8 items, got 9",
@@ -167,17 +163,6 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
             "roles[0].pool.targetPorts: name other ports than the sidecar of decode listens on "
             "(8000); remove this, and set parallelism.portPerRank or the sidecar's "
             "--data-parallel-size"
-        ),
-    ),
-    "an engine behind its own sidecar's ports": (
-        routed(
-            ranked("prefill", "prefiller", kvTransfer={}),
-            ranked("decode", "decoder", kvTransfer={"enginePort": 8002}),
-            strategy="pd-disaggregation",
-        ),
-        (
-            "roles[2].kvTransfer: ports 8000 to 8003 for the sidecar: in the same pod vLLM listens "
-            "on ports 8002 to 8005; change one of them"
         ),
     ),
 }

@@ -61,18 +61,6 @@ def test_a_role_whose_every_replica_is_optional_has_no_lowest() -> None:
     )
 
 
-def test_the_risk_of_an_update_is_told_with_the_way_out() -> None:
-    pair = ({}, {"replicas": 2})
-    (told,) = [each for each in said(prefill_decode(*pair, **asking({"decode": 1}))) if AT in each]
-    assert told == (
-        f"info: {AT}: is Any: in an update an optional replica of decode without room may take "
-        "that of a required one, and the update fails; LowestOrdinals prevents it"
-    )
-    for more in (asking({"decode": 1}, **LOWEST), asking({"decode": 0}), asking({"decode": 2}),
-                 {**asking({"decode": 1}), "rollout": {"strategy": "Recreate"}}):  # fmt: skip
-        assert not [each for each in said(prefill_decode(*pair, **more)) if AT in each]
-
-
 @pytest.mark.parametrize(
     ("manifest", "expected"),
     [

@@ -19,24 +19,9 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-WEIGHTS_EXCEED_MEMORY = Rule(
-    "weights-exceed-memory",
-    ("error", "warning"),
-    "The weights of the model fit the memory of the accelerators.",
-    remedy="Use more or larger accelerators, or a quantized model.",
-)
-CACHE_TOO_SMALL = Rule(
-    "cache-too-small",
-    ("error", "warning"),
-    "The KV cache has room for a request of the longest length.",
-    remedy="Lower `--max-model-len`, or use more accelerators.",
-)
-MEMORY_ESTIMATED = Rule(
-    "memory-estimated",
-    "info",
-    "The memory is measured, not estimated.",
-    remedy="Nothing.",
-)
+WEIGHTS_EXCEED_MEMORY = Rule("weights-exceed-memory")
+CACHE_TOO_SMALL = Rule("cache-too-small")
+MEMORY_ESTIMATED = Rule("memory-estimated")
 
 #: Sizes of tensor parallelism that are tried, and accelerators that a node has at most.
 _WAYS = (2, 4, 8, 16)

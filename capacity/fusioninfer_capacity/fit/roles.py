@@ -34,12 +34,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-ACCELERATOR_NOT_KNOWN = Rule(
-    "accelerator-not-known",
-    "warning",
-    "The memory of the accelerator is known.",
-    remedy="Use a name that the message lists.",
-)
+ACCELERATOR_NOT_KNOWN = Rule("accelerator-not-known")
 
 
 def planned_memory(

@@ -24,20 +24,8 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-MODEL_NOT_DIVISIBLE = Rule(
-    "model-not-divisible",
-    ("error", "warning"),
-    "The model's heads, layers and FP8 blocks can be divided as the sizes of its engine say.",
-    remedy="Use the sizes that the message names.",
-    source="vLLM: ModelConfig.verify_with_parallel_config, validate_fp8_block_shape_moe",
-)
-LENGTH_ABOVE_MODEL = Rule(
-    "length-above-model",
-    ("error", "warning"),
-    "Sequences are no longer than the model's own longest.",
-    remedy="Lower the length, or set the variable that allows it.",
-    source="vLLM: _get_and_verify_max_len; SGLang: ModelConfig._derive_context_length",
-)
+MODEL_NOT_DIVISIBLE = Rule("model-not-divisible")
+LENGTH_ABOVE_MODEL = Rule("length-above-model")
 
 #: First release of vLLM that shares scales of FP8 experts in smaller blocks, of 32 or more
 #: (`refine_fp8_moe_block_shape`).

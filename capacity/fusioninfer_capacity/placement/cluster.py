@@ -25,12 +25,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     takes_pods,
 )
 
-NO_NODE_WITH_LABEL = Rule(
-    "no-node-with-label",
-    "error",
-    "A ready node with accelerators has the pool label.",
-    remedy="Name another label, or label the nodes.",
-)
+NO_NODE_WITH_LABEL = Rule("no-node-with-label")
 
 Object = Mapping[str, Any]
 _LWS = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")

@@ -25,36 +25,11 @@ from fusioninfer_capacity.placement.result import (
 )
 from fusioninfer_pulumi.plugins.capacity import Finding, Rule, error, info, warning
 
-PLACEMENT_NOT_COUNTED = Rule(
-    "placement-not-counted",
-    "info",
-    "What pods ask for is counted in the inventory's pools.",
-    remedy="Name DeviceClasses in `deviceClasses`, and devices in `placement.device`.",
-)
-SERVICE_NOT_PLACED = Rule(
-    "service-not-placed",
-    "error",
-    "The pools of the inventory have a place for all services.",
-    remedy="Free accelerators, lower the replicas, or change `placement`.",
-)
-ROLE_MOVES = Rule(
-    "role-moves",
-    "warning",
-    "A role stays on the pool where it runs.",
-    remedy="Name its pool in `placement.pools` to keep it there.",
-)
-ONLY_MINIMUM_PLACED = Rule(
-    "only-minimum-placed",
-    "warning",
-    "All replicas have a place, not the gang's minimum only.",
-    remedy="Free accelerators, or accept it.",
-)
-PODS_OF_SEVERAL_SIZES = Rule(
-    "pods-of-several-sizes",
-    "warning",
-    "Pods of one pool have one size, so that they fit whatever the order.",
-    remedy="Use pools of their own.",
-)
+PLACEMENT_NOT_COUNTED = Rule("placement-not-counted")
+SERVICE_NOT_PLACED = Rule("service-not-placed")
+ROLE_MOVES = Rule("role-moves")
+ONLY_MINIMUM_PLACED = Rule("only-minimum-placed")
+PODS_OF_SEVERAL_SIZES = Rule("pods-of-several-sizes")
 
 
 def service_placement(

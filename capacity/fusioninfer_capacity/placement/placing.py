@@ -46,24 +46,9 @@ from fusioninfer_pulumi.plugins.capacity import (
     warning,
 )
 
-PLACEMENT_NOT_PROVEN = Rule(
-    "placement-not-proven",
-    "warning",
-    "The placement is known to be the best one.",
-    remedy="Name pools in `placement.pools`, or give a previous placement.",
-)
-RESOURCE_NOT_ACCELERATOR = Rule(
-    "resource-not-accelerator",
-    "error",
-    "A pool's resource is an accelerator that is known.",
-    remedy="Correct `resource`.",
-)
-POOL_UNKNOWN = Rule(
-    "pool-unknown",
-    "error",
-    "A pool that is named is in the inventory.",
-    remedy="Use one of the names in the message.",
-)
+PLACEMENT_NOT_PROVEN = Rule("placement-not-proven")
+RESOURCE_NOT_ACCELERATOR = Rule("resource-not-accelerator")
+POOL_UNKNOWN = Rule("pool-unknown")
 
 
 def place(

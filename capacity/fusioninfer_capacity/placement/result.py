@@ -23,12 +23,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     shown,
 )
 
-PREVIOUS_PLACEMENT_MALFORMED = Rule(
-    "previous-placement-malformed",
-    "error",
-    "`--previous` is the JSON of an earlier `plan --inventory`.",
-    remedy="Give such a file.",
-)
+PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
 
 
 class Status(str, enum.Enum):

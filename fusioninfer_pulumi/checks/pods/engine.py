@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.checks.pods.parallelism import shortage, sizes_refused
+from fusioninfer_pulumi.api.parallelism import size_findings
+from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
+from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.served_model import is_gated
+from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.engines.variables import plain_variables
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
-PROGRAM_IN_ARGS = Rule(
-    "program-in-args",
-    "warning",
-    "The words in `args` are arguments, not the program itself.",
-    remedy="Move the program to `command`.",
-)
+ARGUMENTS_NOT_READ = Rule("arguments-not-read")
 
 
-ENGINE_RELEASE_UNSUPPORTED = Rule(
-    "engine-release-unsupported",
-    "error",
-    "The image has an engine release that is older than the oldest supported one.",
-    remedy="Use a newer image.",
-)
+ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
+
+
+#: Ways in which a script reads the words behind it.
+_POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
+
+
+def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Arguments that a script ignores, and those in a file, which are not checked."""
+    for pod in pods.written:
+        argv = pod.own_command.argv
+        if argv.script_at is None or not isinstance(argv.script, str):
+            continue
+        flags = any(isinstance(word, str) and word.startswith("-") for word in argv.args)
+        behind = pod.own.get("args") and argv.script_at < len(argv.command)
+        if behind and flags and not _POSITIONAL.search(argv.script):
+            message = 'the script in command does not read these; move them into it, or add "$@"'
+            yield warning(ARGUMENTS_NOT_READ, (*pod.container_path, "args"), message)
+    command = pods.command
+    if command.engine is not None and command.readable and command.has(CONFIG_FLAG):
+        message = f"arguments in the file behind {CONFIG_FLAG} are not checked"
+        yield info(ARGUMENTS_UNREADABLE, pods.leader.command_path, message)
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
@@ -64,13 +82,6 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at(*at)
     if engine is not None:
         findings += engine.check_connector(command)
-    if pods.leader.command.program_in_args:
-        yield warning(
-            PROGRAM_IN_ARGS,
-            at,
-            "vLLM's image starts the engine by itself and gets these words as its arguments: move "
-            f'"{" ".join(command.program)}" to command',
-        )
     yield from (finding.at(*at) for finding in findings)
 
 
@@ -141,3 +152,97 @@ def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at("model", "lora", fields[flag])
         else:
             yield finding.at(*pods.leader.command_path)
+
+
+def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the sizes of a role whose engine is known."""
+    args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
+    if args is None or engine is None:
+        return
+    if not sizes_refused(ctx.role):
+        reasons = (
+            shortage(ctx.role, pods.command, accelerators(pod.template))
+            for pod in pods.each
+            if one_rank_each(pod.template)
+        )
+        reason = next((reason for reason in reasons if reason is not None), None)
+        if reason is not None:
+            yield error(ACCELERATORS_TOO_FEW, at, reason)
+    refused = engine.check_sizes(
+        Sizes(
+            tensor=args.tensor,
+            rpc_port=args.data_rpc_port,
+            expert=args.expert,
+            port_per_rank=args.port_per_rank,
+        )
+    )
+    yield from (finding.under(*at) for finding in refused)
+    if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
+        message = "has no effect: a replica is a single pod"
+        yield warning(FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), message)
+    if not pods.command.readable:
+        yield warning(
+            ARGUMENTS_UNREADABLE,
+            at,
+            "arguments that cannot be read here may contradict it: the engine takes the last of "
+            "two",
+        )
+
+
+def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
+    """Why a pod with so many accelerators cannot hold its share of a model; None when it can.
+
+    A pod that asks for none through resources may have them otherwise.
+    """
+    args, nodes = role.parallelism, role.nodes
+    if args is None or not have:
+        return None
+    sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
+    need = args.ranks // nodes
+    over = f" over {nodes} pods" if nodes > 1 else ""
+    if command.engine is not None and command.engine.copies_share_accelerators(command):
+        need //= args.data or 1  # its copies share the accelerators of tensor
+        del sizes["data"]
+    elif args.data_local is not None and nodes > 1:
+        del sizes["data"]
+        sizes["dataLocal"], over = args.data_local, ""
+    if need <= have:
+        return None
+    explicit = " x ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    equals = "=" if over or " x " in explicit else "needs"
+    return f"{explicit}{over} {equals} {need} accelerators in each pod, but the pod asks for {have}"
+
+
+def sizes_refused(role: RoleArgs) -> bool:
+    """Whether the sizes of a role do not fit together: what they need is then not to be said."""
+    args = role.parallelism
+    count = role.multinode.node_count if role.multinode is not None else None
+    return args is not None and any(size_findings((), args, count))
+
+
+TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
+
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
+
+
+def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the model that a role's engine loads by its name."""
+    command, pod = pods.command, pods.leader
+    model = command.model
+    if model is None or command.engine is None or not command.readable or ctx.model is not None:
+        return
+    if is_gated(model) and not _has_token_or_files(pods):
+        message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
+        yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
+
+
+def _has_token_or_files(pods: RolePods) -> bool:
+    container = pods.leader.container
+    if container.get("envFrom"):
+        return True
+    names = {str(variable.get("name")) for variable in container.get("env") or ()}
+    # A volume may hold the files, or the token that `hf auth login` has left.
+    mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
+    volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
+    others = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
+    return volumes or bool(names & {*_TOKENS, *others})

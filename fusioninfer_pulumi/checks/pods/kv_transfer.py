@@ -20,33 +20,11 @@ from fusioninfer_pulumi.pods.kv_transfer import KV_EVENTS_TOPIC
 from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, SET_BY_LIBRARY, TAKEN_BY_TEMPLATE
 
-POOL_PODS_SERVE_HTTPS = Rule(
-    "pool-pods-serve-https",
-    "warning",
-    "The pods behind a route serve plain HTTP.",
-    remedy="End TLS at the Gateway; remove `--secure-proxy`.",
-)
+POOL_PODS_SERVE_HTTPS = Rule("pool-pods-serve-https")
 
-KV_TRANSFER_MISSING = Rule(
-    "kv-transfer-missing",
-    "error",
-    "Prefill and decode hand over the KV cache.",
-    remedy="Add the flag, or `kvTransfer: {}`.",
-    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
-)
-SIDECAR_PROTECTION = Rule(
-    "sidecar-protection",
-    ("info", "error"),
-    "The sidecar's release can tell the pods of the service's pool from others.",
-    remedy="Use llm-d v0.10.0 or later; with an older release leave `ssrfProtection` out.",
-    source="pkg/sidecar/proxy/allowlist.go: up to v0.9.0 it reads no selector of a v1 pool",
-)
-KV_TRANSFER_DISABLED = Rule(
-    "kv-transfer-disabled",
-    "warning",
-    "KV transfer that is configured is enabled.",
-    remedy="Remove `enabled: false`, or the other fields.",
-)
+KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
+SIDECAR_PROTECTION = Rule("sidecar-protection")
+KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
+from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.resources import limit_of
+from fusioninfer_pulumi.pods.kv_offloading import DISK, disk_of, shared_memory_limit
 from fusioninfer_pulumi.pods.launch import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
-DISK_LIMIT_TOO_SMALL = Rule(
-    "disk-limit-too-small",
-    "error",
-    "The limit of ephemeral storage holds the model, and the volumes on the node's disk.",
-    remedy="Raise the limit, or use `model.cache`.",
-    source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#local-ephemeral-storage",
-)
+DISK_LIMIT_TOO_SMALL = Rule("disk-limit-too-small")
 
-MEMORY_LIMIT_TOO_SMALL = Rule(
-    "memory-limit-too-small",
-    ("error", "warning"),
-    "The memory limit holds what is offloaded to host memory, and volumes in memory.",
-    remedy="Raise the limit, or offload less.",
-    source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
-)
+MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
+MEMORY_REQUEST_TOO_SMALL = Rule("memory-request-too-small")
 
-SHARED_MEMORY_MISSING = Rule(
-    "shared-memory-missing",
-    "warning",
-    "Ranks of one pod have more shared memory than a container's default of 64Mi.",
-    remedy="Mount an `emptyDir` of medium `Memory` at /dev/shm.",
-    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
-)
-SHARED_MEMORY_TOO_SMALL = Rule(
-    "shared-memory-too-small",
-    ("error", "warning"),
-    "The volume at /dev/shm has room for what the engine puts there.",
-    remedy="Raise its `sizeLimit`, or `kvTransfer.sharedMemory`.",
-    source="https://docs.vllm.ai/en/stable/deployment/k8s/",
-)
-
-#: vLLM's ranks share a ring of ten chunks of 16 or 24 MiB (`shm_broadcast.py`, `MessageQueue`), and
-#: NCCL's segments come on top. vLLM's and LeaderWorkerSet's own manifests give 1 to 15 GiB.
-LEAST_SHARED = quantity.parse("256Mi")
-#: Arguments with GiB of host memory.
-_HOST_MEMORY = ("--cpu-offload-gb", "--kv-offloading-size")
+SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
+SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -61,7 +34,6 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if shares and runs and _shares_by_memory(pod):
             yield from _shared_memory(pod)
         yield from _above_limits(pod, ctx)
-    yield from _offloaded(pods)
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
@@ -91,42 +63,13 @@ _OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
 def _shared_memory(pod: Pod) -> Iterator[Finding]:
     if pod.spec.get("hostIPC"):
         return
-    mount = mounted(pod.container, SHARED_MEMORY)
-    if mount is None:
+    if mounted(pod.container, SHARED_MEMORY) is None:
         yield warning(
             SHARED_MEMORY_MISSING,
             (*pod.container_path, "volumeMounts"),
             "ranks of one pod need more shared memory than the default of 64Mi; mount an "
             f"emptyDir of medium Memory at {SHARED_MEMORY}",
         )
-        return
-    at, limit = _memory_volumes(pod).get(str(mount.get("name")), ((), None))
-    if at and limit is not None and limit < LEAST_SHARED:
-        yield warning(
-            SHARED_MEMORY_TOO_SMALL,
-            (*at, "sizeLimit"),
-            f"{quantity.write(limit)} of shared memory is too little for the ranks of one pod; "
-            f"give at least {quantity.write(LEAST_SHARED)}, such as 2Gi",
-        )
-
-
-def _offloaded(pods: RolePods) -> Iterator[Finding]:
-    """Warns of host memory that the engine takes by an argument and the container does not have."""
-    command, pod = pods.command, pods.leader
-    limit = _amount(limit_of(pod.container, "memory"))
-    if limit is None or command.engine is None or not command.readable:
-        return
-    for flag in _HOST_MEMORY:
-        text = command.value(flag)
-        if text is None or re.fullmatch(r"\d{1,6}(\.\d+)?", text) is None:
-            continue
-        if quantity.parse(text) * 2**30 > limit:
-            yield warning(
-                MEMORY_LIMIT_TOO_SMALL,
-                pod.command_path,
-                f"{flag} {text} takes {text} GiB of memory, more than the container's limit of "
-                f"{quantity.write(limit)}; lower it, or raise the limit",
-            )
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
@@ -170,9 +113,6 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         )
 
 
-_DISK = "ephemeral-storage"
-
-
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
@@ -189,12 +129,12 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container]
         else:
             continue
-        asked = (_amount(limit_of(container, _DISK)) for container in containers)
+        asked = (_amount(limit_of(container, DISK)) for container in containers)
         limits = [limit for limit in asked if limit is not None]
         if limits and sum(limits) < quantity.parse(model.size):
             yield error(
                 DISK_LIMIT_TOO_SMALL,
-                (*pod.container_path, "resources", "limits", _DISK),
+                (*pod.container_path, "resources", "limits", DISK),
                 f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
                 f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
                 "model.cache",
@@ -205,3 +145,83 @@ def _writes_to_volume(pod: Pod) -> bool:
     """Whether the serving container may write to a volume."""
     paths = [str(mount.get("mountPath")) for mount in pod.container.get("volumeMounts") or ()]
     return any(path.rstrip("/") != SHARED_MEMORY for path in paths)
+
+
+def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks the pods of a role that offloads its KV cache."""
+    args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
+    if args is None or offload is None:
+        return
+    for pod in pods.written:
+        yield from _offload_disk(pod, args)
+        yield from _host_memory((*at, "cpu"), pod, offload.memory)
+        if offload.in_shared_memory:
+            yield from _room((*at, "cpu"), ctx.role, pod, offload.memory)
+
+
+def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+    resources = pod.own.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(DISK)
+    asked = disk_of(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if disk_of(args) and limit is not None and quantity.parse(limit) < asked:
+        yield error(
+            DISK_LIMIT_TOO_SMALL,
+            (*pod.container_path, "resources", "limits", DISK),
+            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
+            f"asks for {quantity.write(asked)}",
+        )
+
+
+def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    resources = pod.container.get("resources") or {}
+    limit = (resources.get("limits") or {}).get("memory")
+    asked = (resources.get("requests") or {}).get("memory", limit)
+    amount, container = quantity.write(need), path_text(pod.container_path)
+    if limit is not None and need >= quantity.parse(limit):
+        yield error(
+            MEMORY_LIMIT_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} may use "
+            f"{limit} in all; raise its memory limit, or offload less",
+        )
+    elif asked is None or quantity.parse(asked) < need:
+        has = "none" if asked is None else str(asked)
+        yield warning(
+            MEMORY_REQUEST_TOO_SMALL,
+            at,
+            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
+            "nodes are chosen that do not have it; raise requests.memory",
+        )
+
+
+def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
+    """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
+    mount = mounted(pod.own, SHARED_MEMORY)
+    takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
+    explicit = shared_memory_limit(role)
+    if mount is None and _is_less(explicit, need):
+        yield error(
+            SHARED_MEMORY_TOO_SMALL,
+            at,
+            f"{takes}, but kvTransfer.sharedMemory is {explicit}; raise or remove it",
+        )
+    for volume in pod.written["spec"].get("volumes") or ():
+        source = volume.get("emptyDir")
+        if mount is None or volume.get("name") != mount.get("name") or not isinstance(source, dict):
+            continue
+        limit = source.get("sizeLimit")
+        if _is_less(limit, need):
+            yield error(
+                SHARED_MEMORY_TOO_SMALL,
+                at,
+                f"{takes}, but the volume {volume['name']} of {path_text(pod.path)} holds {limit}; "
+                "raise its sizeLimit, or remove it",
+            )
+
+
+def _is_less(amount: Any, need: Decimal) -> bool:
+    """Whether an amount is less; what is no quantity is rejected by the API."""
+    try:
+        return amount is not None and quantity.parse(amount) < need
+    except ValueError:
+        return False

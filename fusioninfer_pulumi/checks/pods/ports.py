@@ -2,100 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.role import Launcher, RoleArgs
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.model import hub_name
+from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import (
     CONFIG_FLAG,
     HOST_FLAG,
     PORT_FLAG,
     EngineCommand,
-    KvConnector,
 )
-from fusioninfer_pulumi.engines.flags import integer
-from fusioninfer_pulumi.engines.launch import RAY_PORT
-from fusioninfer_pulumi.engines.parallelism import local_ranks
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, path_text, shown, warning
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import own_sidecar
+from fusioninfer_pulumi.presets.layout import model_bytes
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
-PROBE_NOT_ANSWERED = Rule(
-    "probe-not-answered",
-    ("warning", "error"),
-    "What a probe or hook asks is answered by its container.",
-    remedy="Probe a port and a path that the engine serves, in its protocol.",
-    source="https://kubernetes.io/docs/concepts/workloads/pods/probes/",
-)
+PROBE_NOT_ANSWERED = Rule("probe-not-answered")
 
-PORT_NOT_SERVED = Rule(
-    "port-not-served",
-    ("error", "warning"),
-    "The engine listens on the port that the pool or Service uses.",
-    remedy="Correct `port`, or the engine's `--port`.",
-)
-PORTS_CLASH = Rule(
-    "ports-clash",
-    ("error", "warning"),
-    "Two servers of a pod listen on different ports; ranks take ports in a row.",
-    remedy="Change one of the ports.",
-)
-ENGINE_ON_LOOPBACK = Rule(
-    "engine-on-loopback",
-    ("error", "warning"),
-    "The engine serves on a port, at an address that other pods reach.",
-    remedy="Write `--host 0.0.0.0`, and no `--uds`.",
-    source="SGLang's `ServerArgs.host` is 127.0.0.1 (0.4.6 to 0.5.23)",
-)
-HOST_NETWORK_WITHOUT_CLUSTER_DNS = Rule(
-    "host-network-without-cluster-dns",
-    "warning",
-    "Workers on their node's network find their leader by the cluster's DNS.",
-    remedy="Add `dnsPolicy` with the value `ClusterFirstWithHostNet`.",
-    source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
-)
+PORT_NOT_SERVED = Rule("port-not-served")
+ENGINE_ON_LOOPBACK = Rule("engine-on-loopback")
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _NETWORK = ("httpGet", "tcpSocket", "grpc")
-#: vLLM's side channel of NIXL without its variable (`vllm/envs.py`).
-_SIDE_CHANNEL_PORT = 5600
-
-
-@dataclass(frozen=True)
-class Listener:
-    """What listens on one port of a pod, or on several in a row.
-
-    Attributes:
-        what: What it is, for messages.
-        at: Field that says so.
-        sure: Whether it surely listens; a container need not listen on what it declares.
-    """
-
-    what: str
-    at: Location
-    first: int
-    count: int = 1
-    sure: bool = True
-
-    def holds(self, port: int) -> bool:
-        """Whether it listens on a port."""
-        return self.first <= port < self.first + self.count
 
 
 def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks who listens on which port of a role's pods."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _port(pods, ctx)
-    listeners = list(_listeners(pods, ctx))
-    yield from _clashes(listeners)
-    yield from _unreachable(pods)
+    yield from _loopback(pods)
     for pod in pods.written:
-        yield from _probes(pod, pods, ctx, listeners)
-    yield from _without_cluster_dns(pods, ctx)
+        yield from _probes(pod, pods, ctx)
+    yield from _engine_probes(pods)
 
 
 def served_port(command: EngineCommand) -> int | None:
@@ -107,143 +51,40 @@ def served_port(command: EngineCommand) -> int | None:
     return command.engine.default_port
 
 
-def _listeners(pods: RolePods, ctx: Context) -> Iterator[Listener]:
-    """What listens in the leader's pod, the engine first."""
-    command, leader, role = pods.command, pods.leader, ctx.role
-    at, port = leader.command_path, served_port(command)
-    if command.engine is not None and port is not None:
-        yield Listener(command.engine.title, at, port, pods.rank_ports)
-    yield from _side_channel(pods, ctx)
-    if command.engine is not None:
-        for listener in command.engine.other_ports(command, ctx.launcher, ctx.nodes):
-            field = ctx.at(*listener.field) if _sets(role, listener.field) else at
-            yield Listener(listener.what, field, listener.first, listener.count)
-    if ctx.launcher is Launcher.RAY:
-        yield Listener("ray's head", ctx.at("multinode"), RAY_PORT)
-    planned = pods.kv.sidecar if pods.kv is not None else None
-    if planned is not None:
-        at = ctx.at("kvTransfer")
-        yield Listener("the sidecar", at, planned.port, planned.rank_ports)
-    # `sidecar_findings` compares the port of such a sidecar with the engine's.
-    brought = own_sidecar(leader.written, leader.name, pods.port) if pods.kv is not None else None
-    for at, container in _beside(leader):
-        if container.get("name") != brought:
-            yield from _of_container(at, container)
-
-
-def _sets(role: RoleArgs, field: tuple[str, ...]) -> bool:
-    if field[:1] == ("kvEvents",):
-        return role.kv_events is not None
-    args = role.parallelism
-    return field[:1] == ("parallelism",) and args is not None and args.data_rpc_port is not None
-
-
-def _side_channel(pods: RolePods, ctx: Context) -> Iterator[Listener]:
-    """NIXL's side channel: each data parallel rank listens on a port of its own."""
-    connector = pods.kv.connector if pods.kv is not None else pods.command.connector
-    if not isinstance(connector, KvConnector) or connector.side_channel is None:
-        return
-    leader, variable = pods.leader, connector.side_channel[1]
-    at, port = ctx.at("kvTransfer", "sideChannelPort"), _SIDE_CHANNEL_PORT
-    if ctx.role.kv_transfer is None:
-        at = leader.command_path
-    for index, entry in enumerate(leader.container.get("env") or ()):
-        if entry.get("name") == variable:
-            value = entry.get("value")
-            port = integer(value) or 0 if isinstance(value, str) else 0
-            if index < len(leader.own.get("env") or ()):
-                at = (*leader.container_path, "env", index, "value")
-    if port:
-        yield Listener("NIXL's side channel", at, port, local_ranks(pods.command, ctx.nodes))
-
-
-def _beside(pod: Pod) -> Iterator[tuple[Location, Mapping[str, Any]]]:
+def _others(pod: Pod) -> Iterator[Mapping[str, Any]]:
     """The containers that run beside the serving one, as the user wrote them."""
     spec = pod.written["spec"]
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            runs = field == "containers" or container.get("restartPolicy") == "Always"
-            if runs and container.get("name") != pod.name:
-                yield (*pod.path, "spec", field, index), container
-
-
-def _of_container(at: Location, container: Mapping[str, Any]) -> Iterator[Listener]:
-    """What another container listens on: an engine's port, else what it declares."""
-    name, command = f"container {container.get('name')}", read_command(container)
-    port = served_port(command)
-    if port is not None:
-        yield Listener(name, at, port)
-        return
-    for index, entry in enumerate(container.get("ports") or ()):
-        if (entry.get("protocol") or "TCP") == "TCP":
-            yield Listener(name, (*at, "ports", index), entry["containerPort"], sure=False)
-
-
-def _clashes(listeners: Sequence[Listener]) -> Iterator[Finding]:
-    for one, other in combinations(listeners, 2):
-        first = max(one.first, other.first)
-        if one.what == other.what or not (one.holds(first) and other.holds(first)):
-            continue
-        say = error if one.sure and other.sure else warning
-        yield say(
-            PORTS_CLASH,
-            other.at,
-            f"{_ports(other)} for {other.what}: in the same pod {one.what} listens on "
-            f"{_ports(one)}; change one of them",
-        )
-
-
-def _ports(listener: Listener) -> str:
-    last = listener.first + listener.count - 1
-    return f"ports {listener.first} to {last}" if listener.count > 1 else f"port {listener.first}"
+    sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
+    for container in (*spec["containers"], *sidecars):
+        if container.get("name") != pod.name:
+            yield container
 
 
 def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host.strip("[]") == "::1"
 
 
-def _unreachable(pods: RolePods) -> Iterator[Finding]:
-    """A server that nothing outside of its pod reaches: the kubelet's probes neither."""
-    command, leader = pods.command, pods.leader
-    engine = command.engine
-    if engine is None or not command.readable:
-        return
-    at = leader.command_path
-    if engine.socket_flag is not None and command.has(engine.socket_flag):
-        yield error(
-            ENGINE_ON_LOOPBACK,
-            at,
-            f"{engine.socket_flag} makes {engine.title} serve on a file and on no port, where "
-            "nothing reaches it; remove it",
-        )
+def _loopback(pods: RolePods) -> Iterator[Finding]:
+    """An engine that nothing outside of its pod reaches: the kubelet's probes neither."""
+    command, engine = pods.command, pods.command.engine
+    leader = pods.leader
+    proxied = pods.kv is not None and pods.kv.sidecar is not None
+    proxied = proxied or own_sidecar(leader.written, leader.name, pods.port) is not None
+    if engine is None or not command.readable or proxied:
         return
     explicit = command.value(HOST_FLAG)
-    host = explicit
-    if host is None and not command.has(HOST_FLAG, CONFIG_FLAG):
-        host = engine.default_host
-    if host is None or not _is_loopback(host) or not _is_asked(pods):
+    default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
+    host = default if explicit is None else explicit
+    if host is None or not _is_loopback(host):
         return
     # An image of the user's own may have another default.
-    say = error if explicit is not None else warning
-    said = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
-    yield say(
+    make_finding = error if explicit is not None else warning
+    source = f"{HOST_FLAG} {host}" if explicit is not None else f"{engine.title}'s default {host}"
+    yield make_finding(
         ENGINE_ON_LOOPBACK,
-        at,
-        f"with {said} it serves inside of its pod alone, where neither gateway nor probes reach "
+        pods.leader.command_path,
+        f"with {source} it serves inside of its pod alone, where neither gateway nor probes reach "
         f"it; write {HOST_FLAG} 0.0.0.0",
-    )
-
-
-def _is_asked(pods: RolePods) -> bool:
-    """Whether requests or probes come to the engine itself, and not to a proxy in its pod."""
-    leader = pods.leader
-    planned = pods.kv is not None and pods.kv.sidecar is not None
-    if not planned and own_sidecar(leader.written, leader.name, pods.port) is None:
-        return True
-    return any(
-        port == served_port(pods.command)
-        for name in _PROBES
-        for _, port in _actions(leader.container.get(name))
     )
 
 
@@ -255,11 +96,10 @@ def _actions(handler: Any) -> Iterator[tuple[str, Any]]:
             yield kind, action.get("port")
 
 
-def _probes(
-    pod: Pod, pods: RolePods, ctx: Context, listeners: Sequence[Listener]
-) -> Iterator[Finding]:
+def _probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Refuses probes and hooks of ports that no container has."""
-    built = {item["name"]: item for item in _all(pod.spec)}
+    containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
+    built = {container["name"]: container for container in containers}
     for field in ("containers", "initContainers"):
         for index, written in enumerate(pod.written["spec"].get(field) or ()):
             container, at = built[written["name"]], (*pod.path, "spec", field, index)
@@ -273,18 +113,10 @@ def _probes(
                 number = named.get(port) if isinstance(port, str) else port
                 if isinstance(port, str) and port not in named:
                     have = f"; it has {', '.join(named)}" if named else ""
-                    yield error(
-                        PROBE_NOT_ANSWERED,
-                        here,
-                        f'no port of the container is called "{port}"{have}: name one of its ports',
-                    )
+                    message = f'no port of the container is called "{port}"{have}'
+                    yield error(PROBE_NOT_ANSWERED, here, f"{message}: name one of its ports")
                 elif isinstance(number, int) and written["name"] == pod.name:
-                    yield from _answered(here, number, pod, pods, ctx, listeners)
-
-
-def _all(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from spec["containers"]
-    yield from spec.get("initContainers") or ()
+                    yield from _answered(here, number, pod, pods, ctx)
 
 
 def _asked(
@@ -302,34 +134,28 @@ def _asked(
                 yield ("lifecycle", hook), kind, port
 
 
-def _answered(
-    at: Location,
-    port: int,
-    pod: Pod,
-    pods: RolePods,
-    ctx: Context,
-    listeners: Sequence[Listener],
-) -> Iterator[Finding]:
+def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Whether anything in a pod answers on a port that its serving container's probe asks."""
-    rule = PROBE_NOT_ANSWERED
-    others = dict(_beside(pod))
-    declared = {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
+    others = any(True for _ in _others(pod))
     if not pod.leads:
         if not others and (reason := _silent(pod, pods, ctx)) is not None:
-            yield error(rule, at, f"{reason}: nothing answers on port {port}; remove the probe")
+            message = f"{reason}: nothing answers on port {port}; remove the probe"
+            yield error(PROBE_NOT_ANSWERED, at, message)
         return
-    command = pods.command
-    listens = served_port(command)
+    command, listens = pods.command, served_port(pods.command)
     if command.engine is None or listens is None or not command.readable:
         return
-    if port in (listens, pods.port) or any(listener.holds(port) for listener in listeners):
+    beside = {
+        entry.get("containerPort") for other in _others(pod) for entry in other.get("ports") or ()
+    }
+    if port in {listens, pods.port, *beside}:
         return
-    script = command.script is not None
-    if script and port in declared:
+    declared = port in {entry.get("containerPort") for entry in pod.own.get("ports") or ()}
+    if command.script is not None and declared:
         return  # the script may start another server
-    say = warning if script or others or port in declared else error
-    yield say(
-        rule,
+    make_finding = warning if command.script is not None or others or declared else error
+    yield make_finding(
+        PROBE_NOT_ANSWERED,
         at,
         f"{command.engine.title} serves on port {listens}, and nothing answers on port {port}; "
         f"probe {listens}",
@@ -351,19 +177,45 @@ def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
     return None
 
 
-def _without_cluster_dns(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of workers on their node's network, which look their leader up in their node's DNS."""
-    if ctx.nodes == 1 or ctx.launcher in (None, Launcher.NONE):
+def _engine_probes(pods: RolePods) -> Iterator[Finding]:
+    """Checks what the probes of the engine's container ask."""
+    pod, command, engine = pods.leader, pods.command, pods.command.engine
+    if engine is None or not command.readable:
         return
-    spec = (pods.worker or pods.leader).spec
-    if spec.get("hostNetwork") is True and spec.get("dnsPolicy") in (None, "ClusterFirst"):
-        path = (pods.worker or pods.leader).path
-        yield warning(
-            HOST_NETWORK_WITHOUT_CLUSTER_DNS,
-            (*path, "spec", "hostNetwork"),
-            "pods on their node's network do not find their leader by its name, which only the "
-            "cluster's DNS knows; add dnsPolicy: ClusterFirstWithHostNet",
+    named = {entry.get("name"): entry.get("containerPort") for entry in pod.own.get("ports") or ()}
+    for name in _PROBES:
+        probe, at = pod.own.get(name) or {}, (*pod.container_path, name)
+        action = probe.get("httpGet") or {}
+        port = action.get("port")
+        if action and named.get(port, port) == served_port(command):
+            yield from _http((*at, "httpGet"), action, pods)
+
+
+def _http(at: Location, action: dict[str, Any], pods: RolePods) -> Iterator[Finding]:
+    command, engine = pods.command, pods.command.engine
+    if engine is None:
+        return
+    path = action.get("path") or "/"
+    known = (engine.health_path, *engine.probe_paths)
+    other = command.has("--middleware", *engine.grpc_flags)
+    if isinstance(path, str) and engine.keyed_paths.match(path) and _lacks_key(action, pods):
+        message = (
+            f"{engine.title} answers {shown(path)} with 401, because the probe has no API key; use "
+            f"{engine.health_path}"
         )
+        yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
+    elif isinstance(path, str) and path.partition("?")[0] not in known and not other:
+        message = f"{engine.title} answers no GET of {shown(path)}; use {engine.health_path}"
+        yield warning(PROBE_NOT_ANSWERED, (*at, "path"), message)
+
+
+def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
+    """Whether the engine asks for an API key that a probe does not send."""
+    engine = pods.command.engine
+    variables = {entry.get("name") for entry in pods.leader.own.get("env") or ()}
+    is_set = engine is not None and engine.key_variable in variables
+    headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
+    return (is_set or pods.command.has("--api-key")) and "authorization" not in headers
 
 
 _REACHED = "probe, Service and pool would reach a port on which nothing listens"
@@ -409,3 +261,80 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     else:
         message = f"the role is reached on port {port}, but {reason}: {way_out}"
         yield warning(PORT_NOT_SERVED, at, message)
+
+
+LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
+STARTUP_PROBE_TOO_SHORT = Rule("startup-probe-too-short")
+
+#: A liveness probe that waits no longer than this restarts most engines while they load.
+_EARLY_SECONDS = 600
+
+
+def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Checks `startup`, and liveness probes that end an engine which still loads."""
+    at, startup = ctx.at("startup"), ctx.role.startup
+    leader, command = pods.leader, pods.command
+    yield from _short_startup(pods, ctx)
+    if startup is None:
+        if command.engine is not None:
+            yield from _early(at, leader.own)
+    elif startup.timeout is None and startup.model_size is None:
+        message = "needs timeout or modelSize, or the size of the service's model (model.size)"
+        yield error(FIELD_REQUIRED, at, message)
+    elif "startupProbe" in leader.own:
+        message = "the container has a startupProbe of its own; remove one of them"
+        yield error(TAKEN_BY_TEMPLATE, at, message)
+    elif command.engine is None:
+        yield error(
+            ENGINE_UNKNOWN,
+            at,
+            "how the program tells that it serves is not known; remove this, and write a "
+            "startupProbe into the template",
+        )
+
+
+def _early(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    probe = container.get("livenessProbe")
+    if not isinstance(probe, Mapping) or "startupProbe" in container:
+        return
+    numbers = [
+        probe.get("initialDelaySeconds") or 0,
+        probe.get("periodSeconds") or 10,
+        probe.get("failureThreshold") or 3,
+    ]
+    if not all(isinstance(number, int) for number in numbers):
+        return  # an Output, or for the API server to judge
+    delay, period, failures = numbers
+    seconds = delay + period * failures
+    if seconds < _EARLY_SECONDS:
+        yield warning(
+            LIVENESS_PROBE_TOO_EARLY,
+            at,
+            f"is not given, and the livenessProbe restarts a container that does not serve after "
+            f"{seconds} s: a model that takes longer never loads; give startup.timeout",
+        )
+
+
+def _short_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Compare the startup probe with the time that reading the weights takes."""
+    probe = pods.leader.container.get("startupProbe")
+    user_probe = "startupProbe" in pods.leader.own
+    startup = ctx.role.startup or StartupArgs()
+    chosen = user_probe or startup.timeout is not None
+    if ctx.model is None or not isinstance(probe, Mapping) or not chosen:
+        return
+    size = ctx.model.size or model_bytes(ctx.model, hub_name(ctx.model.uri) or "")
+    numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
+    if size is None or not all(isinstance(number, int) for number in numbers):
+        return
+    allowed = math.prod(numbers) + (probe.get("initialDelaySeconds") or 0)
+    needed = math.ceil(quantity.parse(size) / quantity.parse(startup.read_rate))
+    if allowed < needed:
+        probe_path = (*pods.leader.container_path, "startupProbe")
+        yield warning(
+            STARTUP_PROBE_TOO_SHORT,
+            probe_path if user_probe else ctx.at("startup", "timeout"),
+            f"allows {allowed} s, but reading the weights ({quantity.parse(size) / 2**30:.0f} GiB) "
+            f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
+            "the model is loaded",
+        )

@@ -1,4 +1,4 @@
-"""Prefill and decode roles of one service that do not fit together."""
+"""Roles of one service that do not fit together: prefill and decode, and workers."""
 
 from __future__ import annotations
 
@@ -10,50 +10,19 @@ from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 
-PAIRED_SETTINGS_DIFFER = Rule(
-    "paired-settings-differ",
-    ("error", "warning"),
-    "Prefill and decode agree on model, release, data types, names and how they hand over.",
-    remedy="Give both roles the same value of what the message names.",
-)
-PREFILL_WITHOUT_DECODE = Rule(
-    "prefill-without-decode",
-    ("error", "warning"),
-    "A prefill role stands beside a decode role.",
-    remedy="Add a role of componentType decoder.",
-)
-DECODE_WITHOUT_PREFILL = Rule(
-    "decode-without-prefill",
-    ("error", "warning"),
-    "A decode role stands beside a prefill role.",
-    remedy="Add a role of componentType prefiller.",
-)
-PAIRED_SIZES_UNSUPPORTED = Rule(
-    "paired-sizes-unsupported",
-    ("error", "warning"),
-    "The parallel sizes of prefill and decode fit each other.",
-    remedy="Change one of them as the message says.",
-)
-KV_TRANSFER_WRONG_WAY = Rule(
-    "kv-transfer-wrong-way",
-    ("error", "warning"),
-    "KV caches go from prefillers to decoders.",
-    remedy="Correct `kv_role` in the role's arguments.",
-    source="https://docs.vllm.ai/en/stable/features/disagg_prefill/",
-)
+PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")
+PREFILL_WITHOUT_DECODE = Rule("prefill-without-decode")
+DECODE_WITHOUT_PREFILL = Rule("decode-without-prefill")
+PAIRED_SIZES_UNSUPPORTED = Rule("paired-sizes-unsupported")
+KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
+SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Rules by the name of the setting that differs (`Engine.must_agree`).
-_RULES = {
-    "model": PAIRED_SETTINGS_DIFFER,
-    "release": PAIRED_SETTINGS_DIFFER,
-    "dtype": PAIRED_SETTINGS_DIFFER,
-    "cache dtype": PAIRED_SETTINGS_DIFFER,
-    "quantization": PAIRED_SETTINGS_DIFFER,
-    "block size": PAIRED_SETTINGS_DIFFER,
-    "revision": PAIRED_SETTINGS_DIFFER,
-    "tokenizer": PAIRED_SETTINGS_DIFFER,
-}
+#: Settings that have to agree (`Engine.must_agree`).
+_SETTINGS = (
+    "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
+    "tokenizer",
+)  # fmt: skip
 #: Rules of a role without its other half.
 _ALONE = {
     ComponentType.PREFILLER: ("decoder", PREFILL_WITHOUT_DECODE),
@@ -111,7 +80,7 @@ def _pair(
     agreed = engine.must_agree(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
-    for key, rule in _RULES.items():
+    for key in _SETTINGS:
         filled, read = pair_setting(prefill, engine, key), pair_setting(decode, engine, key)
         if filled is None or read is None or filled == read:
             continue
@@ -121,7 +90,7 @@ def _pair(
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
             "cache; give both the same"
         )
-        yield say(rule, second.at(), message)
+        yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.refuses_unknown_models:
         yield from _names(prefiller, decoder, refused="served name" in agreed)
     why = engine.check_pair_sizes(prefill, decode)
@@ -217,3 +186,27 @@ def _setup(pods: RolePods) -> KvConnector | str | None:
 
 def _engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
+
+
+def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warns of worker roles of one service that serve different names."""
+    known = [
+        (ctx, names)
+        for ctx, pods in roles
+        if ctx.role.component_type is ComponentType.WORKER
+        and ctx.role.replicas
+        and (engine := pods.command.engine) is not None
+        and engine.refuses_unknown_models
+        and (names := pods.command.served_names) is not None
+    ]
+    for ctx, names in known[1:]:
+        first, others = known[0]
+        missing = [name for name in names if name not in others]
+        if not missing and set(names) == set(others):
+            continue
+        yield warning(
+            SERVED_MODELS_DIFFER,
+            ctx.at(),
+            f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
+            "requests go to pods of both, and some get 404; give both one --served-model-name",
+        )

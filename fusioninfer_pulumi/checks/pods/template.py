@@ -7,20 +7,22 @@ here. The rest is left to the API server: `checks.server` asks it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.checks.pods.resources import (
-    known_list,
-    known_mapping,
-    known_mappings,
-    known_text,
-    missing_name,
-    resource_findings,
-)
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, similar
+from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE
+from fusioninfer_pulumi.kube.resources import is_extended, meant_accelerator
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_OUT_OF_PLACE,
+    NAME_NOT_FOUND,
+    OUT_OF_RANGE,
+    WRONG_TYPE,
+)
 from fusioninfer_pulumi.schemas.check import pod_template_findings
 
 
@@ -80,3 +82,151 @@ def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
     ):
         return None
     return {known_text(item.get("name")) for _, item in known_mappings(value)} - {""}
+
+
+REQUESTS_AND_LIMITS = Rule("requests-and-limits")
+UNKNOWN_RESOURCE = Rule("unknown-resource")
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
+_HUGE_PAGES = "hugepages-"
+
+
+_QUALIFIED_NAME = re.compile(
+    r"((?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+
+
+#: Lists of a pod by what their items are.
+_LISTS = {"volume": "volumes", "claim": "resourceClaims"}
+
+
+def known_text(value: Any) -> str:
+    """A string that is known, else the empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def known_mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping that is known, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def known_list(value: Any) -> Sequence[Any]:
+    """A list that is known, else an empty one."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The known mappings of a list with their indexes."""
+    for index, item in enumerate(known_list(value)):
+        if isinstance(item, Mapping):
+            yield index, item
+
+
+def resource_findings(
+    at: Location, resources: Any, claims: Collection[str] | None
+) -> Iterator[Finding]:
+    """Checks the resources of a container.
+
+    Args:
+        at: Where they stand.
+        resources: The resources.
+        claims: Names of the pod's `resourceClaims`, None where they are not known.
+    """
+    yield from _requirements(at, known_mapping(resources))
+    for index, claim in known_mappings(known_mapping(resources).get("claims")):
+        yield from missing_name((*at, "claims", index), claim, claims, "claim")
+
+
+def missing_name(
+    at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
+) -> Iterator[Finding]:
+    """Checks that a list of the pod has the name of an item that refers to it."""
+    name = known_text(item.get("name"))
+    if name and names is not None and name not in names:
+        have = f"; it has {', '.join(sorted(names))}" if names else ""
+        message = f"the pod has no {kind} {shown(name)}{have}: add it to its {_LISTS[kind]}"
+        yield error(NAME_NOT_FOUND, (*at, "name"), message)
+
+
+def amounts(resources: Any) -> dict[str, Decimal]:
+    """The quantities of a mapping, as far as they are known."""
+    quantities = {}
+    for name, amount in known_mapping(resources).items():
+        parsed = parsed_amount(amount)
+        if parsed is not None:
+            quantities[str(name)] = parsed
+    return quantities
+
+
+def parsed_amount(amount: Any) -> Decimal | None:
+    """A quantity, None where it is none or not known."""
+    try:
+        return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
+    except ValueError:
+        return None
+
+
+def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
+    parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
+    for key, its in parts.items():
+        for name, amount in its.items():
+            here = (*at, key, str(name))
+            yield from _name(here, str(name))
+            yield from _amount(here, str(name), amount)
+    limits = amounts(resources.get("limits"))
+    for name, amount in amounts(resources.get("requests")).items():
+        here = (*at, "requests", name)
+        exact = is_extended(name) or name.startswith(_HUGE_PAGES)
+        if name in limits:
+            if exact and amount != limits[name]:
+                yield error(
+                    REQUESTS_AND_LIMITS,
+                    here,
+                    f"must equal limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
+                )
+            elif amount > limits[name]:
+                yield error(
+                    REQUESTS_AND_LIMITS,
+                    here,
+                    f"must be at most limits[{name}] ({parts['limits'][name]}), got "
+                    f"{shown(parts['requests'][name])}",
+                )
+        elif exact and name not in parts["limits"]:
+            yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
+
+
+def _name(at: Location, name: str) -> Iterator[Finding]:
+    if is_known_form(name):
+        return
+    meant = meant_accelerator(name) or (similar(name, _STANDARD) if "/" not in name else None)
+    out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
+    what = "name" if "/" in name else "of a container"
+    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is no resource {what}; {out}")
+
+
+def is_known_form(name: str) -> bool:
+    """Whether the API server accepts a name of a container's resource."""
+    if "/" in name:
+        return _is_qualified(name)
+    return name in _STANDARD or name.startswith(_HUGE_PAGES)
+
+
+def _is_qualified(name: str) -> bool:
+    if not _QUALIFIED_NAME.fullmatch(name):
+        return False
+    # A quota names it with this prefix.
+    quota = _QUALIFIED_NAME.fullmatch(f"requests.{name}")
+    return not is_extended(name) or (not name.startswith("requests.") and quota is not None)
+
+
+def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
+    value = parsed_amount(amount)
+    if value is None:
+        return
+    if value < 0:
+        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {shown(amount)}")
+    elif is_extended(name) and value != value.to_integral_value():
+        message = f"must be a whole number of devices, got {shown(amount)}"
+        yield error(WRONG_TYPE, at, message)

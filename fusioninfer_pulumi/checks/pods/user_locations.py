@@ -1,16 +1,88 @@
-"""Checks of finished pod templates; findings are located at what the user wrote."""
+"""Checks of finished pod templates; findings are located at what the user wrote.
+
+They are those of roles, of the model's Job and of the endpoint picker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.checks.pods.resources import known_list, known_mapping, known_text
-from fusioninfer_pulumi.checks.pods.template import template_findings
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.checks.pods.template import (
+    Owner,
+    known_list,
+    known_mapping,
+    known_text,
+    template_findings,
+)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
+from fusioninfer_pulumi.kube.containers import overlaid
+from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
+from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
+from fusioninfer_pulumi.routing.epp import pod_template
+from fusioninfer_pulumi.routing.router import Routing
+
+CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
+
+_ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}"
+
+
+def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Warns of credentials in the templates of a role."""
+    for pod in pods.written:
+        yield from credential_findings(pod.path, pod.written)
+
+
+def credential_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Warns of each literal credential among the variables and arguments of a template.
+
+    What refers to a variable is no literal.
+    """
+    spec = template.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            here = (*at, "spec", key, index)
+            yield from variable_findings(here, container.get("env") or ())
+            yield from _arguments(here, container)
+
+
+def variable_findings(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Warns of each literal credential among the variables of a container."""
+    for index, variable in enumerate(variables):
+        name = str(variable.get("name"))
+        if is_credential(name, variable.get("value")):
+            yield warning(
+                CREDENTIAL_IN_PLAIN_TEXT,
+                (*at, "env", index, "value"),
+                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{_ADVICE}",
+            )
+
+
+def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in ("command", "args"):
+        words = container.get(key)
+        for index, name in credential_arguments(words if isinstance(words, (list, tuple)) else ()):
+            yield warning(
+                CREDENTIAL_IN_PLAIN_TEXT,
+                (*at, key, index),
+                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"take it from a variable, $(NAME), and {_ADVICE}",
+            )
+
+
+#: Fields of a Job's pod by those that users write.
+_JOB_FIELDS: Mapping[str, Location] = {
+    "nodeSelector": ("model", "cache", "job", "nodeSelector"),
+    "tolerations": ("model", "cache", "job", "tolerations"),
+    "serviceAccountName": ("model", "cache", "job", "serviceAccountName"),
+    "imagePullSecrets": ("model", "imagePullSecrets"),
+    "containers": ("model", "fetcher"),
+}
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -99,3 +171,39 @@ def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None
         return None
     ordinal = index - len(known_list(pod.written["spec"].get(field)))
     return (field, ordinal, location[3:]) if ordinal >= 0 else None
+
+
+def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
+    """Checks the container that fetches a model, and the Job that fills its cache."""
+    if model is None or plan is None:
+        return
+    yield from variable_findings(("model", "fetcher"), model.fetcher.env)
+    if plan.warm_up is None:
+        return
+    for finding in template_findings(job_spec(plan.warm_up)["template"], Owner.JOB):
+        field, rest = str(finding.location[1]), finding.location[2:]
+        if field in _JOB_FIELDS:
+            below = rest[1:] if field == "containers" else rest
+            yield finding.at(*_JOB_FIELDS[field], *below)
+        else:
+            yield finding.at("model", "cache")
+
+
+def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
+    """Checks the pods of an endpoint picker; findings stand at what the user wrote of them."""
+    if routing is None or routing.picker is None:
+        return
+    at: Location = (*routing.at, "endpointPicker")
+    epp = routing.picker.epp
+    written = epp.args.template or {}
+    yield from credential_findings((*at, "template"), written)
+    finished = overlaid(pod_template(epp), written)
+    for finding in template_findings(finished, Owner.DEPLOYMENT):
+        location = finding.location
+        if generated_label(written, location):
+            continue
+        kept = written_location(finished, written, location)
+        if len(kept) < len(location) and "resources" in location:
+            yield finding.at(*at, *location[location.index("resources") :])
+        else:
+            yield finding.at(*at, "template", *kept)

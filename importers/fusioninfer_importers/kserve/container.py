@@ -23,12 +23,7 @@ from fusioninfer_pulumi.plugins.importers import (
     read_command,
 )
 
-RDMA_DEVICES_NOT_DETECTED = Rule(
-    "rdma-devices-not-detected",
-    "warning",
-    "RDMA devices are named.",
-    remedy="Set the variables that the message lists.",
-)
+RDMA_DEVICES_NOT_DETECTED = Rule("rdma-devices-not-detected")
 
 MAIN = "main"
 #: Variable whose arguments the presets' script puts before the container's own args.

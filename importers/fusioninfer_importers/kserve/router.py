@@ -14,12 +14,7 @@ from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, Rule, names
 
-EXTERNAL_ROUTE_BACKEND = Rule(
-    "external-route-backend",
-    "warning",
-    "A route of your own leads to our pool or Service.",
-    remedy="Set its `backendRefs` as the message says.",
-)
+EXTERNAL_ROUTE_BACKEND = Rule("external-route-backend")
 
 #: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
 #: types, workloadServiceName of its controller); its own route leads to both.

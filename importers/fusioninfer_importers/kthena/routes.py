@@ -21,19 +21,8 @@ from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField, durations
 
-BODY_BASED_ROUTING_NEEDED = Rule(
-    "body-based-routing-needed",
-    "warning",
-    "The gateway routes by the model in the request's body.",
-    remedy="Install body-based routing.",
-)
-RULE_ORDER_DIFFERS = Rule(
-    "rule-order-differs",
-    "warning",
-    "Rules stand in the order in which HTTPRoutes ask them.",
-    remedy="Check which rule wins.",
-    source="https://gateway-api.sigs.k8s.io/reference/spec/",
-)
+BODY_BASED_ROUTING_NEEDED = Rule("body-based-routing-needed")
+RULE_ORDER_DIFFERS = Rule("rule-order-differs")
 
 #: An anchored end: `$` or `.*`, unless escaped by a backslash.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")

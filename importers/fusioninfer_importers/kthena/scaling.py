@@ -31,24 +31,9 @@ from fusioninfer_pulumi.plugins.importers import (
     seconds,
 )
 
-REPLICA_RATIO_NOT_ENFORCED = Rule(
-    "replica-ratio-not-enforced",
-    "warning",
-    "Autoscalers keep the ratio of two roles.",
-    remedy="Check it while they scale.",
-)
-CUSTOM_METRICS_NEEDED = Rule(
-    "custom-metrics-needed",
-    "warning",
-    "The cluster serves the pods' metrics.",
-    remedy="Install, for example, prometheus-adapter.",
-)
-SCALING_TOLERANCE_VERSION = Rule(
-    "scaling-tolerance-version",
-    "warning",
-    "The cluster's autoscaler takes a tolerance.",
-    remedy="Use Kubernetes 1.35, or the feature gate.",
-)
+REPLICA_RATIO_NOT_ENFORCED = Rule("replica-ratio-not-enforced")
+CUSTOM_METRICS_NEEDED = Rule("custom-metrics-needed")
+SCALING_TOLERANCE_VERSION = Rule("scaling-tolerance-version")
 
 _GROUPS = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "

@@ -22,25 +22,9 @@ from fusioninfer_pulumi.plugins.importers import (
     read_command,
 )
 
-SERVED_MODEL_DIFFERS = Rule(
-    "served-model-differs",
-    "warning",
-    "The model of a ModelServer is that of its engines.",
-    remedy="Correct `model`.",
-)
-HEADER_TIMEOUT_LEFT_OUT = Rule(
-    "header-timeout-left-out",
-    "warning",
-    "Timeout until the response headers has no counterpart in HTTPRoute.",
-    remedy="Remove it, or set the timeout in a policy of your gateway.",
-    source="https://gateway-api.sigs.k8s.io/geps/gep-1742/",
-)
-RETRY_EXPERIMENTAL = Rule(
-    "retry-experimental",
-    "warning",
-    "Retries are in the standard channel of the Gateway API.",
-    remedy="Install the experimental channel, or remove them.",
-)
+SERVED_MODEL_DIFFERS = Rule("served-model-differs")
+HEADER_TIMEOUT_LEFT_OUT = Rule("header-timeout-left-out")
+RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
 #: Those of Kthena's default configuration that pickers have. least-latency is none of them.

@@ -22,12 +22,7 @@ from fusioninfer_importers.kthena.pods import convert_template, needs_environmen
 from fusioninfer_importers.objects import copy_metadata
 from fusioninfer_pulumi.plugins.importers import Location, Rule, SourceField, labels
 
-RECOVERY_DIFFERS = Rule(
-    "recovery-differs",
-    "warning",
-    "After a failure the same pods restart as in the other system, at the same time.",
-    remedy="Check that the other roles survive that.",
-)
+RECOVERY_DIFFERS = Rule("recovery-differs")
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
