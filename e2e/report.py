@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,68 +45,39 @@ BESIDE = (
 say theirs are asked before the document is written."""
 
 HEAD = """\
-# What is verified, and on which components
+# Which behaviour is verified, and on which components
 
-Each row is a claim and the test that verifies it on the programs named here, built from
-source and started on one machine. A run of all end-to-end tests fails if this page differs from the
-tests; `python -m pytest e2e --write-verified` writes it once every test passed with the same code.
-To repeat a claim: `python -m pytest e2e/FILE -k TEST`
-([setup](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md)).
-
-CI runs the rows with "yes", and those with "if installed" where the programs are on the machine.
+Each claim is verified by the named end-to-end test on real components, built from source and run on
+one machine. CI runs all tests but those with a † (by hand), and those with a * only where their
+programs are installed. To run one: `python -m pytest e2e/FILE -k TEST`
+([setup](https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/e2e/README.md)). A complete run
+fails if this page and the tests differ.
 """
 
+_CLUSTER = "Kubernetes {kubernetes}, LeaderWorkerSet {lws}, Volcano {volcano}"
 RUNS_ON = {
-    "engine": "Pulumi, Kubernetes",
-    "serve": "vLLM, Envoy, kubelet",
-    "strategies": "endpoint pickers",
+    "engine": f"Pulumi CLI {BESIDE[0][1]}, {_CLUSTER}",
+    "serve": "vLLM 0.32.0, Envoy and kubelet on Kubernetes {kubernetes}",
+    "strategies": "Endpoint pickers {epp12}, {epp15} and llm-d 0.10.0",
+    "": _CLUSTER,
 }
-"""Folder of a test -> what it runs on, by default Kubernetes with LeaderWorkerSet and Volcano."""
+"""Folder of a test -> the components that its tests run on."""
 
 NOT_PROVED = """\
-## What is not proved
+## Not verified
 
-- **Few pods run.** Only what the sections "Serves" name runs on a kubelet: vLLM for processors with
-  a model of two layers and random weights, on one node or two. Elsewhere kwok says pods are ready.
-  Not shown: that an image exists. Images there are links to programs of the machine, under the
-  manifests' names. DNS is CoreDNS.
-- **SGLang never runs.** Its kernels on PyPI (sglang-kernel 0.4.10) are for GPUs alone: on a
-  processor `import sgl_kernel` ends with "Could not load any common_ops library".
-- **Ray never carries an engine**: vLLM 0.32.0 for processors connects to the cluster that the pods
-  create, and ends with "current platform cpu does not support ray".
-- **Not every service of the pages runs.** `e2e/serve/shown.py` has a reason for each that does not.
-- **Offloading of the KV cache never runs.** vLLM 0.32.0 for processors was tried once with the
-  arguments of a service with memory and disk: it takes them, creates the `OffloadingConnector`, and
-  its worker ends with "CPU Offloading is currently only supported on CUDA-alike and XPU GPUs".
-- **No accelerator** is there, no device plugin, no driver. Nodes state a number; where devices are
-  claimed, a test writes the ResourceSlices that a driver would, and kube-scheduler allocates them.
-- **No gateway's controller.** Gateway API and InferencePool objects are stored and validated; no
-  implementation writes their status. In the sections "Serves" requests pass a real Envoy, whose
-  configuration the test makes of HTTPRoute and InferencePool or Service, as the inference
-  extension's standalone form has it. Where a claim names a stand-in, a thread of the test writes
-  that status, and answers `/v1/models`.
-- **No Prometheus, no KEDA in what CI runs.** Monitors and ScaledObjects are stored and validated,
-  and their selectors compared with pods; HorizontalPodAutoscalers scale by their bounds, and by
-  metrics that a thread of the test serves as an adapter would. `test_keda.py` (long) runs both, on
-  gauges of the test's, `serve/test_scaled.py` (long) on engines and a picker;
-  `serve/test_dashboards.py` (long) runs Prometheus on engines and pickers,
-  with the configuration that the operator would make of the monitors.
-- **No Grafana.** Of dashboards only the queries were asked. No registry offers its server with its
-  frontend. `test_prometheus_operator.py` (long) runs the Prometheus operator; its Prometheus has
-  targets of the test, because Debian's has no discovery in Kubernetes.
-- **Only these versions.** Others may differ; the library's minima are from their source and notes.
-  The Kubernetes provider is the one on PATH, older than the SDK beside it. A plain installation
-  gets the provider of its SDK's version: nothing was run with that.
-- **Volcano without its controllers and webhooks**: no queue quotas (`proportion`, `capacity`), no
-  preemption or reclaim, no PodGroups of its own. The capacity model is compared for one service at
-  a time on nodes of its own, where only accelerators decide.
-- **Time.** Pods are ready at once or after a fixed delay; timeouts of real models are not tried.
-- **Unready nodes.** But for `e2e/serve/test_lost_node.py` a lost node is one that is deleted with
-  its pods. What follows five minutes later, when its pods are evicted, is not played.
-- **`leaderworkerset.sigs.k8s.io/group-key`** as an own label is refused because it would mistake
-  groups in exclusive topologies; without those nothing breaks.
-- **Role names of the router's objects** (`epp`, `pool`, ...) are refused to keep names readable; a
-  replica's number keeps the objects apart.
+- **GPUs.** No accelerator, driver or device plugin was used. vLLM runs a two-layer model with
+  random weights on CPUs. KV cache offloading and Ray stop there: vLLM requires GPUs for them.
+- **SGLang** never runs: its kernels on PyPI require a GPU.
+- **Images** are not pulled. Outside "vLLM, Envoy and kubelet", kwok simulates the pods.
+- **Gateway controllers** do not run, except Envoy Gateway for access rules. Envoy gets its
+  configuration from the test; "stand-in" marks tests that write a Gateway's status themselves.
+- **Prometheus and KEDA** run by hand only; CI checks that their objects are accepted.
+- **Grafana** never runs. Prometheus answers the dashboards' queries.
+- **Volcano** runs without its controllers and webhooks: no queue quotas, preemption or reclaim.
+- **Start-up times** of real models are not tried; pods become ready at once or after a fixed delay.
+- **Eviction five minutes after a node is lost** is not covered. Most tests delete the Node.
+- **Other versions** may differ. The Kubernetes provider is the one on PATH, older than its SDK.
 """
 
 PROVED = "e2e/proved"
@@ -283,24 +255,23 @@ def document(claims: list[Claim]) -> str:
     rows += [f"| {name} | {version} | {source} |" for name, version, source in BESIDE]
     parts = [HEAD, "## Components\n\n| Component | Version | Built from |\n|---|---|---|"]
     parts[-1] += "\n" + "\n".join(rows) + "\n"
-    table = ["## Claims\n\n| Claim | Runs on | CI | Test |\n|---|---|---|---|"]
-    table += [
-        f"| {claim.text} | {_runs_on(claim)} | {_in_ci(claim)} "
-        f"| `{claim.file.relative_to(ROOT / 'e2e')}` `{claim.test}` |"
-        for claim in sorted(claims, key=lambda claim: claim.file)
-    ]
-    parts.append("\n".join(table) + "\n")
+    releases = {re.sub(r"-0\.9$|[-.]", "", tool.name): tool.version for tool in TOOLS}
+    claims = sorted(claims, key=lambda claim: claim.file)
+    for folder, title in RUNS_ON.items():
+        table = [f"## {title.format(**releases)}\n\n| Claim | Test |\n|---|---|"]
+        table += [_row(claim) for claim in claims if _folder(claim) == folder]
+        parts.append("\n".join(table) + "\n")
     return "\n".join([*parts, NOT_PROVED])
 
 
-def _runs_on(claim: Claim) -> str:
-    return RUNS_ON.get(claim.file.relative_to(ROOT / "e2e").parts[0], "Kubernetes")
+def _folder(claim: Claim) -> str:
+    first = claim.file.relative_to(ROOT / "e2e").parts[0]
+    return first if first in RUNS_ON else ""
 
 
-def _in_ci(claim: Claim) -> str:
-    if claim.by_hand:
-        return "by hand"
-    return "if installed" if claim.needs else "yes"
+def _row(claim: Claim) -> str:
+    test = f"{claim.file.relative_to(ROOT / 'e2e').as_posix()}::{claim.test}"
+    return f"| {claim.text} | `{test}`{'†' if claim.by_hand else '*' if claim.needs else ''} |"
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -216,8 +216,7 @@ def test_every_alert_has_a_cause(rules: list[Object]) -> None:
 
 
 @pytest.mark.proves(
-    "promtool accepts the rendered alerts, and each is silent before its cause, pending for the "
-    "time that it says, and then fires; a rolling update that moves on fires none",
+    "Alerts stay silent, become pending and fire as documented (promtool)",
     needs=NEED,
 )
 def test_each_alert_fires_after_its_cause(tmp_path: Path, rules: list[Object]) -> None:

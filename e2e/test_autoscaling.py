@@ -34,7 +34,7 @@ def condition(hpa: Object, kind: str) -> dict[str, Any]:
     return next((each for each in found if each["type"] == kind), {})
 
 
-@pytest.mark.proves("autoscalers of both engines are accepted and kept whole")
+@pytest.mark.proves("HPA and KEDA objects are accepted unchanged")
 @pytest.mark.parametrize(
     "autoscaling",
     [
@@ -62,8 +62,7 @@ def test_autoscalers_are_accepted(cluster: Cluster, namespace: str, autoscaling:
         checks.stored_is_what_was_sent(each, stored)
 
 
-@pytest.mark.proves("a HorizontalPodAutoscaler scales a role through its LeaderWorkerSet, in a "
-                    "gang whose minimum stays; its selector finds the leaders alone")  # fmt: skip
+@pytest.mark.proves("An HPA scales a gang's LeaderWorkerSet and selects its leaders")
 def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str) -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))
@@ -99,7 +98,7 @@ def test_an_autoscaler_scales_the_set_of_a_role(cluster: Cluster, namespace: str
     assert cluster.get("PodGroup", "svc", namespace)["spec"] == group
 
 
-@pytest.mark.proves("the disruption budget of a scaled role follows its replicas")
+@pytest.mark.proves("The disruption budget of a scaled role follows its replicas")
 def test_the_budget_follows_the_replicas(cluster: Cluster, namespace: str) -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
     live = LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1}))

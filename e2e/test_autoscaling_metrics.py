@@ -49,10 +49,7 @@ def scaled(nodes: int, metric: Object) -> Object:
     )
 
 
-@pytest.mark.proves(
-    "a HorizontalPodAutoscaler that is served metrics scales a role through its LeaderWorkerSet, "
-    "up and down, by the mean of its leaders"
-)
+@pytest.mark.proves("An HPA scales a role by the mean of a leader metric")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_role_follows_a_metric_of_its_pods(
     cluster: Cluster, namespace: str, adapter: MetricsStandIn, nodes: int
@@ -78,7 +75,7 @@ def test_a_role_follows_a_metric_of_its_pods(
     assert all("worker-index=0" in each for each in adapter.asked)
 
 
-@pytest.mark.proves("a role follows an external metric, whose value is shared by its replicas")
+@pytest.mark.proves("An HPA scales a role by an external metric")
 def test_a_role_follows_an_external_metric(
     cluster: Cluster, namespace: str, adapter: MetricsStandIn
 ) -> None:

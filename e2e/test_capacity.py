@@ -54,10 +54,7 @@ def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     return bound
 
 
-@pytest.mark.proves(
-    "both PodGroup forms bind what the README's table says at 80, 64, 48, 32 and 16 accelerators, "
-    "with a set for each replica and with one for each role, and the model says the same"
-)
+@pytest.mark.proves("Both PodGroup forms schedule what the README's table says at 16 to 80 GPUs")
 @pytest.mark.parametrize(
     ("layout", "forms"),
     [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],
@@ -87,8 +84,9 @@ def test_both_forms_bind_the_measured_table(
     assert table == {form: MEASURED[form] for form in forms}
 
 
-@pytest.mark.proves(f"the capacity model equals the scheduler on {TOPOLOGIES} random topologies "
-                    "with pods of one size")  # fmt: skip
+@pytest.mark.proves(
+    f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
+)
 def test_random_topologies_of_one_pod_size_run_as_the_model_says(cluster: Cluster) -> None:
     bound = assert_as_modelled(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
     assert all(each.case.model.exact for each in bound)
@@ -97,8 +95,7 @@ def test_random_topologies_of_one_pod_size_run_as_the_model_says(cluster: Cluste
 
 
 @pytest.mark.proves(
-    f"the scheduler is never better than the model's bound on {MIXED} random topologies with pods "
-    "of mixed sizes, and equal where the model claims to be exact"
+    f"Volcano never exceeds the model on {MIXED} random topologies of mixed pod sizes"
 )
 def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
     bound = assert_as_modelled(cluster, scheduling.random_cases(2, MIXED, mixed=True))
@@ -113,10 +110,7 @@ def assert_groups_as_modelled(cluster: Cluster, seed: int, count: int) -> list[B
     return bound
 
 
-@pytest.mark.proves(
-    f"as many serving groups start as the model says, on {GROUPED} random topologies with groups, "
-    "and where they compete for more the scheduler is never better than the model's bound"
-)
+@pytest.mark.proves(f"Serving groups start as the model says on {GROUPED} random topologies")
 def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
     bound = assert_groups_as_modelled(cluster, 9, GROUPED)
     assert {each.case.model.exact for each in bound} == {True, False}
@@ -124,13 +118,13 @@ def test_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -
 
 
 @pytest.mark.long
-@pytest.mark.proves(f"the same with groups on {GROUPED_LONG} random topologies")
+@pytest.mark.proves(f"The same on {GROUPED_LONG} random topologies with groups")
 def test_many_random_topologies_with_groups_run_as_the_model_says(cluster: Cluster) -> None:
     assert_groups_as_modelled(cluster, 9, GROUPED_LONG)
 
 
 @pytest.mark.long
-@pytest.mark.proves(f"the same on {TOPOLOGIES_LONG} topologies of one size and {MIXED_LONG} mixed")
+@pytest.mark.proves(f"The same on {TOPOLOGIES_LONG} topologies of one size and {MIXED_LONG} mixed")
 @pytest.mark.parametrize("part", range(4))
 def test_many_random_topologies_run_as_the_model_says(cluster: Cluster, part: int) -> None:
     cases = scheduling.random_cases(100 + part, TOPOLOGIES_LONG // 4, mixed=False)

@@ -59,18 +59,14 @@ def _found(cluster: Cluster, nodes: int, **scheduling: Any) -> tuple[int, dict[s
     return len(bound), allocated
 
 
-@pytest.mark.proves(
-    "Volcano as it is installed binds the pods of a gang without regard to the devices that they "
-    "claim, and allocates none, so that no kubelet can start them"
-)
+@pytest.mark.proves("By default Volcano ignores device claims, so claiming gangs never start")
 @pytest.mark.parametrize("nodes", [3, 1])
 def test_volcano_does_not_look_at_claims(cluster: Cluster, nodes: int) -> None:
     assert _found(cluster, nodes) == (3, {})
 
 
 @pytest.mark.proves(
-    "with predicate.DynamicResourceAllocationEnable Volcano allocates the devices that a gang "
-    "claims, and places nothing of it where they do not suffice"
+    "With DynamicResourceAllocationEnable, Volcano allocates a gang's devices or places nothing"
 )
 @pytest.mark.parametrize(("nodes", "running"), [(3, 3), (2, 0)])
 def test_volcano_allocates_claims_when_told_to(told: Cluster, nodes: int, running: int) -> None:
@@ -78,7 +74,7 @@ def test_volcano_allocates_claims_when_told_to(told: Cluster, nodes: int, runnin
     assert (bound, len(set(allocated.values()))) == (running, running)
 
 
-@pytest.mark.proves("without a gang the default scheduler allocates the devices that pods claim")
+@pytest.mark.proves("The default scheduler allocates claimed devices without a gang")
 def test_the_default_scheduler_allocates_claims(cluster: Cluster) -> None:
     bound, allocated = _found(cluster, 3, gangPolicy={"mode": "Off"})
     assert (bound, len(set(allocated.values()))) == (3, 3)

@@ -75,8 +75,9 @@ def everything() -> Object:
     }
 
 
-@pytest.mark.proves("disruption budgets, monitors, autoscalers, probes, spread and traces are "
-                    "accepted and kept whole")  # fmt: skip
+@pytest.mark.proves(
+    "Budgets, monitors, autoscalers, probes, spread and traces are accepted unchanged"
+)
 @pytest.mark.parametrize("manifest", [*MANIFESTS, everything()])
 def test_everything_is_accepted(cluster: Cluster, namespace: str, manifest: Object) -> None:
     metadata = {**manifest["metadata"], "namespace": namespace}
@@ -85,8 +86,7 @@ def test_everything_is_accepted(cluster: Cluster, namespace: str, manifest: Obje
         checks.stored_is_what_was_sent(sent, stored)
 
 
-@pytest.mark.proves("the PodMonitor of a role finds its leaders alone, with the port that it "
-                    "names, and the picker's ServiceMonitor one Service")  # fmt: skip
+@pytest.mark.proves("Monitors select leaders and the picker's Service")
 def test_monitors_find_leaders_and_the_picker(cluster: Cluster, namespace: str) -> None:
     plan = inputs.plan_of(everything())
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
@@ -133,8 +133,7 @@ def plans() -> list[ServicePlan]:
     return [inputs.plan_of(keda)]
 
 
-@pytest.mark.proves("prerequisites find the kinds of the Prometheus operator and of KEDA, with the "
-                    "operator's release")  # fmt: skip
+@pytest.mark.proves("Prerequisites detect the Prometheus operator and KEDA")
 def test_prerequisites_find_the_kinds_of_day_two(
     cluster: Cluster, plans: list[ServicePlan]
 ) -> None:
@@ -146,7 +145,7 @@ def test_prerequisites_find_the_kinds_of_day_two(
     assert not any("Prometheus" in each or "KEDA" in each for each in found), found
 
 
-@pytest.mark.proves("pickers take the flag and the variables of traces, and choose OTLP")
+@pytest.mark.proves("Pickers accept the tracing flag and variables")
 @pytest.mark.parametrize("tool", ["epp-1.2", "epp-1.5"])
 def test_a_picker_traces_by_otlp(tool: str, tmp_path: Path) -> None:
     manifest = everything()

@@ -90,15 +90,14 @@ def case(cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> Ca
     return Case(cluster, namespace, request)
 
 
-@pytest.mark.proves("an image that cannot be pulled is told with the pod and the kubelet's words")
+@pytest.mark.proves("A failing image pull is reported with pod and kubelet message")
 def test_unpullable(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2)
     case.start(behaving(UNPULLABLE, nodes=2))
     case.says("unpullable", "pod svc-inference-0-0 and 1 more: container", "ImagePullBackOff")
 
 
-@pytest.mark.proves("a container that crashes is told with its exit code, although "
-                    "LeaderWorkerSet deletes the pod at once")  # fmt: skip
+@pytest.mark.proves("A crash is reported with its exit code even if the pod is deleted")
 def test_crashing(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(CRASHING))
@@ -106,8 +105,7 @@ def test_crashing(cluster: Cluster, case: Case) -> None:
               "LeaderWorkerSet svc-inference-0: RecreateGroup")  # fmt: skip
 
 
-@pytest.mark.proves("what a crashed container shows for a moment is seen by each watch of its "
-                    "pods, whenever it begins")  # fmt: skip
+@pytest.mark.proves("Any watch of the pods sees a crash that shows only briefly")
 def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(CRASHING))
@@ -123,15 +121,16 @@ def test_a_crash_is_watched(cluster: Cluster, namespace: str, case: Case) -> Non
         assert "exit code 1 (Error), restarted 1 time" in pod
 
 
-@pytest.mark.proves("a pod that its node has evicted is told with the reason")
+@pytest.mark.proves("An evicted pod is reported with its reason")
 def test_evicted(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(behaving(FAILING))
     case.says("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
 
 
-@pytest.mark.proves("a gang without room is told in the scheduler's words, with the accelerators "
-                    "that are missing")  # fmt: skip
+@pytest.mark.proves(
+    "An unschedulable gang is reported with the scheduler's message and missing GPUs"
+)
 def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
@@ -140,8 +139,9 @@ def test_a_gang_without_room(cluster: Cluster, case: Case) -> None:
               "at most 8 on one node")  # fmt: skip
 
 
-@pytest.mark.proves("a pod without room is told in the words of Kubernetes' own scheduler, with "
-                    "the accelerators that are missing")  # fmt: skip
+@pytest.mark.proves(
+    "An unschedulable pod is reported with kube-scheduler's message and missing GPUs"
+)
 def test_a_pod_without_room(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2, gpus=4)
     case.start(behaving("ready"))
@@ -149,7 +149,7 @@ def test_a_pod_without_room(cluster: Cluster, case: Case) -> None:
               "(4 on each of 2 nodes)")  # fmt: skip
 
 
-@pytest.mark.proves("pods that may not be made are told in the words of admission")
+@pytest.mark.proves("Pods rejected by admission are reported with its message")
 def test_refused(cluster: Cluster, namespace: str, case: Case) -> None:
     cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}

@@ -126,9 +126,7 @@ def await_image(cluster: Cluster, namespace: str, tag: str) -> None:
     )
 
 
-@pytest.mark.proves(
-    "a DisaggregatedSet with a free node for each role changes its image without fewer ready pods"
-)
+@pytest.mark.proves("DisaggregatedSet: with a free node per role, updates lose no ready pods")
 def test_an_update_with_room(cluster: Cluster, namespace: str) -> None:
     started(cluster, namespace, 8)
     with lowest(cluster, namespace) as least:
@@ -138,8 +136,7 @@ def test_an_update_with_room(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.proves(
-    "a DisaggregatedSet whose roles lack a free node each stands still in an update, while the old "
-    "revision serves; with the nodes it goes on"
+    "DisaggregatedSet: without free nodes, updates stall while the old revision serves"
 )
 @pytest.mark.parametrize("free", [0, 1])
 def test_an_update_without_room(cluster: Cluster, namespace: str, free: int) -> None:
@@ -161,8 +158,7 @@ def test_an_update_without_room(cluster: Cluster, namespace: str, free: int) -> 
 
 
 @pytest.mark.proves(
-    "a DisaggregatedSet with `maxUnavailable: 1` and `maxSurge: 0` ends its update without a free "
-    "node"
+    "DisaggregatedSet: `maxUnavailable: 1` and `maxSurge: 0` update without a free node"
 )
 def test_an_update_in_place(cluster: Cluster, namespace: str) -> None:
     started(cluster, namespace, 6, IN_PLACE)
@@ -174,9 +170,7 @@ def test_an_update_in_place(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.proves(
-    "a DisaggregatedSet whose new image cannot be pulled keeps the old revision, all of it with a "
-    "free node for each role, else what `maxUnavailable` leaves; no status says why, and another "
-    "image repairs it without a deletion by hand"
+    "DisaggregatedSet: a failing image keeps the old revision, with an empty status"
 )
 @pytest.mark.parametrize("rollout", [None, IN_PLACE])
 def test_an_image_that_cannot_be_pulled(
@@ -212,9 +206,7 @@ def parked(service: Object) -> Object:
 
 
 @pytest.mark.proves(
-    "pods of a DisaggregatedSet that has the pod templates of a service's roles are those of the "
-    "service's InferencePool, while the service itself has replicas 0; the account of the decode "
-    "pods' sidecar is to be created beside it"
+    "DisaggregatedSet: its pods join the InferencePool of a service with replicas 0"
 )
 def test_a_pool_selects_pods_of_a_disaggregated_set(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(2)

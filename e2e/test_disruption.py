@@ -68,9 +68,7 @@ def of(live: LiveService, task: str, *, worker: bool = False) -> str:
     return str(names[-1] if worker else names[0])
 
 
-@pytest.mark.proves("a disruption budget lets evictions take down one replica of a role at a "
-                    "time, whichever of its pods is evicted; the next one when it is "
-                    "back")  # fmt: skip
+@pytest.mark.proves("A disruption budget admits evictions of one replica at a time")
 @pytest.mark.parametrize(("nodes", "worker"), [(1, False), (2, False), (2, True)])
 def test_evictions_take_down_one_replica_at_a_time(
     cluster: Cluster, namespace: str, nodes: int, *, worker: bool
@@ -97,8 +95,7 @@ def test_evictions_take_down_one_replica_at_a_time(
     assert evict(cluster, namespace, of(live, "inference-1"))
 
 
-@pytest.mark.proves("a minimum of whole replicas, counted in pods, would let evictions take down "
-                    "two replicas at once")  # fmt: skip
+@pytest.mark.proves("A budget of whole replicas, counted in pods, would evict two at once")
 def test_a_minimum_of_whole_replicas_is_no_budget_of_replicas(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -121,8 +118,7 @@ def _missing(cluster: Cluster, namespace: str, live: LiveService) -> None:
     cluster.wait(lambda: len(live.pods()) == (REPLICAS - 1) * 2, 60, live.bound)
 
 
-@pytest.mark.proves("a replica without pods uses the budget up; Kubernetes' own maxUnavailable "
-                    "would not count it")  # fmt: skip
+@pytest.mark.proves("A replica without pods uses up the budget")
 def test_a_replica_without_pods_counts_as_missing(cluster: Cluster, namespace: str) -> None:
     live = running(cluster, namespace, 2)
     _missing(cluster, namespace, live)
@@ -138,7 +134,7 @@ def test_a_replica_without_pods_counts_as_missing(cluster: Cluster, namespace: s
     cluster.wait(allowed, 30, lambda: budget(cluster, namespace))
 
 
-@pytest.mark.proves("budgets of several roles are independent, and no pod is under two of them")
+@pytest.mark.proves("Budgets of several roles select disjoint pods")
 def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
     manifest = service(
         "svc",
@@ -164,7 +160,7 @@ def test_each_role_has_its_own_budget(cluster: Cluster, namespace: str) -> None:
     assert isinstance(evict(cluster, namespace, of(live, "decode-1")), bool)
 
 
-@pytest.mark.proves("pods that are not ready may be evicted while the budget is used up")
+@pytest.mark.proves("Unready pods can be evicted while the budget is used up")
 def test_pods_that_serve_nothing_hold_up_no_drain(cluster: Cluster, namespace: str) -> None:
     live = running(cluster, namespace, 1)
     name = of(live, "inference-0")

@@ -24,10 +24,7 @@ def _expanded(container: Object) -> dict[str, str]:
     return known
 
 
-@pytest.mark.proves(
-    "with environment: Kthena the pods of a replica, its only one too, know their entry, index and "
-    "number: LeaderWorkerSet puts the variables that they refer to before all others"
-)
+@pytest.mark.proves("environment: Kthena sets entry, index and size in every pod")
 def test_references_stand_behind_what_they_refer_to(cluster: Cluster, namespace: str) -> None:
     roles = [
         inputs.role(name, "worker", nodes=nodes, gpus=0, environment="Kthena")

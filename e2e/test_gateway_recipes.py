@@ -115,7 +115,7 @@ def accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
 
 
 @pytest.mark.proves(
-    "the API server accepts the page's objects for keys, tokens, limits and certificates, whole",
+    "The API server accepts the security page's objects unchanged",
     needs="envoy-gateway is built",
 )
 @pytest.mark.usefixtures("kinds")
@@ -125,8 +125,7 @@ def test_the_pages_objects_are_accepted(cluster: Cluster, namespace: str, file: 
 
 
 @pytest.mark.proves(
-    "the API server accepts the page's objects for Istio and agentgateway, whole; they name the "
-    "rendered HTTPRoute or its Gateway",
+    "The API server accepts the page's Istio and agentgateway objects unchanged",
     needs="istio and agentgateway are built",
 )
 @pytest.mark.usefixtures("kinds")
@@ -153,7 +152,7 @@ def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.proves(
-    "the API server refuses a misspelled field of any of the page's objects for a gateway",
+    "The API server rejects misspelled fields in the page's objects",
     needs="envoy-gateway, istio and agentgateway are built",
 )
 @pytest.mark.usefixtures("kinds")
@@ -191,7 +190,7 @@ def test_what_the_kinds_do_not_know_is_refused(cluster: Cluster, namespace: str)
 
 
 @pytest.mark.proves(
-    "the API server accepts the DestinationRule that is rendered for Istio, whole",
+    "The API server accepts Istio's DestinationRule unchanged",
     needs="istio is built",
 )
 @pytest.mark.usefixtures("kinds")

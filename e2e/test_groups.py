@@ -74,7 +74,7 @@ def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
     await_leaders(cluster, namespace, 6)
 
 
-@pytest.mark.proves("llm-d's picker never pairs prefill and decode pods of two groups", needs=LLM_D)
+@pytest.mark.proves("llm-d's picker never pairs pods of different groups", needs=LLM_D)
 def test_pairs_stay_in_a_group(cluster: Cluster, namespace: str, programs: dict[str, Any]) -> None:
     objects = started(cluster, namespace, _grouped(namespace), leading=8)
     with _picker(cluster, objects, programs["llm-d-epp"]) as picker:
@@ -85,7 +85,7 @@ def test_pairs_stay_in_a_group(cluster: Cluster, namespace: str, programs: dict[
         cluster.wait(lambda: _groups_used(cluster, namespace, picker) == {("1", "1")}, 30)
 
 
-@pytest.mark.proves("with groupPairing Preferred it does so only where a group has no prefill pod",
+@pytest.mark.proves("groupPairing Preferred crosses groups only if a group lacks prefill pods",
                     needs=LLM_D)  # fmt: skip
 def test_preferred_pairs_leave_a_group_without_prefill_pods(
     cluster: Cluster,

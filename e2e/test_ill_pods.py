@@ -43,7 +43,7 @@ def pod(fields: Object, container: Object) -> Object:
     return made
 
 
-@pytest.mark.proves("ill-formed pods that are refused at preview are refused by the API server too")
+@pytest.mark.proves("The API server rejects the malformed pods that preview rejects")
 @pytest.mark.parametrize(("fields", "container"), CASES)
 def test_what_is_refused_could_never_be_made(
     cluster: Cluster, room: str, fields: Object, container: Object
@@ -52,7 +52,7 @@ def test_what_is_refused_could_never_be_made(
         cluster.create(pod(fields, container), namespace=room, dry_run=True)
 
 
-@pytest.mark.proves("a LeaderWorkerSet is accepted with pod templates of which no pod can be made")
+@pytest.mark.proves("The API server accepts LeaderWorkerSets with invalid pod templates")
 @pytest.mark.parametrize("fields", CARRIED, ids=str)
 def test_a_set_is_accepted_all_the_same(cluster: Cluster, room: str, fields: Object) -> None:
     held = copy.deepcopy(objects.leader_worker_set("ill", size=1))
@@ -60,7 +60,7 @@ def test_a_set_is_accepted_all_the_same(cluster: Cluster, room: str, fields: Obj
     cluster.apply([held], namespace=room, dry_run=True)
 
 
-@pytest.mark.proves("what is unusual and right in a pod is accepted")
+@pytest.mark.proves("Unusual but valid pod fields are accepted")
 @pytest.mark.parametrize("fields", [*TAKEN, *(each for each, _, _ in NEVER_PLACED)], ids=str)
 def test_what_is_unusual_and_right_is_taken(cluster: Cluster, room: str, fields: Object) -> None:
     cluster.create(pod(fields, {}), namespace=room, dry_run=True)
@@ -83,10 +83,7 @@ RULES = [
 ]
 
 
-@pytest.mark.proves(
-    f"{len(RULES)} pod templates that fit their schema and are refused offline, or by "
-    "`check --server` alone, are refused by the API server as StatefulSet or Pod"
-)
+@pytest.mark.proves(f"The API server rejects {len(RULES)} pod templates that the library rejects")
 @pytest.mark.parametrize("template", RULES)
 def test_each_rule_about_pods_is_one_of_the_servers(
     cluster: Cluster, room: str, template: Object
@@ -96,15 +93,14 @@ def test_each_rule_about_pods_is_one_of_the_servers(
     assert refused.value.status in (403, 422)
 
 
-@pytest.mark.proves("templates that are unusual and right become pods")
+@pytest.mark.proves("Unusual but valid templates become pods")
 @pytest.mark.parametrize("template", refused_pods.TAKEN)
 def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
     made_of(cluster, room, template)
 
 
 @pytest.mark.proves(
-    f"`check --server` reports {len(refused_pods.REFUSED_BY_SERVER)} pod templates that are "
-    "accepted offline"
+    f"`check --server` rejects {len(refused_pods.REFUSED_BY_SERVER)} pod templates accepted offline"
 )
 @pytest.mark.parametrize(("template", "at"), refused_pods.REFUSED_BY_SERVER)
 def test_check_with_the_server_reports_what_it_accepts_offline(

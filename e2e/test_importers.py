@@ -27,19 +27,14 @@ def objects_of(name: str) -> list[Object]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(
-    "each input manifest of the Kthena and Modelplane documents, completed where it is a fragment, "
-    "is accepted and kept whole"
-)
+@pytest.mark.proves("Kthena's and Modelplane's documented manifests are accepted unchanged")
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_inputs_are_accepted(cluster: Cluster, room: str, name: str) -> None:
     assert_accepted(cluster, objects_of(name), room)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(
-    "every pod of each input manifest of the Kthena and Modelplane documents is made and scheduled"
-)
+@pytest.mark.proves("Pods of Kthena's and Modelplane's documented manifests are scheduled")
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, name: str) -> None:
     (args,) = load(DOCUMENTS[name], allow_lossy=True)
@@ -55,11 +50,7 @@ def test_the_documents_inputs_are_scheduled(cluster: Cluster, namespace: str, na
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(
-    "each block of KServe's page that does not contradict itself, completed by a model, is "
-    "accepted, kept whole, and its pods are scheduled; so is a service that edits the presets' "
-    "volumes and probes and has a route of its own to KServe's pool"
-)
+@pytest.mark.proves("KServe's documented manifests are accepted unchanged and scheduled")
 @pytest.mark.parametrize("name", PAGE)
 def test_kserves_page_is_accepted_and_scheduled(
     cluster: Cluster, namespace: str, room: str, name: str
@@ -75,10 +66,7 @@ def test_kserves_page_is_accepted_and_scheduled(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(
-    "the sample of Kthena's article runs two prefill and two decode replicas where there is room "
-    "for four pods, and nothing where there is room for three"
-)
+@pytest.mark.proves("The Kthena article's sample needs capacity for four pods")
 @pytest.mark.parametrize(("free", "running"), [(4, 4), (3, 0)])
 def test_the_articles_gang_starts_with_its_minimum(
     cluster: Cluster, namespace: str, free: int, running: int

@@ -102,10 +102,7 @@ def labels(namespace: str, kind: str) -> dict[str, str]:
 
 
 @pytest.mark.proves(
-    "with KEDA's operator and adapter, Prometheus and the controller of autoscalers a role goes "
-    "from zero to one for a request that the endpoint picker holds, stays at one while its pod "
-    "loads, follows the load to three, stays there, and goes back to zero, without a step in "
-    "between that is taken back",
+    "KEDA scales a role from zero to three and back, without reversals",
     needs=NEED,
 )
 def test_a_role_is_woken_and_follows_its_load(
@@ -167,8 +164,7 @@ def test_a_role_is_woken_and_follows_its_load(
 
 
 @pytest.mark.proves(
-    "prefill and decode, which follow the same numbers by values in their ratio, are scaled "
-    "together by real KEDA and keep it; what Prometheus does not read changes nothing",
+    "KEDA scales prefill and decode in their ratio",
     needs=NEED,
 )
 def test_prefill_and_decode_keep_their_ratio(

@@ -51,7 +51,7 @@ POLICIES: dict[str, list[Object]] = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves("services with Kthena's autoscaling policies are accepted and kept whole")
+@pytest.mark.proves("Kthena's autoscaled services are accepted unchanged")
 @pytest.mark.parametrize("name", POLICIES)
 def test_scaled_services_are_accepted(cluster: Cluster, room: str, name: str) -> None:
     (objects,) = objects_of(*POLICIES[name])
@@ -61,7 +61,7 @@ def test_scaled_services_are_accepted(cluster: Cluster, room: str, name: str) ->
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves("the bounds of Kthena's autoscaling policy scale the LeaderWorkerSet of a role")
+@pytest.mark.proves("Bounds of Kthena's autoscaling policy scale the LeaderWorkerSet")
 def test_a_policy_scales_a_role(cluster: Cluster, namespace: str) -> None:
     (objects,) = objects_of(*POLICIES["pods"])
     cluster.add_nodes(10, 1)
@@ -80,10 +80,7 @@ def test_a_policy_scales_a_role(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(
-    "a serving group of Kthena's is a gang where its one role has single pods, too: it is placed "
-    "as a whole, or with its minimum, and otherwise not at all"
-)
+@pytest.mark.proves("A Kthena group of single pods is scheduled as a gang")
 @pytest.mark.parametrize(
     ("policy", "free", "running"), [(None, 6, 4), (None, 3, 0), (TWO, 3, 3), (TWO, 1, 0)]
 )
@@ -104,7 +101,7 @@ def test_a_group_of_single_pods_is_a_gang(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves("services of a Kthena ModelRoute with weights are accepted and kept whole")
+@pytest.mark.proves("Services of a weighted Kthena ModelRoute are accepted unchanged")
 def test_weights_are_accepted(cluster: Cluster, room: str) -> None:
     name = "modelserving.volcano.sh/name"
     shares: list[dict[str, Any]] = [

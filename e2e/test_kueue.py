@@ -145,8 +145,7 @@ def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, in
 
 
 @pytest.mark.proves(
-    "Kueue admits what the plan says at 80, 64, 48, 32 and 16 accelerators, each replica as a "
-    "whole, with a set for each replica and with one for each role",
+    "Kueue admits what the plan says at 16 to 80 GPUs, in both layouts",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
@@ -205,8 +204,7 @@ def _available(lws: Object) -> bool:
 
 
 @pytest.mark.proves(
-    "a service that waits in Kueue's queue is created, updated to another image, scaled down, "
-    "repaired after a lost pod, and gives its quota to one that waits, which says why",
+    "A queued service is created, updated, scaled and repaired; its quota is released",
     needs=NEEDS,
 )
 def test_a_service_lives_under_kueue(queues: Cluster) -> None:
@@ -255,8 +253,7 @@ def test_a_service_lives_under_kueue(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "`plan --cluster` says what Kueue's quota allows, with what a cohort lends: the real Kueue "
-    "admits that much, and nothing where a resource has no quota or the queue is not active",
+    "`plan --cluster` agrees with Kueue on quota, cohorts and inactive queues",
     needs=NEEDS,
 )
 def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
@@ -337,8 +334,7 @@ def test_quotas_of_kueue_are_those_that_it_admits(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "Kueue's webhook refuses another queue, another backend and other requests of a "
-    "LeaderWorkerSet that runs",
+    "Kueue's webhook rejects another queue, backend or requests on a running LeaderWorkerSet",
     needs=NEEDS,
 )
 def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
@@ -365,8 +361,7 @@ def test_what_kueue_refuses_to_change(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "a leader that is ready before its workers are created, and a replica that has a domain of its "
-    "own, start under Kueue, which with Volcano they cannot",
+    "LeaderReady and exclusive topologies start under Kueue",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
@@ -386,9 +381,7 @@ def test_what_deadlocks_with_volcano_starts_under_kueue(queues: Cluster, way: st
 
 
 @pytest.mark.proves(
-    "pods with Kueue's label of a queue in their template, as KServe writes it, never start in a "
-    "LeaderWorkerSet with the label, though Kueue admits its replicas; an imported KServe service "
-    "does not label its pods and starts",
+    "Pods whose template has Kueue's queue label never start; imports omit it",
     needs=NEEDS,
 )
 def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
@@ -430,9 +423,7 @@ def test_pods_with_the_label_of_a_queue_never_start(queues: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "in a cluster that has Kueue alone `plan --cluster` refuses a gang of Volcano and proposes the "
-    "LocalQueue of its namespace, says where there is none, and is content with the proposal; "
-    "ServingPrerequisites proposes the same",
+    "With only Kueue installed, `plan --cluster` rejects Volcano and suggests the LocalQueue",
     needs=NEEDS,
 )
 def test_kueue_is_proposed_where_volcano_is_not_there(queues: Cluster) -> None:

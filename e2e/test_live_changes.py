@@ -41,10 +41,7 @@ def started(cluster: Cluster, namespace: str, manifest: Object, nodes: int = 10)
 
 
 @LAYOUTS
-@pytest.mark.proves(
-    "literal gang, and one set for each role: after a lost node nothing of the lost replica "
-    "comes back before the whole gang fits again; the other replicas run on"
-)
+@pytest.mark.proves("All-or-nothing gang: a lost replica waits until the whole gang fits")
 def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
     cluster: Cluster, namespace: str, layout: str
 ) -> None:
@@ -68,8 +65,7 @@ def test_a_literal_gang_waits_with_a_lost_replica_until_all_of_it_fits(
     assert service.identities("decode-0").items() <= others.items()
 
 
-@pytest.mark.proves("partial gang: a lost replica comes back as a whole when its node does; the "
-                    "other replicas run on")  # fmt: skip
+@pytest.mark.proves("Partial gang: a lost replica returns with its node")
 @pytest.mark.parametrize("task", ["decode-1", "decode-0", "prefill-0"])
 @LAYOUTS
 def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
@@ -88,9 +84,7 @@ def test_a_partial_gang_gets_a_lost_replica_back_when_it_fits(
 
 @pytest.mark.parametrize("required", ["Any", "LowestOrdinals"])
 @pytest.mark.proves(
-    "partial gang: when a required replica has lost its room, an optional one stands in for it, "
-    "and what restarts comes back; with requiredReplicas LowestOrdinals it does not before the "
-    "required one fits again, and what runs, runs on"
+    "Partial gang: an optional replica stands in for a lost one, except with LowestOrdinals"
 )
 def test_a_required_replica_lost_its_room(cluster: Cluster, namespace: str, required: str) -> None:
     service = started(cluster, namespace, prefill_decode(minimum=MINIMUM, required=required))
@@ -107,8 +101,7 @@ def test_a_required_replica_lost_its_room(cluster: Cluster, namespace: str, requ
     assert service.identities("decode-1") == others
 
 
-@pytest.mark.proves("partial gang: a replica beyond the minimum that loses its nodes leaves room "
-                    "for one of the minimum")  # fmt: skip
+@pytest.mark.proves("Partial gang: a lost optional replica leaves capacity for a required one")
 def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -121,8 +114,7 @@ def test_a_partial_gang_blocked_in_prefill_is_served_by_a_deleted_decode_replica
     service.becomes({"prefill-0": 2, "decode-0": 4})
 
 
-@pytest.mark.proves("partial gang: scaling up and down by a replica leaves the PodGroup and the "
-                    "other replicas alone")  # fmt: skip
+@pytest.mark.proves("Partial gang: scaling leaves the PodGroup and other replicas alone")
 def test_a_partial_gang_is_scaled_without_touching_anything_else(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -143,7 +135,7 @@ def test_a_partial_gang_is_scaled_without_touching_anything_else(
     assert (service.pod_group() or {})["spec"] == group["spec"]
 
 
-@pytest.mark.proves("literal gang: scaling up with room starts the new replica and restarts none")
+@pytest.mark.proves("All-or-nothing gang: scaling up with capacity restarts nothing")
 def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: str) -> None:
     service = started(cluster, namespace, LITERAL, nodes=14)
     others = service.identities()
@@ -153,10 +145,7 @@ def test_a_literal_gang_grows_when_there_is_room(cluster: Cluster, namespace: st
 
 
 @LAYOUTS
-@pytest.mark.proves(
-    "literal gang, and one set for each role: one that grew without room holds back the "
-    "replacements of running replicas, and gives them back when it is lowered again"
-)
+@pytest.mark.proves("All-or-nothing gang: an unschedulable new replica blocks restarting ones")
 def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
     cluster: Cluster, namespace: str, layout: str
 ) -> None:
@@ -172,8 +161,9 @@ def test_a_literal_gang_that_grew_without_room_holds_back_replacements(
     service.becomes(FULL)
 
 
-@pytest.mark.proves("literal gang: a lowered PodGroup that precedes the deletion of a replica is "
-                    "harmless")  # fmt: skip
+@pytest.mark.proves(
+    "All-or-nothing gang: lowering the PodGroup before deleting a replica is harmless"
+)
 def test_a_lowered_pod_group_before_the_deletion_of_a_replica_is_harmless(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -190,8 +180,7 @@ def test_a_lowered_pod_group_before_the_deletion_of_a_replica_is_harmless(
     assert service.identities() == kept
 
 
-@pytest.mark.proves("partial gang: raising the minimum without room stops nothing that runs; "
-                    "lowering it starts what then fits")  # fmt: skip
+@pytest.mark.proves("Partial gang: an unschedulable minimum stops nothing that runs")
 def test_the_minimum_is_raised_and_lowered_while_the_service_runs(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -214,8 +203,7 @@ def test_the_minimum_is_raised_and_lowered_while_the_service_runs(
     assert service.identities("prefill-0", "decode-0") == running
 
 
-@pytest.mark.proves("a raised minimum that does not fit holds back the replacements of running "
-                    "replicas")  # fmt: skip
+@pytest.mark.proves("Raising the minimum beyond capacity blocks restarting replicas")
 def test_a_raised_minimum_without_room_holds_back_replacements(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -231,10 +219,7 @@ def test_a_raised_minimum_without_room_holds_back_replacements(
     service.becomes({**FULL, "prefill-0": 0, "decode-1": 0})
 
 
-@pytest.mark.proves(
-    "one set for each role: scaled below the gang's minimum by another actor, replicas that "
-    "restart do not come back before it is scaled up again"
-)
+@pytest.mark.proves("PerRole: restarting replicas wait while the role is scaled below the minimum")
 def test_a_set_that_is_scaled_below_the_minimum_holds_back_replacements(
     cluster: Cluster, namespace: str
 ) -> None:

@@ -81,8 +81,7 @@ def with_image(service: Object, image: str) -> Object:
 
 
 @pytest.mark.proves(
-    "with LeaderWorkerSet 0.7, 0.8 and 0.9 services of single pods are created, updated and "
-    "scaled, and those of several nodes with a `restartPolicy` that all releases have",
+    "LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -111,8 +110,7 @@ def test_what_works_with_every_release(installed: Cluster, nodes: int) -> None:
 
 
 @pytest.mark.proves(
-    "LeaderWorkerSet 0.7 and 0.8 refuse the default `restartPolicy` of services of several nodes, "
-    "with which 0.9 creates them, and only 0.9 says which generation its status is about",
+    "LeaderWorkerSet 0.7 and 0.8 reject RecreateGroupAfterStart and lack observedGeneration",
     needs=NEEDS,
 )
 def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
@@ -135,8 +133,7 @@ def test_what_older_releases_lack(installed: Cluster, release: str) -> None:
 
 
 @pytest.mark.proves(
-    "with LeaderWorkerSet 0.7, 0.8 and 0.9 the examples are created and updated to another image, "
-    "prefill and decode as a gang of Volcano and with a `restartPolicy` that all releases have",
+    "LeaderWorkerSet 0.7, 0.8 and 0.9: the examples are created and updated",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("example", inputs.EXAMPLES)

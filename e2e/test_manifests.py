@@ -51,20 +51,20 @@ def assert_accepted(cluster: Cluster, objects: list[Object], namespace: str) -> 
                 cluster.create(pod, namespace=namespace, dry_run=True)
 
 
-@pytest.mark.proves("each whole input of the FusionInfer documents is accepted and kept whole")
+@pytest.mark.proves("Every manifest of the FusionInfer documents is accepted unchanged")
 @pytest.mark.parametrize("name", inputs.DOCUMENTS)
 def test_the_documents_inputs_are_accepted(cluster: Cluster, room: str, name: str) -> None:
     objects = inputs.objects_of(inputs.plan_of(inputs.DOCUMENTS[name]))
     assert_accepted(cluster, objects, room)
 
 
-@pytest.mark.proves("the objects of each example program are accepted and kept whole")
+@pytest.mark.proves("Objects of every example program are accepted unchanged")
 @pytest.mark.parametrize("name", inputs.EXAMPLES)
 def test_the_examples_are_accepted(cluster: Cluster, room: str, name: str) -> None:
     assert_accepted(cluster, inputs.example_objects(name), room)
 
 
-@pytest.mark.proves(f"{RANDOM} random valid services are accepted and kept whole")
+@pytest.mark.proves(f"{RANDOM} random valid services are accepted unchanged")
 @settings(COMMON, max_examples=RANDOM)
 @given(manifest=services(extras=True))
 def test_random_services_are_accepted(cluster: Cluster, room: str, manifest: Manifest) -> None:
@@ -72,14 +72,14 @@ def test_random_services_are_accepted(cluster: Cluster, room: str, manifest: Man
 
 
 @pytest.mark.long
-@pytest.mark.proves(f"{RANDOM_LONG} random valid services are accepted and kept whole")
+@pytest.mark.proves(f"{RANDOM_LONG} random valid services are accepted unchanged")
 @settings(COMMON, max_examples=RANDOM_LONG)
 @given(manifest=services(extras=True))
 def test_many_random_services_are_accepted(cluster: Cluster, room: str, manifest: Manifest) -> None:
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(manifest)), room)
 
 
-@pytest.mark.proves("applying the same objects again changes nothing that is stored")
+@pytest.mark.proves("Applying the same objects again changes nothing")
 def test_applying_twice_changes_nothing(cluster: Cluster, namespace: str) -> None:
     story = inputs.plan_of(inputs.DOCUMENTS["fusioninfer-story-4-disaggregated-multinode"])
     objects = inputs.with_namespace(inputs.objects_of(story), namespace)

@@ -64,10 +64,7 @@ def objects_of(*documents: Object) -> list[Object]:
     return list(render(plan_service(read.document.args)))
 
 
-@pytest.mark.proves(
-    "Modelplane deployments with a ModelCache and a ModelService are accepted and kept whole: one "
-    "pod, a gang, prefill and decode"
-)
+@pytest.mark.proves("Modelplane deployments with cache and ModelService are accepted unchanged")
 @pytest.mark.parametrize("form", FORMS)
 def test_deployments_with_a_cache_are_accepted(cluster: Cluster, room: str, form: str) -> None:
     token = {"name": "hub"}
@@ -77,10 +74,7 @@ def test_deployments_with_a_cache_are_accepted(cluster: Cluster, room: str, form
     assert_accepted(cluster, objects, room)
 
 
-@pytest.mark.proves(
-    "a Modelplane deployment's warm-up Job completes, and its pods then get their devices and "
-    "mount the folder that the Job wrote"
-)
+@pytest.mark.proves("A Modelplane deployment's pods mount the folder that its warm-up Job wrote")
 def test_a_deployment_with_a_cache_is_scheduled(cluster: Cluster, namespace: str) -> None:
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(2, gpus=0)

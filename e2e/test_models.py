@@ -57,14 +57,14 @@ def objects_of(manifest: Object) -> list[Object]:
     return inputs.objects_of(inputs.plan_of(manifest))
 
 
-@pytest.mark.proves("every source of a model, its cache and its parallelism are accepted and kept")
+@pytest.mark.proves("Every model source, cache and parallelism is accepted unchanged")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_accepted(cluster: Cluster, namespace: str, model: str, form: str) -> None:
     assert_accepted(cluster, objects_of(service(MODELS[model], FORMS[form])), namespace)
 
 
-@pytest.mark.proves("ResourceClaimTemplates and pods that name them are accepted and kept")
+@pytest.mark.proves("ResourceClaimTemplates and pods that reference them are accepted unchanged")
 @pytest.mark.parametrize(
     "claim",
     [
@@ -78,7 +78,7 @@ def test_claims_are_accepted(cluster: Cluster, namespace: str, claim: Any) -> No
     assert_accepted(cluster, objects_of(service(None, {"resourceClaims": [claim]}, 0)), namespace)
 
 
-@pytest.mark.proves("a changed ResourceClaimTemplate of the same name would be refused")
+@pytest.mark.proves("The API server rejects changes of a ResourceClaimTemplate")
 def test_a_template_cannot_change(cluster: Cluster, namespace: str) -> None:
     def template(count: int) -> Object:
         claims = {"resourceClaims": [{**GPUS, "count": count}]}
@@ -93,7 +93,7 @@ def test_a_template_cannot_change(cluster: Cluster, namespace: str) -> None:
     cluster.apply([second])
 
 
-@pytest.mark.proves("the scheduler gives each pod the devices that it claims, and no more")
+@pytest.mark.proves("The scheduler allocates exactly the claimed devices")
 def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
     names = cluster.add_nodes(2, gpus=0)
     driver = f"{namespace}.example.com"
@@ -122,7 +122,7 @@ def test_pods_get_their_devices(cluster: Cluster, namespace: str) -> None:
             cluster.delete(each["kind"], each["metadata"]["name"])
 
 
-@pytest.mark.proves("the warm-up Job's pod is made, runs on a node and completes the Job")
+@pytest.mark.proves("The warm-up Job's pod runs and completes")
 def test_the_warm_up_completes(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, gpus=0)
     model = {"uri": HF, "cache": {"claimName": "shared", "warmUp": True}}

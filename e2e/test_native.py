@@ -117,8 +117,7 @@ def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
 
 
 @pytest.mark.proves(
-    "Kubernetes' own scheduler starts what the plan says at 80, 64, 48, 32 and 16 accelerators, "
-    "with a set for each replica and with one for each role, and the rest when there is room",
+    "kube-scheduler starts what the plan says for Native gangs, in both layouts",
     needs=NEEDS,
 )
 @LAYOUTS
@@ -144,8 +143,7 @@ def test_the_scheduler_starts_what_the_plan_says(gangs: Cluster, layout: str) ->
 
 
 @pytest.mark.proves(
-    "a gang of Kubernetes itself is updated to another image, scaled up and down, and gets a lost "
-    "pod back, while the other replicas run on",
+    "A Native gang is updated, scaled and repaired without touching other replicas",
     needs=NEEDS,
 )
 def test_a_service_lives(gangs: Cluster) -> None:
@@ -176,9 +174,7 @@ def test_a_service_lives(gangs: Cluster) -> None:
 
 @LAYOUTS
 @pytest.mark.proves(
-    "a gang of Kubernetes itself waits after a lost node until all of it fits again: nothing of "
-    "the lost replica, nor another one that restarts meanwhile, is placed before; what runs, runs "
-    "on",
+    "Native gang: after a lost node, restarting replicas wait until all fits",
     needs=NEEDS,
 )
 def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout: str) -> None:
@@ -199,8 +195,7 @@ def test_a_lost_replica_waits_until_all_of_the_gang_fits(gangs: Cluster, layout:
 
 
 @pytest.mark.proves(
-    "a raised minCount that does not fit stops no pod that runs, and holds back those that "
-    "restart; a lowered one gives them back",
+    "Native gang: a raised minCount stops nothing that runs",
     needs=NEEDS,
 )
 def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
@@ -223,8 +218,7 @@ def test_min_count_changes_while_the_service_runs(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "a gang of Kubernetes itself that does not fit says why: in the status, while an update waits "
-    "and in the reasons of one that failed",
+    "An unschedulable Native gang gives its reason in status, waits and failures",
     needs=NEEDS,
 )
 def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
@@ -245,8 +239,7 @@ def test_a_gang_that_waits_says_why(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "the API server refuses another priority class of a PodGroup of Kubernetes itself, and its "
-    "scheduler places no gang whose pods have another priority",
+    "Native gang: priorityClassName is immutable and must match the pods",
     needs=NEEDS,
 )
 def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
@@ -288,8 +281,7 @@ def test_the_priority_is_that_of_the_pods_and_stays(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "with a gang of Kubernetes itself nothing of a service starts whose workers are created after "
-    "their leader is ready, or is placed",
+    "Native gang: LeaderReady deadlocks",
     needs=NEEDS,
 )
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
@@ -314,7 +306,7 @@ def test_workers_that_are_created_late_deadlock(gangs: Cluster, way: str) -> Non
 
 
 @pytest.mark.proves(
-    "serving groups that are gangs of Kubernetes itself start each as a whole",
+    "Native gang: each serving group starts as a whole",
     needs=NEEDS,
 )
 def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
@@ -342,7 +334,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "replicas above what a gang of Kubernetes itself counts are placed pod by pod",
+    "Native gang: replicas above minCount are placed pod by pod",
     needs=NEEDS,
 )
 def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
@@ -354,8 +346,7 @@ def test_what_is_above_min_count_starts_in_part(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "ServingPrerequisites finds gangs of Kubernetes itself, and says that it cannot see the "
-    "scheduler's gate",
+    "ServingPrerequisites detects the Native API, but not the scheduler's gate",
     needs=NEEDS,
 )
 def test_the_api_is_found(gangs: Cluster) -> None:
@@ -367,7 +358,7 @@ def test_the_api_is_found(gangs: Cluster) -> None:
 
 
 @pytest.mark.proves(
-    "where the scheduler has not the gate for gangs of Kubernetes itself, pods start one by one",
+    "Without the scheduler's gate, Native pods start one by one",
     needs=NEEDS,
 )
 def test_a_scheduler_without_the_gate_starts_pods_one_by_one(

@@ -79,7 +79,7 @@ BROKEN_PODS: dict[str, tuple[Change, str, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proves(f"{len(BROKEN_PODS) - 1} builders of wrong pods are noticed")
+@pytest.mark.proves(f"{len(BROKEN_PODS) - 1} builders of wrong pods are detected")
 def test_wrong_pods_are_noticed(cluster: Cluster, namespace: str) -> None:
     services = {
         title: LiveService(cluster, namespace, {**PARTIAL, "metadata": {"name": f"case{number}"}})
@@ -118,7 +118,7 @@ SELECTORS: dict[str, Object] = {
 }  # fmt: skip
 
 
-@pytest.mark.proves("a builder of wrong selectors or ports is noticed")
+@pytest.mark.proves("Builders of wrong selectors or ports are detected")
 def test_wrong_selectors_are_noticed(cluster: Cluster, namespace: str) -> None:
     service = LiveService(cluster, namespace, PARTIAL)
     service.apply()
@@ -145,7 +145,7 @@ MISREAD: dict[str, Change] = {
 }
 
 
-@pytest.mark.proves("a builder of fields that the server does not know is noticed")
+@pytest.mark.proves("Builders of unknown fields are detected")
 @pytest.mark.parametrize("case", MISREAD)
 def test_unknown_fields_are_noticed(cluster: Cluster, namespace: str, case: str) -> None:
     plan = inputs.plan_of(PARTIAL)
@@ -154,7 +154,7 @@ def test_unknown_fields_are_noticed(cluster: Cluster, namespace: str, case: str)
         cluster.apply(objects, dry_run=True)
 
 
-@pytest.mark.proves("objects that the server stores in another way are noticed")
+@pytest.mark.proves("Objects that the server stores differently are detected")
 def test_changed_objects_are_noticed(cluster: Cluster, namespace: str) -> None:
     plan = inputs.plan_of(PARTIAL)
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
@@ -186,10 +186,7 @@ BROKEN_GANGS: dict[str, tuple[int, Change]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proves(
-    f"{len(BROKEN_GANGS)} builders of wrong gangs, and models that are wrong by one replica, are "
-    "noticed: they differ from what the scheduler binds"
-)
+@pytest.mark.proves(f"{len(BROKEN_GANGS)} wrong gang builders and off-by-one models are detected")
 def test_wrong_gangs_and_wrong_models_are_noticed(cluster: Cluster) -> None:
     good = Case("good", PARTIAL, pools_for_gpus(64, 8))
     broken = [

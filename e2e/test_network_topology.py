@@ -71,7 +71,7 @@ def _switches(cluster: Cluster) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves("a hard groupPolicy keeps a gang below one switch, or it does not start")
+@pytest.mark.proves("A hard groupPolicy keeps a gang below one switch, or pending")
 def test_a_gang_stays_below_one_switch(topology: Cluster) -> None:
     free = _bound(topology, _service({}))
     assert len(free) == 4
@@ -83,7 +83,7 @@ def test_a_gang_stays_below_one_switch(topology: Cluster) -> None:
     assert len({_switches(topology)[node] for _, node in placed}) == 1
 
 
-@pytest.mark.proves("a hard rolePolicy keeps the pods of each replica below one switch")
+@pytest.mark.proves("A hard rolePolicy keeps each replica's pods below one switch")
 def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
     three = {"prefill": 1, "decode": 2}
     assert len(_bound(topology, _service({}, **three))) == 6
@@ -100,7 +100,7 @@ def test_each_replica_stays_below_one_switch(topology: Cluster) -> None:
     assert all(len(below) == 1 for below in by_lws.values())
 
 
-@pytest.mark.proves("two serving groups with a hard groupPolicy each get a switch of their own")
+@pytest.mark.proves("Two serving groups with a hard groupPolicy use separate switches")
 def test_groups_get_a_switch_each(topology: Cluster) -> None:
     grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     for role in grouped["spec"]["roles"]:
@@ -118,7 +118,7 @@ def test_groups_get_a_switch_each(topology: Cluster) -> None:
     assert all(len(below) == 1 for below in by_group.values())
 
 
-@pytest.mark.proves("without that plugin a hard groupPolicy changes nothing")
+@pytest.mark.proves("Without the network-topology-aware plugin, a hard groupPolicy has no effect")
 def test_without_the_plugin_nothing_is_applied(cluster: Cluster, namespace: str) -> None:
     names = cluster.add_nodes(4, gpus=8)
     for name in names:

@@ -58,16 +58,13 @@ SERVICES = {
 }
 
 
-@pytest.mark.proves(
-    "kvCacheOffloading on host memory, emptyDirs and claims, of vLLM, SGLang, several nodes and "
-    "beside NIXL, is accepted and kept"
-)
+@pytest.mark.proves("kvCacheOffloading to memory, emptyDirs and claims is accepted unchanged")
 @pytest.mark.parametrize("form", SERVICES)
 def test_every_form_is_accepted(cluster: Cluster, namespace: str, form: str) -> None:
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(SERVICES[form])), namespace)
 
 
-@pytest.mark.proves("a gang whose pods offload to disks and to a shared claim is scheduled whole")
+@pytest.mark.proves("A gang that offloads to disks and a shared claim is scheduled")
 def test_a_gang_with_tiers_is_scheduled(cluster: Cluster, namespace: str) -> None:
     given = {"cpu": "16Gi", "secondary": [TIERS[0], SHARED]}
     form = {**FORMS["several nodes"], "kvCacheOffloading": given, "replicas": 2}
@@ -78,7 +75,7 @@ def test_a_gang_with_tiers_is_scheduled(cluster: Cluster, namespace: str) -> Non
         cluster.wait(lambda: len(cluster.bound(namespace)) == plan.total_pods == 4, 60)
 
 
-@pytest.mark.proves("an emptyDir of kvCacheOffloading takes its size from the node's disk")
+@pytest.mark.proves("The emptyDir of kvCacheOffloading counts against the node's disk")
 def test_disks_are_counted(cluster: Cluster, namespace: str) -> None:
     cluster.add_nodes(1, 8)  # with a disk of 10Ti
     disk = {"fileSystem": {"emptyDir": {"size": "6Ti"}}}

@@ -96,8 +96,7 @@ NEAR = {"placement": {"pools": ["big", "small"]}}
 
 
 @pytest.mark.proves(
-    "several services that are placed together are bound on just the chosen pools, past their "
-    "taints; what is read of the cluster afterwards is what the placement says"
+    "Services placed together run on the chosen pools; the cluster reads back the same"
 )
 def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
     services = load_all(
@@ -123,8 +122,7 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
     assert promised(again) == promised(found)
 
 
-@pytest.mark.proves("a choice for each role by itself leaves a pair pending where the joint one "
-                    "has it bound")  # fmt: skip
+@pytest.mark.proves("Placing roles separately leaves a pair pending that joint placement schedules")
 def test_a_greedy_choice_is_not_bound(cluster: Cluster, namespace: str) -> None:
     # Decode takes the cheapest pool that has room for it; prefill, whose pods need whole nodes of
     # eight, can only be there.
@@ -159,8 +157,9 @@ def test_a_greedy_choice_is_not_bound(cluster: Cluster, namespace: str) -> None:
     wait_for(cluster, namespace, promised(joint))
 
 
-@pytest.mark.proves(f"of {CASES} random sets of services, all that are placed with certainty are "
-                    "bound together, each on its pools")  # fmt: skip
+@pytest.mark.proves(
+    f"Of {CASES} random sets of services, all certain placements are schedulable together"
+)
 def test_random_placements_are_bound(cluster: Cluster) -> None:
     dice = random.Random(7)
     tried = 0

@@ -98,8 +98,7 @@ def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
     cluster.delete_namespace("stories")
 
 
-@pytest.mark.proves("LeaderWorkerSet makes exactly the planned pods of each story: names, labels, "
-                    "annotations, environment, commands, order")  # fmt: skip
+@pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of each story")
 @pytest.mark.parametrize("story", STORIES)
 def test_the_pods_of_a_story_are_those_of_its_plan(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str
@@ -107,8 +106,7 @@ def test_the_pods_of_a_story_are_those_of_its_plan(
     assert_pods(cluster, stories[story], "stories")
 
 
-@pytest.mark.proves("the Service selects the serving leaders of its own service and no other pod, "
-                    "with all stories in one namespace")  # fmt: skip
+@pytest.mark.proves("The Service selects exactly the serving leaders of its service")
 @pytest.mark.parametrize(("story", "serving"), STORIES.items())
 def test_the_service_selects_the_serving_leaders_only(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str, serving: list[str]
@@ -119,8 +117,7 @@ def test_the_service_selects_the_serving_leaders_only(
     checks.selector_finds(service, cluster.pods("stories"), serving)
 
 
-@pytest.mark.proves("LeaderWorkerSet makes exactly the planned pods of each input of the routing "
-                    "document")  # fmt: skip
+@pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of the routing document")
 @pytest.mark.parametrize("name", ROUTED)
 def test_the_workloads_behind_a_router_are_those_of_the_plan(
     cluster: Cluster, namespace: str, name: str
@@ -132,7 +129,7 @@ def test_the_workloads_behind_a_router_are_those_of_the_plan(
     assert_pods(cluster, plan, namespace)
 
 
-@pytest.mark.proves("the same with own leader and worker templates, subdomains and subgroups")
+@pytest.mark.proves("The same with separate leader and worker templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants_of_a_role_become_the_planned_pods(
     cluster: Cluster, namespace: str, variant: str
@@ -146,10 +143,7 @@ def test_variants_of_a_role_become_the_planned_pods(
     checks.selector_finds(stored[-1], cluster.pods(namespace), leaders)
 
 
-@pytest.mark.proves(
-    "with one set for each role, LeaderWorkerSet makes the planned pods, and its scale "
-    "subresource, as an autoscaler uses it, changes how many replicas there are"
-)
+@pytest.mark.proves("With PerRole, LeaderWorkerSet creates the planned pods and can be scaled")
 @pytest.mark.parametrize("variant", [None, "unique-subdomain", "two-templates"])
 def test_a_set_for_each_role_becomes_the_planned_pods(
     cluster: Cluster, namespace: str, variant: str | None

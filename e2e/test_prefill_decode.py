@@ -68,9 +68,7 @@ def served(
         yield objects, picker
 
 
-@pytest.mark.proves(
-    "llm-d's picker pairs a decode with a prefill pod, and the sidecar obeys", needs=LLM_D
-)
+@pytest.mark.proves("llm-d's picker and sidecar pair a decode with a prefill pod", needs=LLM_D)
 def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
     cluster: Cluster,
     namespace: str,
@@ -120,7 +118,7 @@ def test_one_request_goes_to_the_prefill_pod_and_then_to_the_decode_pod(
         assert len(chosen.requests) == 1
 
 
-@pytest.mark.proves("a protected sidecar sends prompts to pods of its pool only", needs=LLM_D)
+@pytest.mark.proves("A protected sidecar sends prompts only to pods of its pool", needs=LLM_D)
 @pytest.mark.usefixtures("served")
 def test_a_client_cannot_send_prompts_elsewhere(
     cluster: Cluster,

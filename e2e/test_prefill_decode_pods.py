@@ -45,13 +45,13 @@ def restricted(cluster: Cluster, namespace: str) -> str:
     return namespace
 
 
-@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
+@pytest.mark.proves("Prefill/decode objects are accepted unchanged")
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_form_is_accepted(cluster: Cluster, namespace: str, name: str) -> None:
     _assert_accepted(cluster, objects_of(disaggregated(namespace, **SERVICES[name])))
 
 
-@pytest.mark.proves("everything that a prefill/decode service becomes is accepted, kept whole")
+@pytest.mark.proves("Prefill/decode objects are accepted unchanged")
 @pytest.mark.parametrize("source", ["multinode", "deepseek-disagg"])
 def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: str) -> None:
     if source == "multinode":
@@ -62,7 +62,7 @@ def test_whole_services_are_accepted(cluster: Cluster, namespace: str, source: s
     _assert_accepted(cluster, inputs.with_namespace(objects, namespace))
 
 
-@pytest.mark.proves("sidecars are admitted to a namespace that enforces the restricted profile")
+@pytest.mark.proves("Sidecars pass the restricted Pod Security profile")
 @pytest.mark.parametrize("name", ["single nodes", "unprotected"])
 def test_sidecars_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     given = {**SERVICES[name], "container": RESTRICTED_CONTAINER}
@@ -97,7 +97,7 @@ def test_the_restricted_namespace_does_refuse_a_weaker_sidecar(
         cluster.create(_pod("weaker", restricted, weaker))
 
 
-@pytest.mark.proves("the sidecars' account reads the pool and its pods, and nothing else")
+@pytest.mark.proves("The sidecars' account reads only pools and pods")
 def test_the_sidecars_account_holds_only_the_generated_role(
     cluster: Cluster, namespace: str
 ) -> None:

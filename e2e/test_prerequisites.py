@@ -141,10 +141,7 @@ def test_a_cluster_with_everything_passes(
     assert not api.unread
 
 
-@pytest.mark.proves(
-    "`plan --cluster` and ServingPrerequisites warn of a ResourceQuota beyond which the API server "
-    "then refuses pods, beside what others use"
-)
+@pytest.mark.proves("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
 def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Callable[..., list[str]]) -> None:
     namespace = bare.new_namespace()
     hard = {f"requests.{GPU}": "8"}
@@ -203,10 +200,7 @@ def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.Compl
     )
 
 
-@pytest.mark.proves(
-    "`plan --cluster` refuses a service for Kueue in a cluster that has Volcano alone, and "
-    "proposes that"
-)
+@pytest.mark.proves("`plan --cluster` rejects Kueue where only Volcano is installed")
 def test_a_backend_that_is_not_there_is_refused(bare: Cluster, tmp_path: Path) -> None:
     service = inputs.prefill_decode()
     assert planned(bare, service, tmp_path).returncode == 0
@@ -239,9 +233,7 @@ def test_the_pinned_definitions_serve_the_products(bare: Cluster) -> None:
     assert {row.group for row in PRODUCTS} - set(api.versions) == absent | metrics
 
 
-@pytest.mark.proves(
-    "ServingPrerequisites finds fields that the kinds of a cluster lack by a strict dry run"
-)
+@pytest.mark.proves("ServingPrerequisites detects missing CRD fields by a strict dry run")
 def test_a_field_of_another_channel_is_found(checked: Callable[..., list[str]]) -> None:
     """The standard channel of the Gateway API is installed here."""
     router = {
@@ -257,8 +249,7 @@ def test_a_field_of_another_channel_is_found(checked: Callable[..., list[str]]) 
 
 
 @pytest.mark.proves(
-    "ServingPrerequisites finds APIs, DeviceClasses, PriorityClasses, Queues and releases of "
-    "Kubernetes itself that services need"
+    "ServingPrerequisites detects missing APIs, DeviceClasses, PriorityClasses and Queues"
 )
 def test_what_kubernetes_itself_lacks_is_found(
     bare: Cluster, checked: Callable[..., list[str]]
@@ -348,8 +339,7 @@ def test_wrong_credentials_are_said(bare: Cluster, checked: Callable[..., list[s
 
 
 @pytest.mark.proves(
-    "`check --server` names the Secrets, claims, ServiceAccounts and storage classes that a "
-    "namespace lacks, each at its field; without the right to read them it warns once"
+    "`check --server` reports missing Secrets, claims, ServiceAccounts and storage classes"
 )
 def test_named_objects_that_the_cluster_lacks(bare: Cluster, tmp_path: Path) -> None:
     namespace = bare.new_namespace()

@@ -179,9 +179,7 @@ def with_targets(config: Object, targets: Sequence[Object]) -> Object:
 
 
 @pytest.mark.proves(
-    "the real Prometheus operator takes the PrometheusRule and the monitors of a service: a real "
-    "Prometheus loads what it writes, lists every alert with its runbook, and gives targets the "
-    "labels that alerts and dashboards read",
+    "The Prometheus operator accepts the monitors and alerts; Prometheus loads them",
     needs=NEEDS,
 )
 def test_the_operator_gives_prometheus_alerts_and_targets(watched: Cluster) -> None:

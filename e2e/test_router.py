@@ -124,7 +124,7 @@ def restricted(cluster: Cluster, namespace: str) -> str:
     return namespace
 
 
-@pytest.mark.proves("everything that the router documents' inputs become is accepted, kept whole")
+@pytest.mark.proves("Objects of the router documents are accepted unchanged")
 @pytest.mark.parametrize(
     "name", [document for document in inputs.DOCUMENTS if document.startswith("router")]
 )
@@ -132,14 +132,14 @@ def test_the_documents_routers_are_accepted(cluster: Cluster, namespace: str, na
     assert_accepted(cluster, inputs.objects_of(inputs.plan_of(inputs.DOCUMENTS[name])), namespace)
 
 
-@pytest.mark.proves("every option of a router gives objects that are accepted and kept whole")
+@pytest.mark.proves("Objects of every router option are accepted unchanged")
 @pytest.mark.usefixtures("foreign")
 @pytest.mark.parametrize("name", ROUTERS)
 def test_every_option_is_accepted(cluster: Cluster, namespace: str, name: str) -> None:
     assert_accepted(cluster, objects_of(routed(namespace, **ROUTERS[name])))
 
 
-@pytest.mark.proves("picker pods are admitted to a namespace that enforces the restricted profile")
+@pytest.mark.proves("Picker pods pass the restricted Pod Security profile")
 @pytest.mark.parametrize("name", ["route only", "several replicas", "certificate", "template"])
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))

@@ -15,7 +15,7 @@ VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 STRATEGIES = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
 
 
-@pytest.mark.proves("pickers v1.2.1 and v1.5.0 serve with what is generated for each strategy")
+@pytest.mark.proves("Pickers v1.2.1 and v1.5.0 serve with every strategy's configuration")
 @VERSIONS
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_real_pickers_serve_with_what_is_generated(
@@ -28,7 +28,7 @@ def test_real_pickers_serve_with_what_is_generated(
         running.wait_serving()
 
 
-@pytest.mark.proves("the real pickers see the leaders of a service, and no other pod")
+@pytest.mark.proves("Pickers see exactly the leaders of a service")
 @VERSIONS
 def test_real_pickers_see_exactly_the_serving_pods(
     cluster: Cluster, namespace: str, version: str
@@ -53,7 +53,7 @@ def test_real_pickers_see_exactly_the_serving_pods(
         cluster.wait(lambda: running.ready_pods() == leaders, message=running.metrics)
 
 
-@pytest.mark.proves("several replicas elect a leader with the generated Role")
+@pytest.mark.proves("Several picker replicas elect a leader with the generated Role")
 @VERSIONS
 def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, version: str) -> None:
     picker = {"image": IMAGES[version], "replicas": 2}
@@ -81,7 +81,7 @@ def test_the_role_of_one_replica_takes_no_leases(
         assert not cluster.list("coordination.k8s.io/v1/Lease", namespace)
 
 
-@pytest.mark.proves("metrics of a picker are off, or for those who may get /metrics, as stated")
+@pytest.mark.proves("Picker metrics are off, authenticated or open, as configured")
 @VERSIONS
 def test_metrics_are_for_those_who_may_read_them(
     cluster: Cluster, namespace: str, version: str

@@ -52,7 +52,7 @@ def assert_leaders_wait_alone(cluster: Cluster, service: LiveService) -> None:
     assert service.bound() == NOTHING
 
 
-@pytest.mark.proves("LeaderReady deadlocks with a gang: workers are never created")
+@pytest.mark.proves("LeaderReady deadlocks with a gang")
 def test_leader_ready_deadlocks(cluster: Cluster, namespace: str) -> None:
     refused(edited(STORY, 1, startupPolicy="LeaderReady"), "LeaderReady deadlocks")
     cluster.add_nodes(10)
@@ -70,7 +70,7 @@ def add_racks(cluster: Cluster, racks: int, nodes: int) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves("an exclusive topology deadlocks with a gang: workers are never created")
+@pytest.mark.proves("An exclusive topology deadlocks with a gang")
 def test_an_exclusive_topology_deadlocks(cluster: Cluster, namespace: str) -> None:
     key = labels.LWS_EXCLUSIVE_TOPOLOGY
     refused({**STORY, "metadata": {"name": "svc", "annotations": {key: "rack"}}}, "deadlocks")
@@ -80,7 +80,7 @@ def test_an_exclusive_topology_deadlocks(cluster: Cluster, namespace: str) -> No
     assert_leaders_wait_alone(cluster, service)
 
 
-@pytest.mark.proves("an exclusive topology asked for by the pod templates binds the leaders alone")
+@pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_an_exclusive_topology_of_the_pods_does_not_bind_the_workers(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -94,8 +94,7 @@ def test_an_exclusive_topology_of_the_pods_does_not_bind_the_workers(
     assert bound == {"svc-decode-0-0", "svc-decode-1-0", "svc-prefill-0-0"}
 
 
-@pytest.mark.proves("several exclusive subgroups of a replica are never placed in a gang, though "
-                    "there is room; a single one is")  # fmt: skip
+@pytest.mark.proves("Several exclusive subgroups in a replica are never placed in a gang")
 @pytest.mark.parametrize("where", [in_lws, in_templates])
 def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
     cluster: Cluster, namespace: str, where: Any
@@ -115,7 +114,7 @@ def test_several_exclusive_subgroups_are_never_placed_in_a_gang(
     alone.becomes({"a-0": 2, "a-1": 2})
 
 
-@pytest.mark.proves("the default scheduler knows no gang: it starts parts of replicas")
+@pytest.mark.proves("The default scheduler starts parts of replicas")
 def test_the_default_scheduler_tears_replicas(cluster: Cluster, namespace: str) -> None:
     strategy: dict[str, Any] = {"schedulerName": "default-scheduler"}
     refused(inputs.service("svc", *STORY["spec"]["roles"], **strategy), "knows no gangs")
@@ -125,7 +124,7 @@ def test_the_default_scheduler_tears_replicas(cluster: Cluster, namespace: str) 
     cluster.wait(lambda: sum(service.bound().values()) == 3, message=service.bound)
 
 
-@pytest.mark.proves("one role with another scheduler starts although its gang does not fit")
+@pytest.mark.proves("A role with another scheduler starts although its gang does not fit")
 def test_a_role_with_another_scheduler_is_not_held_with_its_gang(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -139,7 +138,7 @@ def test_a_role_with_another_scheduler_is_not_held_with_its_gang(
     service.becomes({**NOTHING, "prefill-0": 2})
 
 
-@pytest.mark.proves("pods with another group-name annotation leave the gang, which never starts")
+@pytest.mark.proves("Pods with another group-name annotation leave the gang, which never starts")
 def test_another_group_name_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
     refused(annotated(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")
     cluster.add_nodes(10)
@@ -148,7 +147,7 @@ def test_another_group_name_breaks_the_gang(cluster: Cluster, namespace: str) ->
     service.becomes(NOTHING)
 
 
-@pytest.mark.proves("another task-spec annotation: the gang never starts")
+@pytest.mark.proves("With another task-spec annotation the gang never starts")
 def test_another_task_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
     refused(annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")
     cluster.add_nodes(10)
@@ -179,7 +178,7 @@ def test_a_partial_gang_with_all_pods_as_its_minimum_is_all_or_nothing(
     service.becomes(NOTHING)
 
 
-@pytest.mark.proves("a minimum above a role's replicas never starts")
+@pytest.mark.proves("A minimum above a role's replicas never starts")
 def test_a_minimum_above_the_replicas_never_starts(cluster: Cluster, namespace: str) -> None:
     refused(prefill_decode(minimum={"decode": 3}), "must be at most the role's replicas")
 
@@ -192,7 +191,7 @@ def test_a_minimum_above_the_replicas_never_starts(cluster: Cluster, namespace: 
     service.becomes(NOTHING)
 
 
-@pytest.mark.proves("a minimum of 0 for every role: the PodGroup is Completed while nothing runs")
+@pytest.mark.proves("With a minimum of 0 for every role the PodGroup completes at once")
 def test_a_minimum_of_nothing_is_completed_at_once(cluster: Cluster, namespace: str) -> None:
     refused(prefill_decode(minimum={"prefill": 0, "decode": 0}), "must be above 0")
 
@@ -208,7 +207,7 @@ def test_a_minimum_of_nothing_is_completed_at_once(cluster: Cluster, namespace: 
     assert group["status"]["phase"] == "Completed"
 
 
-@pytest.mark.proves("a size of subgroups below the replica's tears replicas")
+@pytest.mark.proves("A subgroup size below the replica's splits replicas")
 def test_a_subgroup_smaller_than_its_replica_tears_replicas(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -223,8 +222,7 @@ def test_a_subgroup_smaller_than_its_replica_tears_replicas(
     assert any(n not in (0, FULL[task]) for task, n in service.bound().items()), service.bound()
 
 
-@pytest.mark.proves("pods that ask for no resource are not waited for: the rest of the gang starts "
-                    "though they cannot")  # fmt: skip
+@pytest.mark.proves("Pods without resource requests do not count in the gang")
 @pytest.mark.parametrize(("resources", "started"), [({}, 4), ({"requests": {"cpu": "1"}}, 0)])
 def test_a_gang_does_not_wait_for_pods_without_requests(
     cluster: Cluster, namespace: str, resources: Object, started: int

@@ -26,8 +26,7 @@ TRIES = "mnopqrstuvwx"
 short enough to let a name of one character too many pass; with all of these it is not."""
 
 
-@pytest.mark.proves("LeaderWorkerSet names of 50 characters (several nodes) or 52 (one) have pods; "
-                    "with one more, most have not")  # fmt: skip
+@pytest.mark.proves("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")
 @pytest.mark.parametrize(("nodes", "limit"), [(2, 50), (1, 52)])
 def test_a_name_that_is_one_character_too_long_has_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
@@ -61,8 +60,7 @@ def test_a_name_that_is_one_character_too_long_has_no_pods(
     assert "must be no more than 63" in events[0]
 
 
-@pytest.mark.proves("role `decode` and role `decode-1` of several nodes share a StatefulSet name: "
-                    "pods are missing")  # fmt: skip
+@pytest.mark.proves("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
 def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -90,7 +88,7 @@ def test_a_worker_set_and_a_leader_set_of_one_name_leave_pods_out(
 
 
 @pytest.mark.proves(
-    "two services whose LeaderWorkerSets share a name: the second takes the first's"
+    "Of two services with equal LeaderWorkerSet names, the second takes the first's"
 )
 def test_two_services_with_one_set_name_take_each_others_pods(
     cluster: Cluster, namespace: str
@@ -104,7 +102,7 @@ def test_two_services_with_one_set_name_take_each_others_pods(
     cluster.wait(lambda: not mine.pods(), message=mine.pods)
 
 
-@pytest.mark.proves("a service name that is no DNS-1035 label is refused by the API server, too")
+@pytest.mark.proves("The API server rejects service names that are not DNS-1035 labels")
 @pytest.mark.parametrize("name", ["1svc", "Svc", "svc_a", "svc.a", "-svc"])
 def test_a_name_that_is_no_label_is_refused_by_the_server_too(
     cluster: Cluster, namespace: str, name: str

@@ -76,8 +76,7 @@ def with_metadata(edit: Edit) -> Edit:
     return both
 
 
-@pytest.mark.proves("pod templates that the library refuses have no pods: restart policies, "
-                    "amounts of devices, names, ports, volumes, labels")  # fmt: skip
+@pytest.mark.proves("Pod templates that the library rejects never get pods")
 @pytest.mark.parametrize("case", WITHOUT_PODS)
 def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: str) -> None:
     edit, message = WITHOUT_PODS[case]
@@ -98,8 +97,7 @@ def test_a_refused_template_has_no_pods(cluster: Cluster, namespace: str, case: 
     assert service.pods() == []
 
 
-@pytest.mark.proves("labels that belong to LeaderWorkerSet are overwritten, or keep the set from "
-                    "ever being Available")  # fmt: skip
+@pytest.mark.proves("LeaderWorkerSet overwrites its own labels, or never becomes Available")
 @pytest.mark.parametrize("key", ["name", "worker-index", "template-revision-hash", "group-index"])
 def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
     cluster: Cluster, namespace: str, key: str
@@ -122,7 +120,7 @@ def test_a_label_of_leader_worker_set_is_lost_or_keeps_it_from_being_available(
     assert lost == (key != "group-index")
 
 
-@pytest.mark.proves("an own value of our labels would break the gang")
+@pytest.mark.proves("Overriding the library's labels breaks the gang")
 def test_an_own_replica_index_breaks_the_gang(cluster: Cluster, namespace: str) -> None:
     key = "fusioninfer.io/replica-index"
     edit = with_metadata(lambda template: template["metadata"]["labels"].update({key: "0"}))
@@ -140,7 +138,7 @@ def test_an_own_replica_index_breaks_the_gang(cluster: Cluster, namespace: str) 
     assert replicas not in ([4, 0], [0, 4]), leaders
 
 
-@pytest.mark.proves("a subgroup size that does not divide is refused by LeaderWorkerSet's webhook")
+@pytest.mark.proves("LeaderWorkerSet's webhook rejects a subgroup size that does not divide")
 @pytest.mark.parametrize(
     ("policy", "message"),
     [

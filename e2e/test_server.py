@@ -72,7 +72,7 @@ def answers(cluster: Cluster) -> dict[str, Object]:
     }
 
 
-@pytest.mark.proves("the API server answers dry runs as the fast tests of `check --server` expect")
+@pytest.mark.proves("Dry runs answer as the unit tests of `check --server` expect")
 def test_the_recorded_answers_are_the_servers(
     cluster: Cluster, request: pytest.FixtureRequest
 ) -> None:
@@ -105,10 +105,7 @@ def _service(
     return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
 
 
-@pytest.mark.proves(
-    "the pods that `check --server` tries are those that LeaderWorkerSet creates, but for what its "
-    "webhook adds on the server"
-)
+@pytest.mark.proves("`check --server` tries the pods that LeaderWorkerSet creates")
 @pytest.mark.parametrize("policy", ["Shared", "UniquePerReplica"])
 def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, policy: str) -> None:
     manifest = _service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
@@ -133,7 +130,7 @@ def test_the_pods_are_those_that_are_created(cluster: Cluster, namespace: str, p
         assert (owner["kind"], owner["name"]) == (real["kind"], real["name"])
 
 
-@pytest.mark.proves("`check --server` judges objects that exist as the update that Pulumi makes")
+@pytest.mark.proves("`check --server` checks existing objects as Pulumi's update would")
 def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespace: str) -> None:
     before = _service(namespace, container={"env": [{"name": "A", "value": "x"}]})
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -142,9 +139,7 @@ def test_fields_that_an_update_leaves_out_are_removed(cluster: Cluster, namespac
     assert said(cluster, after) == []
 
 
-@pytest.mark.proves(
-    "`check --server` reports what the API server refuses at the field of the manifest"
-)
+@pytest.mark.proves("`check --server` maps API server errors to manifest fields")
 def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
     refused = said(cluster, _service(namespace, spec=spec))
@@ -154,7 +149,7 @@ def test_a_refusal_stands_at_the_users_field(cluster: Cluster, namespace: str) -
     assert "the integer value of priority (10) must not be provided" in refused[0].message
 
 
-@pytest.mark.proves("what the documents write is refused in no object and no pod")
+@pytest.mark.proves("No object or pod of the documents is rejected")
 @pytest.mark.parametrize("name", sorted(inputs.DOCUMENTS))
 def test_the_documents_inputs_are_accepted(cluster: Cluster, namespace: str, name: str) -> None:
     plan = inputs.plan_of(inputs.DOCUMENTS[name])

@@ -60,7 +60,7 @@ def bound(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
     ("model", "accelerator", "pods"),
     [("deepseek-ai/DeepSeek-R1", "H100", 2), ("Qwen/Qwen3-32B", "L40S", 1)],
 )
-@pytest.mark.proves("what size prints for free pools is bound there")
+@pytest.mark.proves("What `size` prints for free pools is schedulable")
 def test_a_printed_manifest_is_bound(
     cluster: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     model: str, accelerator: str, pods: int,
@@ -81,7 +81,7 @@ def fitting(wish: Wish) -> Iterator[Layout]:
             yield layout
 
 
-@pytest.mark.proves("as many replicas as size has room for are bound, and not one more")
+@pytest.mark.proves("Exactly as many replicas as `size` computes are schedulable")
 def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str) -> None:
     model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None
@@ -100,7 +100,7 @@ def test_a_pool_has_room_for_as_many_as_it_says(cluster: Cluster, namespace: str
     assert len(cluster.bound(namespace)) == room
 
 
-@pytest.mark.proves("prefill and decode that size separates are bound as one gang")
+@pytest.mark.proves("Prefill and decode from `size` are scheduled as one gang")
 def test_a_pair_is_bound(cluster: Cluster, namespace: str) -> None:
     model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None

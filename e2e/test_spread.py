@@ -36,7 +36,7 @@ def spread(cluster: Cluster, namespace: str, manifest: Object, small: int = 2) -
     return live
 
 
-@pytest.mark.proves("the default scheduler spreads four leaders evenly over two zones")
+@pytest.mark.proves("The default scheduler spreads four leaders over two zones")
 def test_the_default_scheduler_spreads_leaders(cluster: Cluster, namespace: str) -> None:
     made = role("inference", "worker", 4, 1, 8, topologySpread=HARD)
     live = spread(cluster, namespace, service("svc", made))
@@ -44,7 +44,7 @@ def test_the_default_scheduler_spreads_leaders(cluster: Cluster, namespace: str)
     assert zones_of_leaders(cluster, live) == {"large": 2, "small": 2}
 
 
-@pytest.mark.proves("Volcano spreads the leaders of a gang's replicas while it places the gang")
+@pytest.mark.proves("Volcano spreads the leaders of a gang")
 @pytest.mark.parametrize(
     ("minimum", "small"), [(None, 2), ({"inference": 1}, 8)], ids=["literal", "partial"]
 )
@@ -57,7 +57,7 @@ def test_volcano_spreads_the_leaders_of_a_gang(
     assert zones_of_leaders(cluster, live) == {"large": 2, "small": 2}
 
 
-@pytest.mark.proves("a gang whose leaders cannot be spread waits as a whole")
+@pytest.mark.proves("A gang whose leaders cannot be spread stays pending")
 def test_a_gang_that_cannot_be_spread_waits(cluster: Cluster, namespace: str) -> None:
     # The small zone has room for two leaders, so a fifth of the large one's would skew by two.
     made = role("inference", "worker", 6, 1, 8, topologySpread=HARD)

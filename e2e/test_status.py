@@ -43,8 +43,7 @@ def finish(life: Life, request: pytest.FixtureRequest, name: str) -> None:
         life.write(FOLDER / f"{name}.yaml")
 
 
-@pytest.mark.proves("the status of a gang from creation over blocked, partial, full, rolling, "
-                    "failed and a lost node to deletion says what a person would say")  # fmt: skip
+@pytest.mark.proves("A gang's status is right from creation through failures to deletion")
 def test_the_life_of_a_gang(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
@@ -110,7 +109,7 @@ def test_the_life_of_a_gang(
     finish(life, request, "gang")
 
 
-@pytest.mark.proves("the status of independent replicas says what a person would say")
+@pytest.mark.proves("The status of independent replicas is right")
 def test_the_life_of_independent_replicas(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
@@ -143,8 +142,7 @@ def test_the_life_of_independent_replicas(
     finish(life, request, "independent")
 
 
-@pytest.mark.proves("the status of a service behind a router tells what a gateway refuses, in its "
-                    "words (a stand-in plays the gateway's controller)")  # fmt: skip
+@pytest.mark.proves("Status reports what a gateway rejects (stand-in controller)")
 def test_the_life_of_a_router(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:

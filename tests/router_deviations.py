@@ -1,6 +1,6 @@
 """How our router objects differ from those of the router document, one function for each point.
 
-`docs/deviations.md` has one heading of the same name for each, in the section "Router objects".
+The section "Router objects" of `docs/deviations.md` has one row of the same name for each.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def container(document: Objects) -> dict[str, Any]:
 
 
 @deviation
-def example_3_is_written_out_like_example_1(document: Objects, ours: Objects) -> None:
+def example_3_is_completed_like_example_1(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
     (complete,) = [
@@ -68,13 +68,13 @@ def example_3_is_written_out_like_example_1(document: Objects, ours: Objects) ->
 
 
 @deviation
-def prefill_and_decode_have_a_picker_that_can(document: Objects, ours: Objects) -> None:
+def prefill_and_decode_use_the_llmd_picker(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         container(document)["image"] = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 
 @deviation
-def a_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
+def the_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
     (shown,) = [each for each in document if each["kind"] == "EndpointPickerConfig"]
@@ -113,7 +113,7 @@ def a_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def strategies_weigh_load(document: Objects, ours: Objects) -> None:
+def strategies_score_load(document: Objects, ours: Objects) -> None:
     data = of(document, "ConfigMap")["data"]
     for key, written in data.items():
         config = yaml.safe_load(written)
@@ -135,7 +135,7 @@ def strategies_weigh_load(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def the_route_leads_to_the_pool(document: Objects, ours: Objects) -> None:
+def the_route_references_the_pool(document: Objects, ours: Objects) -> None:
     for rule in of(document, "HTTPRoute")["spec"]["rules"]:
         for ref in rule["backendRefs"]:
             if ref["kind"] == "Service":
@@ -147,24 +147,24 @@ def the_route_leads_to_the_pool(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def streams_have_no_time_limit(document: Objects, ours: Objects) -> None:
+def streams_have_no_timeout(document: Objects, ours: Objects) -> None:
     for rule in of(document, "HTTPRoute")["spec"]["rules"]:
         rule["timeouts"] = {"request": "0s"}
 
 
 @deviation
-def the_pool_holds_leaders_only(document: Objects, ours: Objects) -> None:
+def the_pool_contains_leaders_only(document: Objects, ours: Objects) -> None:
     selector = of(document, "InferencePool")["spec"]["selector"]
     selector["matchLabels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "0"
 
 
 @deviation
-def the_gateway_may_go_on_without_the_picker(document: Objects, ours: Objects) -> None:
+def the_gateway_fails_open(document: Objects, ours: Objects) -> None:
     of(document, "InferencePool")["spec"]["endpointPickerRef"]["failureMode"] = "FailOpen"
 
 
 @deviation
-def the_picker_has_an_account_and_rights(document: Objects, ours: Objects) -> None:
+def the_picker_has_a_serviceaccount_and_a_role(document: Objects, ours: Objects) -> None:
     name = f"{service_of(document)}-epp"
     read = ["get", "list", "watch"]
     groups = ["inference.networking.x-k8s.io", *(["llm-d.ai"] if is_pair(document) else [])]
@@ -200,7 +200,7 @@ def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects)
 
 
 @deviation
-def picker_pods_are_found_by_two_labels(document: Objects, ours: Objects) -> None:
+def picker_pods_are_selected_by_two_labels(document: Objects, ours: Objects) -> None:
     component = {f"{PREFIX}component-type": "router"}
     deployment = of(document, "Deployment")["spec"]
     deployment["selector"]["matchLabels"] |= component
@@ -209,7 +209,7 @@ def picker_pods_are_found_by_two_labels(document: Objects, ours: Objects) -> Non
 
 
 @deviation
-def the_picker_says_all_that_matters(document: Objects, ours: Objects) -> None:
+def all_picker_arguments_are_explicit(document: Objects, ours: Objects) -> None:
     more = [
         "--pool-group=inference.networking.k8s.io",
         "--grpc-port=9002",
@@ -231,7 +231,7 @@ def the_picker_says_all_that_matters(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def probes_ask_for_liveness_and_readiness(document: Objects, ours: Objects) -> None:
+def probes_use_liveness_and_readiness(document: Objects, ours: Objects) -> None:
     for name in ("liveness", "readiness"):
         container(document)[f"{name}Probe"]["grpc"]["service"] = name
 
@@ -262,7 +262,7 @@ def a_new_configuration_restarts_the_picker(document: Objects, ours: Objects) ->
 
 
 @deviation
-def a_new_picker_takes_over_from_the_old_one(document: Objects, ours: Objects) -> None:
+def a_new_picker_starts_before_the_old_one_stops(document: Objects, ours: Objects) -> None:
     of(document, "Deployment")["spec"]["strategy"] = {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
@@ -284,14 +284,14 @@ def metrics_are_off(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def the_pickers_port_names_its_protocol(document: Objects, ours: Objects) -> None:
+def the_picker_port_names_its_protocol(document: Objects, ours: Objects) -> None:
     for port in of(document, "Service")["spec"]["ports"]:
         if port["name"] == "grpc-ext-proc":
             port["appProtocol"] = "http2"
 
 
 @deviation
-def sidecars_know_their_pool(document: Objects, ours: Objects) -> None:
+def sidecars_read_their_pool(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         name = f"{service_of(document)}-sidecar"
         rights = [manifest for manifest in ours if manifest["metadata"]["name"] == name]

@@ -69,8 +69,7 @@ def test_the_blocks_of_a_page_work(
     """Files are written, commands are run, fragments are put into a service and checked."""
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
-        if page.name != "rules.md":  # its examples are run by test_rule_registry.py
-            _CHECKS[block.language](block)
+        _CHECKS[block.language](block)
 
 
 def _file(block: Block) -> None:

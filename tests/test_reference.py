@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +15,7 @@ import pytest
 from samples import container, role, service, template
 
 from fusioninfer_pulumi.findings import errors
+from fusioninfer_pulumi.kube.labels import OWNED_LABELS
 from fusioninfer_pulumi.loading.plan import plan_document
 from fusioninfer_pulumi.loading.validate import examine
 
@@ -48,12 +50,11 @@ def test_the_command_line_is_the_parsers() -> None:
     assert path.read_text(encoding="utf-8") == pages()["command-line.md"], "make regenerate"
 
 
-def test_each_example_of_a_command_stands_on_a_line_of_its_own() -> None:
-    for section in pages()["command-line.md"].split("\n## ")[1:]:
-        _, _, examples = section.partition("examples:")
-        commands = [line for line in examples.splitlines() if "fusioninfer-pulumi" in line]
-        assert len(commands) >= examples.count("\n  ")
-        assert "examples: " not in section
+def test_command_examples_are_one_line_each() -> None:
+    examples = re.findall(r"```text\n(.*?)```", pages()["command-line.md"], re.DOTALL)
+    assert len(examples) > 8
+    for line in (line for example in examples for line in example.splitlines()):
+        assert "fusioninfer-pulumi" in line
 
 
 def test_the_values_that_may_be_outputs_are_the_models() -> None:
@@ -99,3 +100,9 @@ def test_what_the_page_says_about_containers_holds(
 def test_the_fields_are_the_models() -> None:
     path = ROOT / "docs" / "reference" / "fields.md"
     assert path.read_text(encoding="utf-8") == pages()["fields.md"], "make regenerate"
+
+
+def test_objects_page_lists_every_label() -> None:
+    page = (ROOT / "docs" / "reference" / "objects.md").read_text(encoding="utf-8")
+    section = page.partition("## Labels\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(.+?)`", section, re.MULTILINE)) == OWNED_LABELS

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.schema import fields_schema, manifest_schema
@@ -27,8 +29,8 @@ What a manifest of an InferenceService may say. In Python the fields have the sa
 _COMMANDS = """\
 # Command line
 
-Generated from `fusioninfer-pulumi --help`. Exit status: 0 fine (`diff`: no difference), 1 `diff`
-found a difference, 2 invalid input or usage, 141 if the reader of the output closes it early.
+Generated from `fusioninfer-pulumi --help`. Exit status: 0 success (`diff`: no difference), 1 `diff`
+found a difference, 2 invalid input or usage, 141 the reader of the output closed it early.
 
 """
 _CATALOGUE = """\
@@ -57,11 +59,11 @@ container has probes, requests and shared memory, of which recipes say nothing; 
 and text-only serving are left to users, as they are optional there.
 """
 _OUTPUTS = """\
-# Which values may be Outputs
+# Which values may be Outputs?
 
-A service is planned and checked before anything is registered, so what decides about its pods has
-to be known then. What is only passed on to an object may be an Output of another resource.
-Generated from the models.
+Values that decide about pods must be known when the program runs, because a service is checked
+before anything is registered. Values that are only passed on to an object may be Outputs. Generated
+from the models.
 
 | Model | Fields |
 |---|---|
@@ -73,29 +75,24 @@ In the pod templates of roles and of endpoint pickers:
 |---|---|
 PODS
 
-All other fields of a service and its roles, such as `replicas`, must be known. An Output at another
-place is refused with the rule `output-not-allowed` or `output-in-command`. Two ways out:
+Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Use `pulumi.Config`, or give
+the other resource a fixed name (`metadata={"name": "team"}`) and write that name.
 
-- Take the value from `pulumi.Config`, which is known when the program runs.
-- Give the resource that it comes from a fixed name (`metadata={"name": "team"}`), and write that
-  name.
-
-A revision is a hash of the pod template, with a placeholder for each Output: a new value does not
-change it. LeaderWorkerSet restarts the replicas nevertheless, as their pod template changes.
-Secret Outputs stay secret in the state, and `plan`, `render` and `diff` print `<secret>`.
+A new value of an Output restarts the replicas, although the revision, a hash with a placeholder for
+each Output, stays. Secrets stay secret in the state; `plan`, `render` and `diff` print `<secret>`.
 """
 _PODS = (
     ("`image`", "`name` of containers and of variables; `containerPort`, `protocol`"),
     (
         "`value` of a variable; names and keys in `valueFrom` and `envFrom`",
-        "`resources`: they say how many GPUs a pod has",
+        "`resources`, which have the number of GPUs",
     ),
     (
-        "`command` and `args` of containers that start no engine",
-        "`command` and `args` of the engine: they are read, checked and quoted",
+        "`command` and `args` of other containers",
+        "`command` and `args` of the engine",
     ),
     (
-        "names in volumes and in `imagePullSecrets`",
+        "names in volumes and `imagePullSecrets`",
         "`schedulerName`, `priorityClassName`, `restartPolicy`",
     ),
     (
@@ -242,17 +239,46 @@ def _marked(schema: Any) -> bool:
 
 
 def commands_page() -> str:
-    """The page with every command and its options."""
+    """The page with every command and its options; those of most commands stand at its top."""
     parser = command_line(["size"])
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
-    parts = [_help("fusioninfer-pulumi", parser)]
-    parts += [_help(name, command) for name, command in commands.choices.items()]
-    return _COMMANDS + "\n".join(parts)
+    rows = {name: _arguments(command) for name, command in commands.choices.items()}
+    uses = Counter(row for of_command in rows.values() for row in of_command)
+    common = [row for row, count in uses.items() if count >= _COMMON]
+    parts = [
+        "## Common arguments\n\nOf every command that reads services:\n",
+        _arguments_table(common),
+    ]
+    for name, command in commands.choices.items():
+        summary = (command.description or "").removeprefix(f"{name}: ")
+        parts.append(f"\n## {name}\n\n{summary[:1].upper()}{summary[1:]}\n")
+        if own := [row for row in rows[name] if row not in common]:
+            parts.append(_arguments_table(own))
+        if command.epilog:
+            examples = textwrap.dedent(command.epilog.partition("\n")[2]).rstrip()
+            parts.append(f"\n```text\n{examples}\n```\n")
+    return _COMMANDS + "".join(parts)
 
 
-def _help(name: str, parser: argparse.ArgumentParser) -> str:
-    parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=90)
-    return f"## {name}\n\n```text\n{parser.format_help()}```\n"
+#: An argument of so many commands, with the same meaning, is listed once.
+_COMMON = 4
+
+
+def _arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """Each argument as `--help` shows it, and its meaning."""
+    formatter = argparse.HelpFormatter("")
+    rows = []
+    for action in parser._actions:  # noqa: SLF001  # argparse has no public way
+        if action.dest != "help":
+            shown = formatter._format_action_invocation(action)  # noqa: SLF001  # likewise
+            meaning = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
+            rows.append((shown, meaning))
+    return rows
+
+
+def _arguments_table(rows: Sequence[tuple[str, str]]) -> str:
+    lines = [f"| `{shown}` | {_cell(meaning)} |" for shown, meaning in rows]
+    return "\n".join(["\n| Argument | Meaning |", "|---|---|", *lines]) + "\n"

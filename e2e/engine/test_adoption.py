@@ -95,7 +95,7 @@ def identities(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) 
 
 
 @pytest.mark.proves(
-    "objects of another tool are adopted by the steps of docs/how-to/adopt.md, and no pod restarts",
+    "Adopting existing objects as docs/how-to/adopt.md describes restarts no pod",
     needs=ENGINE,
 )
 def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
@@ -132,7 +132,7 @@ def test_objects_of_another_tool_are_adopted_and_nothing_restarts(
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 
 
-@pytest.mark.proves("adopting an object that is not there is an error", needs=ENGINE)
+@pytest.mark.proves("Adopting an object that does not exist fails", needs=ENGINE)
 def test_an_object_that_is_not_there_is_said(
     cluster: Cluster, namespace: str, stack: Project
 ) -> None:
@@ -144,7 +144,9 @@ def test_an_object_that_is_not_there_is_said(
     assert f"resource '{namespace}/svc' does not exist" in told.text
 
 
-@pytest.mark.proves("what an adoption would change is refused and named", needs=ENGINE)
+@pytest.mark.proves(
+    "Adoption is rejected if it would change an object; the error names the fields", needs=ENGINE
+)
 def test_what_differs_is_refused(cluster: Cluster, namespace: str, stack: Project) -> None:
     cluster.apply(write(stack, service(namespace)))
     write(stack, service(namespace, image="registry.example/engine:2"))

@@ -35,9 +35,7 @@ def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
     cluster.patch(SETS, NAME, change, namespace, subresource="scale")
 
 
-@pytest.mark.proves(
-    "updates leave the replicas of an autoscaled role as they were scaled", needs=ENGINE
-)
+@pytest.mark.proves("Updates leave the replicas of an autoscaled role alone", needs=ENGINE)
 def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()
@@ -62,7 +60,7 @@ def test_updates_do_not_scale_back(cluster: Cluster, namespace: str, project: Ma
 
 
 @pytest.mark.proves(
-    "an update leaves a role as the controller of autoscalers has scaled it by a metric",
+    "Updates leave the replica count that the HorizontalPodAutoscaler set from a metric",
     needs=ENGINE,
 )
 def test_updates_leave_what_the_autoscaler_made(
@@ -88,8 +86,10 @@ def test_updates_leave_what_the_autoscaler_made(
         assert images == {"registry.example/engine:2"}
 
 
-@pytest.mark.proves("a role that is no longer scaled gets the program's replicas again, once the "
-                    "update takes them by force", needs=ENGINE)  # fmt: skip
+@pytest.mark.proves(
+    "After autoscaling is removed, a forced update restores the program's replica count",
+    needs=ENGINE,
+)
 def test_a_role_that_is_no_longer_scaled(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()

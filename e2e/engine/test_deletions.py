@@ -25,8 +25,7 @@ def deletions(stack: Project) -> dict[str, float | None]:
 
 
 @pytest.mark.proves(
-    "pods that may take longer to end than the provider waits give their set the time for it; a "
-    "stack that does not know of it yet notes it, and nothing changes",
+    "Deletion waits for long grace periods; storing the longer timeout restarts nothing",
     needs=ENGINE,
 )
 def test_pods_that_end_slowly(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -24,8 +24,7 @@ def said(told: Told) -> list[str]:
 
 
 @pytest.mark.proves(
-    "a replica whose image cannot be pulled, or that crashes, fails the update, which names the "
-    "replica, the pod and the reason",
+    "A failing image or crashing container fails the update with replica, pod and reason",
     needs=ENGINE,
 )
 def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -49,8 +48,7 @@ def test_images(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "a gang without room fails at its timeout in the scheduler's words, with the accelerators that "
-    "are missing",
+    "An unschedulable gang fails at its timeout with the scheduler's message and missing GPUs",
     needs=ENGINE,
 )
 def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -66,7 +64,9 @@ def test_no_room(cluster: Cluster, namespace: str, project: Make) -> None:
     ) in lines
 
 
-@pytest.mark.proves("pods that may not be made are told as their maker says it", needs=ENGINE)
+@pytest.mark.proves(
+    "Pods rejected by admission are reported with the controller's event", needs=ENGINE
+)
 def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1m"}}]}
@@ -82,8 +82,7 @@ def test_pods_that_are_refused(cluster: Cluster, namespace: str, project: Make) 
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "without rights to read the cluster, a creation returns when the objects are applied and says "
-    "so, and an update in which replicas would have to take turns is refused",
+    "Without read permission, creation succeeds with a warning and rolling updates are rejected",
     needs=ENGINE,
 )
 def test_without_rights(cluster: Cluster, namespace: str, project: Make) -> None:

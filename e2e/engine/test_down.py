@@ -45,9 +45,7 @@ options = pulumi.ResourceOptions(provider=provider)
 @pytest.mark.core
 @pytest.mark.parametrize("provider", ["default", "explicit"])
 @pytest.mark.proves(
-    "a replica that is down for another reason is changed first, and no other goes down until it "
-    "is back, where the cluster can be read: with the kubeconfig of the default provider, and of "
-    "one that the program makes",
+    "Unavailable replicas update first; others wait until they are back",
     needs=ENGINE,
 )
 def test_what_is_down_changes_first(
@@ -76,8 +74,7 @@ def test_what_is_down_changes_first(
 
 
 @pytest.mark.proves(
-    "a replica that stays down counts against maxUnavailable: an update without room for it fails "
-    "at rollout.timeout, touches no replica and says why that one is down, one with room goes on",
+    "A replica that stays unavailable counts against maxUnavailable until rollout.timeout",
     needs=ENGINE,
 )
 def test_what_stays_down_takes_its_place(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -109,8 +106,7 @@ def test_what_stays_down_takes_its_place(cluster: Cluster, namespace: str, proje
 
 
 @pytest.mark.proves(
-    "after an update that halted, the same program goes on: the others wait until the replica at "
-    "which it halted is back",
+    "After a halted update, the same program continues once the replica is back",
     needs=ENGINE,
 )
 def test_the_same_update_again(cluster: Cluster, namespace: str, project: Make) -> None:

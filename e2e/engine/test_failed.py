@@ -39,8 +39,7 @@ BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
 
 
 @pytest.mark.proves(
-    "where nothing is awaited, the next `up` tells the phase Failed of a role whose image cannot "
-    "be pulled, with pod and reason, and that it is over; other roles keep theirs",
+    "With wait.level None, the next `up` reports and clears phase Failed",
     needs=ENGINE,
 )
 def test_an_image_that_nobody_awaits(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -68,8 +67,7 @@ def test_an_image_that_nobody_awaits(cluster: Cluster, namespace: str, project: 
 
 
 @pytest.mark.proves(
-    "pods that fail after the update are told by the `up` that follows a refresh; without rights "
-    "to read pods the phase stays what the set says",
+    "Pods that fail after the update are reported after a refresh",
     needs=ENGINE,
 )
 def test_pods_that_fail_later(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -25,8 +25,7 @@ def cluster() -> Iterator[Cluster]:
     ("rollout", "least"), [({"maxUnavailable": 2}, 2), ({"strategy": "AllAtOnce"}, 0)]
 )
 @pytest.mark.proves(
-    "where MaxUnavailableStatefulSet is on, LeaderWorkerSet takes maxUnavailable replicas of one "
-    "set down together, and with AllAtOnce all of them",
+    "With MaxUnavailableStatefulSet, PerRole replaces maxUnavailable replicas at once",
     needs=ENGINE,
 )
 def test_replicas_of_a_set_go_down_together(
@@ -51,9 +50,7 @@ def test_replicas_of_a_set_go_down_together(
     [("PerReplica", "delete"), ("PerReplica", "Recreate"), ("PerRole", "delete")],
 )
 @pytest.mark.proves(
-    "where MaxUnavailableStatefulSet is on in a release with kubernetes#137409, an update that "
-    "repairs a broken replica stands still and fails, in both layouts; it goes on when the "
-    "replica's leader pod is deleted, or with strategy Recreate",
+    "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate",
     needs=ENGINE,
 )
 def test_a_repair_needs_help(

@@ -74,8 +74,7 @@ def written(stack: Project, namespace: str, roles: Roles, **spec: Any) -> None:
     ],
 )
 @pytest.mark.proves(
-    "replicas that run and are to join a gang one after the other are refused at preview, and "
-    "nothing is touched; with AllAtOnce or Recreate they join it, and then take turns again",
+    "Rolling running replicas into a gang is rejected; AllAtOnce and Recreate work",
     needs=ENGINE,
 )
 def test_replicas_join_a_gang(
@@ -111,9 +110,7 @@ def test_replicas_join_a_gang(
 
 @pytest.mark.parametrize("edit", ["role", "set"])
 @pytest.mark.proves(
-    "what is refused would never end: without the refusal one replica goes down, the update fails "
-    "at its timeout, and the next one finds it as it was; Recreate completes it, or with one set "
-    "for each role the old program takes it back",
+    "Without that rejection the update never ends; Recreate or the old program recovers",
     needs=ENGINE,
 )
 def test_without_the_refusal(cluster: Cluster, namespace: str, project: Make, edit: str) -> None:
@@ -137,7 +134,7 @@ def test_without_the_refusal(cluster: Cluster, namespace: str, project: Make, ed
 
 
 @pytest.mark.proves(
-    "replicas that run and whose role is renamed join a gang while the old ones serve",
+    "A renamed role joins a gang while the old replicas serve",
     needs=ENGINE,
 )
 def test_a_renamed_role_joins(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -153,7 +150,7 @@ def test_a_renamed_role_joins(cluster: Cluster, namespace: str, project: Make) -
 
 
 @pytest.mark.proves(
-    "a gang that needs no more replicas than may be down is joined one replica after the other",
+    "A gang of at most maxUnavailable replicas is joined one replica at a time",
     needs=ENGINE,
 )
 def test_a_gang_that_needs_one_replica(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -171,8 +168,7 @@ def test_a_gang_that_needs_one_replica(cluster: Cluster, namespace: str, project
 
 @pytest.mark.parametrize(("replicas", "surge"), [(3, 2), (1, 0)])
 @pytest.mark.proves(
-    "with one set for each role, as many new replicas as a gang needs join it (those of maxSurge, "
-    "or those that are added), and then the old ones, of which no more are down than may be",
+    "With PerRole, added or surge replicas join the gang before the old ones update",
     needs=ENGINE,
 )
 def test_new_replicas_of_a_set_join(
@@ -199,8 +195,7 @@ def test_new_replicas_of_a_set_join(
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce"])
 @pytest.mark.proves(
-    "a partition that would keep replicas out of a gang that counts on them is refused, and "
-    "without the refusal nothing that restarts is placed",
+    "A partition that keeps required replicas out of a gang is rejected",
     needs=ENGINE,
 )
 def test_a_partition_keeps_replicas_out(

@@ -63,9 +63,7 @@ def tags(cluster: Cluster, namespace: str) -> dict[int, set[str]]:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "with rollout.level Group an image change takes at most maxUnavailable groups down, the "
-    "highest first, the next when it is back; groups below the partition keep their pods, also in "
-    "later unrelated updates",
+    "rollout.level Group updates maxUnavailable groups at a time and respects the partition",
     needs=ENGINE,
 )
 def test_whole_groups_change(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -110,8 +108,7 @@ def test_whole_groups_change(cluster: Cluster, namespace: str, project: Make) ->
 
 
 @pytest.mark.proves(
-    "a group more makes its own objects, renames nothing and restarts nothing; a group less "
-    "removes the last one alone",
+    "Adding or removing a serving group changes no other group",
     needs=ENGINE,
 )
 def test_groups_come_and_go(cluster: Cluster, namespace: str, project: Make) -> None:

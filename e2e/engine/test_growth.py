@@ -18,9 +18,7 @@ SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 @pytest.mark.core
 @pytest.mark.parametrize("workers", [None, "2"])
 @pytest.mark.proves(
-    "an all-or-nothing gang that gets replicas and another image in one update is changed one "
-    "replica at a time, also with two workers, and new ones side by side; afterwards there is "
-    "nothing to do",
+    "One update adds replicas to a full gang and changes its image",
     needs=ENGINE,
 )
 def test_replicas_and_an_image(
@@ -49,8 +47,7 @@ def test_replicas_and_an_image(
 
 
 @pytest.mark.proves(
-    "with roleOrder Sequential, a role may join an all-or-nothing gang, or get replicas, in the "
-    "update that changes the roles before it",
+    "With roleOrder Sequential, a role joins a gang while earlier roles update",
     needs=ENGINE,
 )
 def test_a_role_joins_a_gang_that_changes(cluster: Cluster, namespace: str, project: Make) -> None:

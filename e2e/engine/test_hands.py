@@ -26,9 +26,7 @@ Make = Callable[..., Project]
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 1}
 
 
-@pytest.mark.proves(
-    "what was edited or deleted by hand is found by refresh and repaired by up", needs=ENGINE
-)
+@pytest.mark.proves("`refresh` and `up` repair objects edited or deleted by hand", needs=ENGINE)
 def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     stack = project()
@@ -50,8 +48,7 @@ def test_hands(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "a PodGroup and a Service that were deleted by hand come back, and no pod restarts; an image "
-    "that was edited by hand is a conflict that names the field, and is put back by force",
+    "A deleted PodGroup or Service returns without restarts; edited images conflict until forced",
     needs=ENGINE,
 )
 def test_what_hands_do_to_a_gang(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -35,8 +35,7 @@ def identities(cluster: Cluster, namespace: str) -> dict[str, str]:
 
 
 @pytest.mark.proves(
-    "nodeCount, networkConfig and restartPolicy change one replica after the other; startupPolicy "
-    "restarts nothing",
+    "nodeCount, networkConfig and restartPolicy roll; startupPolicy restarts nothing",
     needs=ENGINE,
 )
 def test_what_an_update_can_change(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -64,8 +63,7 @@ def test_what_an_update_can_change(cluster: Cluster, namespace: str, project: Ma
 
 
 @pytest.mark.proves(
-    "a subGroupPolicy that is added, changed or removed, which would end all replicas at once, is "
-    "refused at preview and nothing restarts; with AllAtOnce or Recreate the sets are replaced",
+    "Changing subGroupPolicy is rejected at preview unless the strategy is AllAtOnce or Recreate",
     needs=ENGINE,
 )
 def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -101,7 +99,7 @@ def test_what_no_update_can_change(cluster: Cluster, namespace: str, project: Ma
 
 
 @pytest.mark.proves(
-    "a subGroupPolicy changes without an outage where its role is renamed in the same update",
+    "Renaming the role changes subGroupPolicy without an outage",
     needs=ENGINE,
 )
 def test_a_policy_of_a_renamed_role(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -118,8 +116,7 @@ def test_a_policy_of_a_renamed_role(cluster: Cluster, namespace: str, project: M
 
 
 @pytest.mark.proves(
-    "another type of a subGroupPolicy replaces the sets, and is refused where that takes too many "
-    "down; a type that is only written out changes no set, whatever the strategy",
+    "Changing a subGroupPolicy type replaces LeaderWorkerSets; writing out its default does not",
     needs=ENGINE,
 )
 def test_the_type_of_a_policy(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -83,7 +83,7 @@ def repaired(cluster: Cluster, namespace: str, stack: Project, wanted: Mapping[s
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "a creation and an update that are killed are repaired by `pulumi cancel` and `pulumi up`",
+    "`pulumi cancel` and `pulumi up` repair a killed creation and a killed update",
     needs=ENGINE,
 )
 def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -98,8 +98,7 @@ def test_killed_once(cluster: Cluster, namespace: str, project: Make) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("moment", moments(), ids=str)
 @pytest.mark.proves(
-    "a creation and an update that are killed, six times at random moments by SIGKILL and SIGINT, "
-    "are repaired by `pulumi cancel` and `pulumi up`: nothing is orphaned, nothing lost",
+    "The same after six kills at random moments, without orphaned objects",
     needs=ENGINE,
 )
 def test_killed(cluster: Cluster, namespace: str, project: Make, moment: Moment) -> None:

@@ -41,9 +41,7 @@ def lines(told: Told) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "a service of Kueue's is created, updated to another image with one replica down, refused more "
-    "replicas than the quota in Kueue's words, scaled back, repaired after an image that cannot be "
-    "pulled, and scaled down, each by one `up`",
+    "A Kueue service is created, updated, limited by quota, repaired and scaled down",
     needs=f"{ENGINE} and Kueue is built",
 )
 def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
@@ -94,8 +92,7 @@ def test_a_service_in_a_queue(queues: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "a preview refuses a service of Kueue's where the cluster has Volcano alone, and proposes "
-    "that; nothing is created, and `up` with Volcano is fine",
+    "Preview rejects Kueue on a cluster that has only Volcano, and suggests Volcano",
     needs=ENGINE,
 )
 def test_a_backend_that_is_not_there(cluster: Cluster, namespace: str, project: Make) -> None:

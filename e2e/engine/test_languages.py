@@ -96,9 +96,7 @@ def model(namespace: str, **more: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.proves(
-    "a YAML program registers the same objects as a Python program, byte for byte", needs=NEEDS
-)
+@pytest.mark.proves("YAML and Python programs register identical objects", needs=NEEDS)
 def test_the_same_objects(namespace: str, project: Make, yaml_project: YamlProject) -> None:
     written = model(namespace)
     python = project("python")
@@ -110,8 +108,7 @@ def test_the_same_objects(namespace: str, project: Make, yaml_project: YamlProje
 
 
 @pytest.mark.proves(
-    "a YAML program creates a service and updates it replica by replica; its outputs are those of "
-    "a Python program",
+    "A YAML program creates a service and updates it replica by replica",
     needs=NEEDS,
 )
 def test_created_and_updated(cluster: Cluster, namespace: str, yaml_project: YamlProject) -> None:
@@ -136,8 +133,7 @@ def test_created_and_updated(cluster: Cluster, namespace: str, yaml_project: Yam
 
 
 @pytest.mark.proves(
-    "an update of a YAML program that cannot come up fails with the reason, and what cannot work "
-    "is refused at preview with the property's path",
+    "A YAML program's failing update gives the reason; invalid properties fail at preview",
     needs=NEEDS,
 )
 def test_failing_and_refused(
@@ -167,8 +163,7 @@ def test_failing_and_refused(
 
 
 @pytest.mark.proves(
-    "secrets and outputs of other resources inside of a template of a YAML program reach the "
-    "pods, after those resources and as secrets",
+    "Secrets and Outputs in a YAML program's template reach the pods as secrets",
     needs=NEEDS,
 )
 def test_secrets_and_outputs(cluster: Cluster, namespace: str, yaml_project: YamlProject) -> None:
@@ -196,7 +191,7 @@ def test_secrets_and_outputs(cluster: Cluster, namespace: str, yaml_project: Yam
     stack.down().assert_fine()
 
 
-@pytest.mark.proves("the YAML example and the YAML template pass a preview", needs=NEEDS)
+@pytest.mark.proves("The YAML example and template pass a preview", needs=NEEDS)
 @pytest.mark.parametrize("program", ["examples/yaml", "templates/yaml"])
 def test_programs_of_this_repository(yaml_project: YamlProject, program: str) -> None:
     stack = yaml_project.project

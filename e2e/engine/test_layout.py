@@ -30,8 +30,7 @@ PER_ROLE: dict[str, Any] = {"layout": "PerRole"}
 @pytest.mark.core
 @pytest.mark.parametrize(("replicas", "gang"), [(3, False), (5, True)])
 @pytest.mark.proves(
-    "with one set for each role: creating waits, a second `up` does nothing, and an image "
-    "change, which `up` waits for, takes down no more than maxUnavailable",
+    "PerRole waits at creation, does nothing twice and respects maxUnavailable",
     needs=ENGINE,
 )
 def test_create_nothing_and_an_image_change(
@@ -61,7 +60,7 @@ def test_create_nothing_and_an_image_change(
     assert left(cluster, namespace) == []
 
 
-@pytest.mark.proves("a gang that fills the nodes to the last rolls inside of its set", needs=ENGINE)
+@pytest.mark.proves("A PerRole gang without a spare node updates in place", needs=ENGINE)
 def test_a_gang_without_a_spare_node(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(6)
     stack = project()
@@ -76,8 +75,7 @@ def test_a_gang_without_a_spare_node(cluster: Cluster, namespace: str, project: 
 
 @pytest.mark.parametrize("unavailable", [0, 1])
 @pytest.mark.proves(
-    "maxSurge in a gang: without room an update stands still, and fails, whatever maxUnavailable "
-    "says, and no replica is missed; with room it goes on",
+    "maxSurge in a gang waits for capacity, then continues",
     needs=ENGINE,
 )
 def test_more_than_all_for_a_time(
@@ -106,8 +104,7 @@ def test_more_than_all_for_a_time(
 
 @pytest.mark.parametrize("repair", ["3", "1"])
 @pytest.mark.proves(
-    "with one set for each role an image that cannot run halts in the set; a good one, or the "
-    "old, repairs it",
+    "With PerRole, a failing image halts the update; another image repairs it",
     needs=ENGINE,
 )
 def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
@@ -131,7 +128,7 @@ def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair
 
 
 @pytest.mark.proves(
-    "LeaderWorkerSet holds the partition of a role's set, and updates the rest when it is lowered",
+    "With PerRole, LeaderWorkerSet holds the partition until it is lowered",
     needs=ENGINE,
 )
 def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -153,7 +150,7 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "with one set for each role, Sequential changes a role when the one before it is available",
+    "With PerRole, Sequential updates a role after the previous one is available",
     needs=ENGINE,
 )
 def test_roles_one_after_the_other(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -181,7 +178,7 @@ def test_roles_one_after_the_other(cluster: Cluster, namespace: str, project: Ma
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
-@pytest.mark.proves("AllAtOnce and Recreate change all replicas of a role's one set", needs=ENGINE)
+@pytest.mark.proves("With PerRole, AllAtOnce and Recreate change all replicas", needs=ENGINE)
 def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
     cluster.add_nodes(3)
     stack = project()
@@ -200,9 +197,7 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
-    "the nodes of each replica of an all-or-nothing gang are raised by Recreate", needs=ENGINE
-)
+@pytest.mark.proves("Recreate raises nodeCount of an all-or-nothing PerRole gang", needs=ENGINE)
 def test_more_nodes_in_a_replica(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(6)
     stack = project()
@@ -216,8 +211,7 @@ def test_more_nodes_in_a_replica(cluster: Cluster, namespace: str, project: Make
 
 
 @pytest.mark.proves(
-    "only the minimum of a role's one set fits: `up` does not wait for the others, and an "
-    "update that LeaderWorkerSet cannot begin does not hang either",
+    "With PerRole, `up` does not wait for unschedulable optional replicas",
     needs=ENGINE,
 )
 def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -243,8 +237,7 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
 @pytest.mark.proves(
-    "a change of the layout of a running service is refused at preview, and nothing is touched;"
-    " with its roles parked in between, it goes through",
+    "Changing the layout of a running role is rejected; scaled to zero it succeeds",
     needs=ENGINE,
 )
 def test_the_layout_of_a_running_service_stays(

@@ -51,9 +51,7 @@ def replicas(cluster: Cluster, namespace: str) -> dict[str, tuple[str, bool]]:
 
 
 @pytest.mark.proves(
-    f"with one set for each role, a gang of {REPLICAS} replicas of two nodes behind a router is "
-    "created, does nothing twice, changes its image one replica after the other, the highest "
-    "first, without a restart of its picker, is scaled without a restart, and leaves nothing",
+    f"A PerRole gang of {REPLICAS} replicas with a router is created, updated, scaled and deleted",
     needs=ENGINE,
 )
 def test_a_life(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -23,7 +23,7 @@ def scale(cluster: Cluster, namespace: str, replicas: int) -> None:
     cluster.wait(lambda: ready(cluster, namespace) == {"serve": replicas}, 60, "replicas")
 
 
-@pytest.mark.proves("a role's one set is scaled up and down without a restart", needs=ENGINE)
+@pytest.mark.proves("Scaling a PerRole role restarts nothing", needs=ENGINE)
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -53,8 +53,7 @@ for text in"""
 
 
 @pytest.mark.proves(
-    "what another actor scales stays through an `up` that changes nothing; a later change of the "
-    "set is refused, or, with ignore_changes on spec.replicas, leaves the count as it is",
+    "Replicas scaled by another controller stay; changes conflict unless spec.replicas is ignored",
     needs=ENGINE,
 )
 def test_scaled_by_another_actor(cluster: Cluster, namespace: str, project: Make) -> None:

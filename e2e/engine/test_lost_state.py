@@ -46,8 +46,7 @@ def lose(stack: Project) -> None:
 
 
 @pytest.mark.proves(
-    "a lost state is recovered by one `up` that takes over the objects: none is made again and no "
-    "pod restarts; the next image changes one replica after the other, as ever",
+    "A lost state is recovered by one `up`, without restarts",
     needs=ENGINE,
 )
 def test_recovered(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -77,8 +76,7 @@ def test_recovered(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "a lost state is recovered by a program that has another image already: one replica after the "
-    "other changes",
+    "A lost state is recovered with another image, one replica at a time",
     needs=ENGINE,
 )
 def test_recovered_with_another_image(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -96,8 +94,7 @@ def test_recovered_with_another_image(cluster: Cluster, namespace: str, project:
 
 
 @pytest.mark.proves(
-    "a backup of a stack is restored, also one that is older than the service: `refresh` reads "
-    "what changed since, nothing restarts, and what was made since is taken over",
+    "An old backup of a stack is restored without restarts",
     needs=ENGINE,
 )
 def test_restored_from_a_backup(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -120,8 +117,7 @@ def test_restored_from_a_backup(cluster: Cluster, namespace: str, project: Make)
 
 
 @pytest.mark.proves(
-    "of two stacks that claim one service the second fails at objects that exist; what it took "
-    "over and changed, the first one cannot change: a conflict; it is removed without its objects",
+    "A second stack that claims the same service fails at the existing objects",
     needs=ENGINE,
 )
 def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:

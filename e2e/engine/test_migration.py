@@ -69,9 +69,7 @@ def engines(pods: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
 @pytest.mark.proves(
-    "a stack that version 0.1.0 made moves over with one `up`, also together with an image: its "
-    "patches go, no set is replaced, and no engine restarts but for the image; the endpoint picker "
-    "does",
+    "A stack of version 0.1.0 upgrades with one `up` without restarting engines",
     needs=ENGINE,
 )
 def test_a_stack_of_version_0_1_0(

@@ -38,8 +38,7 @@ def serving(cluster: Cluster, namespace: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.proves(
-    "sets are made after the warm-up Job has completed; another revision is another Job, and the "
-    "sets change after it",
+    "LeaderWorkerSets wait for the warm-up Job, and for a new Job per revision",
     needs=ENGINE,
 )
 def test_sets_wait_for_the_job(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -63,7 +62,9 @@ def test_sets_wait_for_the_job(cluster: Cluster, namespace: str, project: Make) 
         stack.down().assert_fine()
 
 
-@pytest.mark.proves("a warm-up Job that fails ends the update, and no set is made", needs=ENGINE)
+@pytest.mark.proves(
+    "A failed warm-up Job ends the update before any LeaderWorkerSet exists", needs=ENGINE
+)
 def test_a_job_that_fails_keeps_the_sets_away(
     cluster: Cluster, namespace: str, project: Make
 ) -> None:

@@ -16,7 +16,7 @@ from e2e.harness import Cluster
 Make = Callable[..., Project]
 HOST = "chat.example.com"
 SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 8}
-STAND_IN = "requests go as a stand-in reads HTTPRoutes, pools and Services"
+STAND_IN = "stand-in gateway"
 ENOUGH = 40
 """Requests that show how shares are split, roughly."""
 
@@ -55,8 +55,7 @@ def one_component(stack: Project) -> None:
     ],
 )
 @pytest.mark.proves(
-    "a role with another name and another layout starts beside the old one, which ends when the "
-    f"new one serves: one `up`, and no request fails ({STAND_IN})",
+    f"A role moves to another layout in one `up` without failed requests ({STAND_IN})",
     needs=ENGINE,
 )
 def test_another_layout(
@@ -93,8 +92,7 @@ def test_another_layout(
 
 @pytest.mark.parametrize("spaces", [1, 2])
 @pytest.mark.proves(
-    "another name, or namespace, of a component's service at the route of a shared Gateway: the "
-    f"old one ends when the new one serves; one `up`, and no request fails ({STAND_IN})",
+    f"A service moves to another name or namespace without failed requests ({STAND_IN})",
     needs=ENGINE,
 )
 def test_another_name_or_namespace(
@@ -126,8 +124,7 @@ def test_another_name_or_namespace(
 
 
 @pytest.mark.proves(
-    "a service hands its requests to another one by weights, then its route, and is removed: no "
-    f"request fails ({STAND_IN})",
+    f"A service hands over its requests by weights without failures ({STAND_IN})",
     needs=ENGINE,
 )
 def test_another_name_by_weights(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -175,8 +172,7 @@ def test_another_name_by_weights(cluster: Cluster, namespace: str, project: Make
 
 
 @pytest.mark.proves(
-    "a service and its share of the requests come in one `up`, in either order of the program, and "
-    f"go in one: no request fails ({STAND_IN})",
+    f"A service and its share of requests come and go in one `up` ({STAND_IN})",
     needs=ENGINE,
 )
 @pytest.mark.parametrize("last", [True, False])
@@ -207,8 +203,7 @@ def test_share_comes_and_goes_with_its_service(
 
 
 @pytest.mark.proves(
-    "a service hands its requests by weights to one of another namespace, by ReferenceGrant, then "
-    f"its route, and is removed: no request fails ({STAND_IN})",
+    f"A service hands over by weights to another namespace without failures ({STAND_IN})",
     needs=ENGINE,
 )
 def test_another_namespace_by_weights(cluster: Cluster, namespace: str, project: Make) -> None:

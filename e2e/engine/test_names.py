@@ -26,8 +26,7 @@ def program(stack: Project, logical: str, *, alias: str | None = None) -> None:
 
 
 @pytest.mark.proves(
-    "another logical name with an alias of the old one changes no object; without it the update "
-    "fails at the objects that exist, touches none, and is taken back by the old name",
+    "A renamed component with an alias changes nothing; without an alias it fails",
     needs=ENGINE,
 )
 def test_component_renamed_with_an_alias(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -55,8 +54,7 @@ def test_component_renamed_with_an_alias(cluster: Cluster, namespace: str, proje
 
 
 @pytest.mark.proves(
-    "a service that is renamed together with its component is made, awaited, and then the old one "
-    "removed",
+    "A renamed service and component becomes available before the old one is deleted",
     needs=ENGINE,
 )
 def test_service_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -73,9 +71,7 @@ def test_service_renamed(cluster: Cluster, namespace: str, project: Make) -> Non
     assert ready(cluster, namespace) == {"serve": 2}
 
 
-@pytest.mark.proves(
-    "a role that is renamed comes up under its new name before the old one goes", needs=ENGINE
-)
+@pytest.mark.proves("A renamed role becomes available before the old one is deleted", needs=ENGINE)
 def test_role_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(8)
     stack = project()
@@ -94,8 +90,7 @@ def test_role_renamed(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "another metadata.name or namespace under the same logical name makes all objects anew, the "
-    "new ones before the old ones go",
+    "Another metadata.name or namespace creates new objects before deleting the old ones",
     needs=ENGINE,
 )
 def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -125,7 +120,7 @@ def test_service_renamed_alone(cluster: Cluster, namespace: str, project: Make) 
 
 
 @pytest.mark.proves(
-    "a second stack cannot take over a service of the same name and namespace", needs=ENGINE
+    "A second stack cannot take over a service of the same name and namespace", needs=ENGINE
 )
 def test_a_name_belongs_to_one_stack(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
@@ -156,8 +151,7 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 @pytest.mark.proves(
-    "two components with services of one name in two namespaces: what is new in one of them is not "
-    "taken for what runs in the other, whichever comes first in the program",
+    "Components with services of one name in two namespaces stay separate",
     needs=ENGINE,
 )
 def test_one_service_name_in_two_namespaces(

@@ -48,8 +48,7 @@ def least(cluster: Cluster, namespace: str) -> int:
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 @pytest.mark.proves(
-    "a service whose gang is one of Kubernetes itself is created, updated to another image one "
-    "replica of a role at a time, scaled up and down, refreshed without a restart and deleted",
+    "A Native gang is created, updated, scaled, refreshed and deleted",
     needs=ENGINE,
 )
 def test_a_service_with_a_gang_of_kubernetes(
@@ -95,8 +94,7 @@ def test_a_service_with_a_gang_of_kubernetes(
 
 
 @pytest.mark.proves(
-    "replicas that run in no gang do not join one of Kubernetes itself one after the other: that "
-    "is refused, and Recreate does it",
+    "Rolling replicas into a Native gang is rejected; Recreate works",
     needs=ENGINE,
 )
 def test_replicas_join_a_gang_of_kubernetes(
@@ -118,7 +116,7 @@ def test_replicas_join_a_gang_of_kubernetes(
 
 
 @pytest.mark.proves(
-    "an update that waits until the pods are scheduled says why a gang of Kubernetes itself is not",
+    "A failed wait reports why a Native gang is unschedulable",
     needs=ENGINE,
 )
 def test_a_gang_without_room_fails_with_its_reason(

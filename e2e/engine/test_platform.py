@@ -30,8 +30,7 @@ def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
 
 
 @pytest.mark.proves(
-    "examples/platform-stack goes up, its policy fails a preview, and its consumer reads the "
-    "endpoint of the other stack",
+    "examples/platform-stack deploys, its policy fails a preview, another stack reads its endpoint",
     needs=ENGINE,
 )
 def test_platform(cluster: Cluster, namespace: str, project: Make, tmp_path: Path) -> None:
@@ -86,8 +85,7 @@ pulumi.export("checked", checked.checked)
 
 
 @pytest.mark.proves(
-    "ServingPrerequisites fails the preview of a cluster without the kinds, passes where they are, "
-    "and says where it could not look",
+    "ServingPrerequisites fails a preview without the CRDs and reports missing permissions",
     needs=ENGINE,
 )
 def test_prerequisites(tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ SPREAD: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}}
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "creating a service waits for its replicas; a second and third `up` do nothing", needs=ENGINE
-)
+@pytest.mark.proves("Creation waits for replicas; further runs of `up` do nothing", needs=ENGINE)
 def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -46,9 +44,7 @@ def test_create_and_nothing_twice(cluster: Cluster, namespace: str, project: Mak
     ("replicas", "gang"),
     [(3, False), pytest.param(3, True, marks=pytest.mark.core), (8, True)],
 )
-@pytest.mark.proves(
-    "an image change never takes more than maxUnavailable replicas down", needs=ENGINE
-)
+@pytest.mark.proves("An image change takes down at most maxUnavailable replicas", needs=ENGINE)
 def test_an_image_change(
     cluster: Cluster, namespace: str, project: Make, replicas: int, *, gang: bool
 ) -> None:
@@ -67,7 +63,7 @@ def test_an_image_change(
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("maxUnavailable of two replicas is used and kept to", needs=ENGINE)
+@pytest.mark.proves("An image change uses maxUnavailable of two", needs=ENGINE)
 def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
     stack = project()
@@ -82,8 +78,7 @@ def test_two_at_a_time(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.parametrize("order", ["Together", "Sequential"])
 @pytest.mark.proves(
-    "prefill and decode roll side by side, or with roleOrder Sequential decode begins when all of "
-    "prefill is back; each role by its own maxUnavailable",
+    "Roles update in parallel, or in order with Sequential, each with its own maxUnavailable",
     needs=ENGINE,
 )
 def test_the_order_of_roles(cluster: Cluster, namespace: str, project: Make, order: str) -> None:
@@ -113,9 +108,7 @@ def test_the_order_of_roles(cluster: Cluster, namespace: str, project: Make, ord
     assert set(images(cluster, namespace).values()) == {"2"}
 
 
-@pytest.mark.proves(
-    "a gang of 40 replicas is created with waits at the default parallelism", needs=ENGINE
-)
+@pytest.mark.proves("A gang of 40 replicas is created with default parallelism", needs=ENGINE)
 def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(10)
     stack = project()
@@ -127,7 +120,7 @@ def test_a_gang_of_forty(cluster: Cluster, namespace: str, project: Make) -> Non
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "an image that cannot run halts the update; a good one, or the old, repairs it", needs=ENGINE
+    "A failing image halts the update; a good or the old image repairs it", needs=ENGINE
 )
 @pytest.mark.parametrize("repair", ["3", "1"])
 def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair: str) -> None:
@@ -159,7 +152,7 @@ def test_a_failing_image(cluster: Cluster, namespace: str, project: Make, repair
 
 
 @pytest.mark.proves(
-    "below the partition the old pods stay, also in later unrelated updates", needs=ENGINE
+    "Replicas below the partition keep their pods, also in later updates", needs=ENGINE
 )
 def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
@@ -189,7 +182,7 @@ def test_partition(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "a replica more adds one set, a replica less removes it, nothing else restarts", needs=ENGINE
+    "Scaling adds or removes one LeaderWorkerSet and restarts nothing", needs=ENGINE
 )
 def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
@@ -210,7 +203,7 @@ def test_scale(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "a role that is removed leaves nothing; a change of metadata restarts nothing", needs=ENGINE
+    "Removing a role leaves nothing; changing metadata restarts nothing", needs=ENGINE
 )
 def test_role_removed_and_metadata(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)

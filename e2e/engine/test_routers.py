@@ -28,8 +28,7 @@ Make = Callable[..., Project]
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "a router that is removed leaves nothing, the Service is back, and no pod restarts; destroying "
-    "a service with a router and a gang leaves nothing",
+    "Removing a router restores the Service without restarts; destroy leaves nothing",
     needs=ENGINE,
 )
 def test_removed(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -60,7 +59,7 @@ def test_removed(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.proves(
-    "prefill and decode without their router lose the sidecar, one replica after the other",
+    "Removing the router of prefill and decode removes sidecars one replica at a time",
     needs=ENGINE,
 )
 def test_removed_from_prefill_and_decode(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -83,8 +82,7 @@ def test_removed_from_prefill_and_decode(cluster: Cluster, namespace: str, proje
 
 
 @pytest.mark.proves(
-    "a picker that does not come up fails the update at wait.timeout and is named; the replicas "
-    "serve",
+    "A failing endpoint picker fails the update at wait.timeout while replicas serve",
     needs=ENGINE,
 )
 def test_a_picker_that_fails(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -31,13 +31,12 @@ def routed(namespace: str, *, wait: Any = SERVING, port: int = 8080, **route: An
     return service(namespace, router, role(replicas=1), wait=wait, rollout=QUICK)
 
 
-STAND_IN = "a stand-in playing the gateway's controller"
+STAND_IN = "stand-in controller"
 
 
 @pytest.mark.core
 @pytest.mark.proves(
-    f"wait.level Serving waits for Gateway, pool and route ({STAND_IN}) and for an answer from "
-    "/v1/models; a preview asks nothing; a second `up` does nothing",
+    f"wait.level Serving waits for Gateway, pool, route and /v1/models ({STAND_IN})",
     needs=ENGINE,
 )
 def test_router_is_waited_for(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -70,8 +69,7 @@ def test_router_is_waited_for(cluster: Cluster, namespace: str, project: Make) -
         assert "pulumi.com/waitFor" not in each["metadata"].get("annotations", {})
 
 
-@pytest.mark.proves(f"a changed route is waited for anew: what was said before it does not count "
-                    f"({STAND_IN})", needs=ENGINE)  # fmt: skip
+@pytest.mark.proves(f"A changed route is awaited again ({STAND_IN})", needs=ENGINE)
 def test_a_changed_route(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -86,8 +84,7 @@ def test_a_changed_route(cluster: Cluster, namespace: str, project: Make) -> Non
         assert stack.preview() == {}
 
 
-@pytest.mark.proves(f"a route that its Gateway refuses fails the update, which names it "
-                    f"({STAND_IN}); the next update goes on", needs=ENGINE)  # fmt: skip
+@pytest.mark.proves(f"A route that its Gateway rejects fails the update ({STAND_IN})", needs=ENGINE)
 def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -115,8 +112,9 @@ def test_a_refused_route(cluster: Cluster, namespace: str, project: Make) -> Non
         assert active["status"] == "True"
 
 
-@pytest.mark.proves("an endpoint that can be reached and does not serve fails the update, which "
-                    "says what it answered", needs=ENGINE)  # fmt: skip
+@pytest.mark.proves(
+    "A reachable endpoint that does not serve fails the update with its answer", needs=ENGINE
+)
 def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -132,8 +130,7 @@ def test_an_endpoint_that_does_not_serve(cluster: Cluster, namespace: str, proje
 
 
 @pytest.mark.proves(
-    "wait.level Serving without a router tells that a name inside of the cluster cannot be asked "
-    "from outside",
+    "wait.level Serving without a router reports that cluster-internal names cannot be probed",
     needs=ENGINE,
 )
 def test_without_a_router(cluster: Cluster, namespace: str, project: Make) -> None:

@@ -40,7 +40,7 @@ def _active(status: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.mark.proves(
-    "optional replicas without room are not waited for, and the status is Partial", needs=ENGINE
+    "Unschedulable optional replicas are not awaited; status is Partial", needs=ENGINE
 )
 def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(4)
@@ -73,8 +73,7 @@ def test_only_the_minimum_fits(cluster: Cluster, namespace: str, project: Make) 
 
 
 @pytest.mark.proves(
-    "with requiredReplicas LowestOrdinals an optional replica without room never takes that of a "
-    "required one that restarts: updates of a full cluster succeed, one after the other",
+    "With LowestOrdinals, optional replicas never take a required replica's capacity",
     needs=ENGINE,
 )
 def test_the_required_ones_keep_their_room(cluster: Cluster, namespace: str, project: Make) -> None:
@@ -92,7 +91,7 @@ def test_the_required_ones_keep_their_room(cluster: Cluster, namespace: str, pro
 
 
 @pytest.mark.proves(
-    "where nothing fits, an update fails at its timeout and names the replicas", needs=ENGINE
+    "An unschedulable update fails at its timeout and names the replicas", needs=ENGINE
 )
 def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
@@ -112,9 +111,7 @@ def test_nothing_fits(cluster: Cluster, namespace: str, project: Make) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
-    "wait.level None does not wait, and later updates are paced all the same", needs=ENGINE
-)
+@pytest.mark.proves("wait.level None does not wait; later updates still roll", needs=ENGINE)
 def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> None:
     stack = project()
     level = {"level": "None"}
@@ -133,7 +130,7 @@ def test_no_wait_but_paced(cluster: Cluster, namespace: str, project: Make) -> N
 
 
 @pytest.mark.proves(
-    "wait.level Scheduled waits for the gang's placement, not for its pods", needs=ENGINE
+    "wait.level Scheduled waits for placement of the gang, not for ready pods", needs=ENGINE
 )
 def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
@@ -151,7 +148,7 @@ def test_scheduled(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.up().status != 0  # 80 accelerators are asked for, 16 are there
 
 
-@pytest.mark.proves("wait.level Scheduled waits at the creation of a service, too", needs=ENGINE)
+@pytest.mark.proves("wait.level Scheduled waits at creation too", needs=ENGINE)
 def test_scheduled_at_creation(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -164,7 +161,7 @@ def test_scheduled_at_creation(cluster: Cluster, namespace: str, project: Make) 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
 @pytest.mark.proves(
-    "AllAtOnce and Recreate change all replicas, and wait for them as long as rollout.timeout says",
+    "AllAtOnce and Recreate change all replicas and wait for rollout.timeout",
     needs=ENGINE,
 )
 def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strategy: str) -> None:
@@ -193,7 +190,7 @@ def test_other_strategies(cluster: Cluster, namespace: str, project: Make, strat
 
 
 @pytest.mark.proves(
-    "status is an output, after up, preview and refresh, also for another stack", needs=ENGINE
+    "status is an output after up, preview and refresh, also for other stacks", needs=ENGINE
 )
 def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
@@ -248,7 +245,7 @@ def test_status(cluster: Cluster, namespace: str, project: Make) -> None:
     assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
 
 
-@pytest.mark.proves("a secret in a template is nowhere in the state in clear text", needs=ENGINE)
+@pytest.mark.proves("Secrets in a template never appear in the state in plain text", needs=ENGINE)
 def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(1)
     stack = project()
@@ -262,7 +259,7 @@ def test_secrets(cluster: Cluster, namespace: str, project: Make) -> None:
     assert "s3cr3t-value" not in stack.run("stack", "output", "--json").text
 
 
-@pytest.mark.proves("two stacks live in one namespace", needs=ENGINE)
+@pytest.mark.proves("Two stacks share one namespace", needs=ENGINE)
 def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
     cluster.add_nodes(2)
     one, two = project("one"), project("two")
@@ -277,8 +274,7 @@ def test_two_stacks(cluster: Cluster, namespace: str, project: Make) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "at every wait.level, in both layouts, with and without groups and a router, what a service "
-    "registers are the objects that `render` prints, and no more",
+    "A service registers exactly the objects that `render` prints",
     needs=ENGINE,
 )
 def test_one_resource_for_each_object(tmp_path: Path) -> None:
@@ -300,7 +296,7 @@ def test_one_resource_for_each_object(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("a preview needs no cluster", needs=ENGINE)
+@pytest.mark.proves("A preview needs no cluster", needs=ENGINE)
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
@@ -309,7 +305,7 @@ def test_preview_without_a_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "files of the provider's render-to-directory mode are what `render` prints", needs=ENGINE
+    "The provider's render-to-directory mode writes what `render` prints", needs=ENGINE
 )
 def test_files(tmp_path: Path) -> None:
     stack = Project(tmp_path / "files", None)

@@ -127,8 +127,7 @@ SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
 
 
 @pytest.mark.proves(
-    "updates of ten shapes take the turns of `plan --update`, in its order: as many replicas "
-    "serve at least, as many accelerators are in use at most, and none takes longer",
+    "Updates of ten shapes follow the timeline of `plan --update`",
     needs=ENGINE,
 )
 @pytest.mark.parametrize("shape", SHAPES)

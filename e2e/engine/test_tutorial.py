@@ -116,8 +116,7 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 @pytest.mark.core
 @pytest.mark.proves(
-    "every command of the tutorial prints what the page shows, on the cluster that `make cluster` "
-    "starts",
+    "Every tutorial command prints what the page shows, on the `make cluster` cluster",
     needs=ENGINE,
 )
 def test_the_tutorial(terminals: Terminals) -> None:

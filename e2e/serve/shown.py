@@ -127,7 +127,7 @@ _SERVES = re.compile(
 def shown_blocks() -> Mapping[str, Block]:
     """The blocks of pages that show a whole service."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = [block for page in pages if page.name != "rules.md" for block in blocks(page)]
+    found = [block for page in pages for block in blocks(page)]
     return {
         f"{block.page} {block.title}": block
         for block in found

@@ -45,8 +45,7 @@ def _llm_d_kind(running: Serving) -> Iterator[None]:
 
 
 @pytest.mark.proves(
-    "the share of a LoRA adapter goes from 0 to 50 %, 100 % and back by its rewrite alone: every "
-    "request for the public name is answered with tokens, by the model that llm-d's picker counts",
+    "A LoRA adapter's share goes from 0 to 100 % and back without failed requests",
     needs=f"{NEED} with llm-d's programs on PATH",
 )
 @pytest.mark.usefixtures("_llm_d_kind")

@@ -72,9 +72,7 @@ def ways(running: Serving) -> Iterator[Ways]:
 
 
 @pytest.mark.proves(
-    "requests of one client through Envoy and the endpoint picker, in turns with requests to the "
-    "pod itself: at most 1.15 times fewer a second; at most twice fewer with four clients that "
-    "leave no processor idle",
+    "Envoy and endpoint picker cost one client at most 15 % of requests per second",
     needs=NEED,
 )
 @pytest.mark.parametrize(("clients", "limit"), [(1, 1.15), (4, 2.0)])

@@ -74,8 +74,7 @@ def starting(running: Serving) -> Iterator[Starting]:
 
 
 @pytest.mark.proves(
-    "an engine that reads its weights for 45 s is not restarted: not by the default probes, "
-    "and not with a longer `startup.timeout`; with a shorter one it is",
+    "An engine loading for 45 s survives default probes and a longer `startup.timeout`",
     needs=NEED,
 )
 def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
@@ -91,9 +90,7 @@ def test_a_slow_engine_is_left_alone(starting: Starting) -> None:
 
 
 @pytest.mark.proves(
-    "a deleted pod goes on serving for 20 s; what vLLM has then is lost: its clients wait until "
-    "the pod is killed, after 80 s. With `--shutdown-timeout 60` it answers these requests to "
-    "their end, and ends after the last",
+    "A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests",
     needs=NEED,
 )
 def test_requests_of_a_pod_that_ends(starting: Starting) -> None:

@@ -104,9 +104,7 @@ def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
 
 
 @pytest.mark.proves(
-    "another configuration of the endpoint picker loses no request under load, long ones neither, "
-    "with gateways that fail open and with those that cannot: the new one is ready before the old "
-    "one goes",
+    "A new endpoint picker configuration loses no request",
     needs=NEED,
 )
 def test_a_picker_is_replaced(stack: Stack) -> None:
@@ -130,8 +128,7 @@ def test_a_picker_is_replaced(stack: Stack) -> None:
 
 
 @pytest.mark.proves(
-    "an endpoint picker that is killed is back within 20 s; until then a gateway without pods of "
-    "its own answers with errors",
+    "A killed endpoint picker is back within 20 s",
     needs=NEED,
 )
 def test_a_picker_is_killed(stack: Stack) -> None:
@@ -152,8 +149,7 @@ def test_a_picker_is_killed(stack: Stack) -> None:
 
 
 @pytest.mark.proves(
-    "an engine whose processes all stand still is not ready within 45 s and gets no request from "
-    "then on; requests that it has wait for their clients' own timeouts",
+    "A frozen engine becomes unready within 45 s and gets no further requests",
     needs=NEED,
 )
 def test_a_pod_stands_still(stack: Stack) -> None:
@@ -177,8 +173,7 @@ def test_a_pod_stands_still(stack: Stack) -> None:
 
 
 @pytest.mark.proves(
-    "an engine whose core stands still while its HTTP server runs stays ready: /health of vLLM "
-    "0.32.0 does not ask the core",
+    "An engine with a frozen core stays ready: vLLM's /health does not ask it",
     needs=NEED,
 )
 def test_an_engine_core_stands_still(stack: Stack) -> None:

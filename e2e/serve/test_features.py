@@ -170,8 +170,7 @@ def outside(name: str, url: str) -> list[Object]:
 
 
 @pytest.mark.proves(
-    "HTTPS: the listener of the service's own Gateway gives Envoy its certificate from a Secret; a "
-    "client that verifies it gets tokens at the endpoint's URL, another one nothing",
+    "HTTPS: Envoy serves the certificate from a Secret of the service's own Gateway",
     needs=NEED,
 )
 def test_clients_see_the_certificate(featured: Featured) -> None:
@@ -188,8 +187,7 @@ def test_clients_see_the_certificate(featured: Featured) -> None:
 
 
 @pytest.mark.proves(
-    "model cache: the warm-up Job fills the claim from a hub (a stand-in with the API of Hugging "
-    "Face), each file once; the engine serves from the volume, which it mounts read-only",
+    "The warm-up Job fills the cache once; engines mount it read-only (stand-in hub)",
     needs=NEED,
 )
 def test_the_job_fills_the_cache(featured: Featured) -> None:
@@ -204,8 +202,7 @@ def test_the_job_fills_the_cache(featured: Featured) -> None:
 
 
 @pytest.mark.proves(
-    "KV events: a subscriber at the engine's ZMQ endpoint sees blocks stored under the topic that "
-    "pickers look for, when a prompt is computed",
+    "KV events reach a subscriber under the topic that pickers expect",
     needs=NEED,
 )
 def test_a_subscriber_sees_blocks(featured: Featured) -> None:
@@ -223,8 +220,7 @@ def test_a_subscriber_sees_blocks(featured: Featured) -> None:
 
 
 @pytest.mark.proves(
-    "tracing: spans of the engine and of an endpoint picker of release 1.5 reach a collector that "
-    "both find by its name in DNS, in one trace for each request",
+    "Spans of engine and endpoint picker 1.5 reach the collector in one trace",
     needs=NEED,
 )
 def test_traces_reach_the_collector(featured: Featured) -> None:

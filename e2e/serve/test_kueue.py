@@ -64,8 +64,7 @@ def local_queue(namespace: str, gpus: int) -> list[Object]:
 
 
 @pytest.mark.proves(
-    "`gangPolicy.backend: Kueue`: no engine runs before there is quota, then one answers with "
-    "tokens through Envoy and the endpoint picker",
+    "With Kueue, the engine starts once there is quota, and serves",
     needs=f"{NEED} with Kueue built",
 )
 def test_a_service_in_a_queue_serves(queues: Serving) -> None:

@@ -22,8 +22,7 @@ PATIENCE = 10.0
 
 
 @pytest.mark.proves(
-    "a node that is lost takes requests until its pods are not ready, within 65 s with Kubernetes' "
-    "defaults; from then on the replica on the other node answers all",
+    "Pods on a lost node get no requests after 65 s",
     needs=NEED,
 )
 def test_a_node_is_lost(running: Serving) -> None:

@@ -68,8 +68,7 @@ def registered(request: pytest.FixtureRequest) -> tuple[str, set[str]]:
 
 
 @pytest.mark.proves(
-    "the loggers of vLLM 0.11.0 and 0.32.0 register the metrics that the rendered endpoint "
-    "picker reads of them",
+    "vLLM 0.11.0 and 0.32.0 register the metrics that the endpoint picker reads",
     needs=f"{NEED} with that release installed",
 )
 def test_the_engine_has_what_its_endpoint_picker_reads(
@@ -83,7 +82,7 @@ def test_the_engine_has_what_its_endpoint_picker_reads(
 
 
 @pytest.mark.proves(
-    "every metric of vLLM that code, examples and pages name is registered by vLLM 0.32.0",
+    "vLLM 0.32.0 registers every vLLM metric named in code, examples and pages",
     needs=f"{NEED} with that release installed",
 )
 def test_every_metric_that_is_named_exists(registered: tuple[str, set[str]]) -> None:

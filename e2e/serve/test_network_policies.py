@@ -129,8 +129,7 @@ SHUT_OUT = [
 
 
 @pytest.mark.proves(
-    "NetworkPolicies that are enforced let in the gateway's proxies, the picker, the pods of a "
-    "replica and of the other side of a KV cache's transfer, and the kubelet; and no other pod",
+    "Enforced NetworkPolicies admit only gateway, picker, replica, KV cache peers and kubelet",
     needs=NEED,
 )
 def test_strangers_reach_no_pod(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> None:

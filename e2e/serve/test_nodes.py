@@ -44,8 +44,7 @@ def pod(name: str, node: str, *command: str) -> Object:
 
 
 @pytest.mark.proves(
-    "pods on two kubelets' nodes find each other by the names of a headless Service, and reach the "
-    "API server by the address of its Service",
+    "Pods on two nodes resolve a headless Service and reach the API server",
     needs=NEED,
 )
 def test_pods_of_two_nodes_meet(running: Serving) -> None:
@@ -131,9 +130,7 @@ def pair(running: Serving, inference: Object) -> Iterator[Pair]:
 
 
 @pytest.mark.proves(
-    "`multiprocessing`: a replica of two pods on two nodes splits its tensors between them, finds "
-    "its leader by DNS, and answers through Envoy and the endpoint picker, which leaves out the "
-    "pod that does not serve",
+    "`multiprocessing`: a replica on two nodes serves with tensor parallelism",
     needs=NEED,
 )
 @pytest.mark.long
@@ -148,8 +145,7 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
 
 
 @pytest.mark.proves(
-    "`data-parallel`: the leader of two pods on two nodes takes all requests, and the ranks of "
-    "both pods answer them",
+    "`data-parallel`: ranks on two nodes serve behind one leader",
     needs=NEED,
 )
 @pytest.mark.long
@@ -164,8 +160,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
 
 
 @pytest.mark.proves(
-    "`ray`, as far as a processor goes: the pods of two nodes make one cluster of ray, which vLLM "
-    "connects to; it then refuses any platform but GPUs",
+    "`ray`: two pods form a Ray cluster; vLLM then requires GPUs",
     needs=NEED,
 )
 @pytest.mark.long

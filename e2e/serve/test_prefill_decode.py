@@ -29,9 +29,7 @@ ENGINE_PORT = 8001
 
 
 @pytest.mark.proves(
-    "a prefill/decode service answers through Envoy, llm-d's endpoint picker and sidecar: the "
-    "decode engine computes no token of the prompt, all come from the prefill pod by NIXL, and "
-    "neither engine warns of its role",
+    "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all",
     needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
@@ -64,8 +62,7 @@ def test_the_cache_comes_from_the_prefill_pod(running: Serving) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(absent(PREVIOUS) is not None, reason=absent(PREVIOUS) or "")
 @pytest.mark.proves(
-    f"while prefill runs vLLM {PREVIOUS} and decode {VLLM}, as in an update, all requests are "
-    "answered: decode computes their prompts. Without `kv_load_failure_policy` all fail with 500",
+    f"Requests succeed while prefill runs vLLM {PREVIOUS} and decode {VLLM}",
     needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_pair_of_two_releases_answers_every_request(running: Serving) -> None:

@@ -20,9 +20,7 @@ SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"
 
 
 @pytest.mark.proves(
-    "a role of a model's name and `accelerator: cpu` becomes Ready on a kubelet, with the command, "
-    "arguments, probes and shared memory that the library writes, and answers with tokens through "
-    "Envoy and the rendered endpoint picker",
+    "A role with only a model name and `accelerator: cpu` serves through Envoy",
     needs=NEED,
 )
 def test_a_models_name_is_enough(running: Serving) -> None:

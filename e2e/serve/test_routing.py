@@ -61,8 +61,7 @@ def routed(running: Serving) -> Iterator[Routed]:
 
 
 @pytest.mark.proves(
-    "two replicas of a rendered `prefix-cache` service become Ready on a kubelet, and answer with "
-    "tokens through Envoy and the rendered endpoint picker",
+    "Two `prefix-cache` replicas serve through Envoy and the endpoint picker",
     needs=NEED,
 )
 def test_tokens_through_the_gateway(routed: Routed) -> None:
@@ -72,7 +71,7 @@ def test_tokens_through_the_gateway(routed: Routed) -> None:
 
 
 @pytest.mark.proves(
-    "every served name and a LoRA adapter's name are answered, the adapter's with other tokens",
+    "Every served name and LoRA adapter answers",
     needs=NEED,
 )
 def test_served_names_and_adapters(routed: Routed) -> None:
@@ -85,8 +84,7 @@ def test_served_names_and_adapters(routed: Routed) -> None:
 
 
 @pytest.mark.proves(
-    "requests that begin alike meet the pod that has their beginning in its KV cache: by the "
-    "engines' own counters, all of them reach one pod of two",
+    "Requests with a common prefix reach the pod that caches it",
     needs=NEED,
 )
 def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
@@ -105,8 +103,7 @@ def test_the_same_prompt_meets_its_pod(routed: Routed) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "a pod that is deleted under load loses no request: its preStop hook and grace period let it "
-    "answer what it has, and the endpoint picker leaves it out",
+    "A pod deleted under load loses no request",
     needs=NEED,
 )
 def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
@@ -124,8 +121,7 @@ def test_a_deleted_pod_loses_no_request(routed: Routed) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`endpointPicker.enabled: false` leads the route of a service that serves to its Service, and "
-    "no pod restarts: through Envoy, requests that begin alike spread over both pods",
+    "`endpointPicker.enabled: false` moves the route to the Service without restarts",
     needs=NEED,
 )
 def test_without_a_picker_requests_spread_over_a_service(routed: Routed) -> None:

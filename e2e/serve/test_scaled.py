@@ -62,10 +62,7 @@ def scaled(namespace: str, address: str) -> list[Object]:
 
 
 @pytest.mark.proves(
-    "with KEDA, Prometheus, the controller of autoscalers and a gateway, a role of real engines "
-    "goes from zero to one for a request that the endpoint picker holds and that is answered, "
-    "follows the load to two, goes back to one under a small one and to zero after the last "
-    "request, without a step that is taken back; no request fails",
+    "KEDA scales real engines from zero to two and back; no request fails",
     needs=f"{NEED}, and {keda.NEED}",
 )
 def test_engines_follow_their_load(running: Serving, scaler: None) -> None:

@@ -54,9 +54,7 @@ def test_pods_are_those_of_a_service_that_runs(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.proves(
-    "services of examples and pages become Ready and answer, through Envoy where they have a "
-    "router, with only the model's files and accelerators replaced; `e2e/serve/shown.py` lists "
-    "them, those whose engine pods are the same, and why the others do not run here",
+    "Services of examples and pages serve, with small models and no GPUs",
     needs=f"{NEED} with llm-d's programs on PATH",
 )
 def test_shown_services_answer(running: Serving, name: str) -> None:

@@ -106,8 +106,7 @@ def stack(running: Serving) -> Iterator[Stack]:
 
 
 @pytest.mark.proves(
-    "`pulumi up` with another image replaces every pod of two replicas under load, and no request "
-    "fails",
+    "An image change under load fails no request",
     needs=NEEDS,
 )
 def test_an_image_change_loses_no_request(stack: Stack) -> None:
@@ -125,8 +124,7 @@ def test_an_image_change_loses_no_request(stack: Stack) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`pulumi up` with one replica more, and then one less, loses no request under load; those of "
-    "some seconds on the pod that goes are answered to their end",
+    "Scaling up and down under load fails no request",
     needs=NEEDS,
 )
 def test_scaling_loses_no_request(stack: Stack) -> None:
@@ -149,8 +147,7 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
 
 @pytest.mark.long
 @pytest.mark.proves(
-    "`pulumi up` with an image that cannot be pulled fails at its timeout with one replica down, "
-    "`pulumi up` with the old image repairs it, and no request fails meanwhile",
+    "A failing image and its repair fail no request",
     needs=NEEDS,
 )
 def test_a_rollback_loses_no_request(stack: Stack) -> None:

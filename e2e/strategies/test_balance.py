@@ -35,7 +35,7 @@ LEAST = 0.8
 
 PREFILLER = "x-prefiller-host-port"
 
-CLAIM = "defaults balance: one prompt or adapter of all requests uses all pods"
+CLAIM = "Default strategies use all pods even if all requests share a prompt or adapter"
 
 SYSTEM = "You are the assistant of a large company. Answer in whole sentences, and briefly. " * 20
 
@@ -295,8 +295,7 @@ def test_defaults_spread_and_still_meet_prefixes(
 
 
 @pytest.mark.proves(
-    "pd-disaggregation balances: one prompt uses all prefill and all decode pods, and "
-    "conversations still meet their prefix",
+    "pd-disaggregation uses all pods for one prompt and keeps prefix hits",
     needs="llm-d-epp is on PATH",
 )
 def test_prefill_and_decode_pods_share_and_still_meet_prefixes(

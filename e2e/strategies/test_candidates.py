@@ -30,7 +30,7 @@ def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
         yield fleet
 
 
-@pytest.mark.proves("only ready leaders of the service are chosen, never workers or other services")
+@pytest.mark.proves("Pickers choose only ready leaders of the service")
 @VERSIONS
 def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
     groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # all others are idle
@@ -54,7 +54,7 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
         groups.cluster.wait(lambda: _chosen(picker) == {first}, message="back again")
 
 
-@pytest.mark.proves("requests that are no inference requests are answered 400 by the picker")
+@pytest.mark.proves("Pickers answer 400 to requests that are not inference requests")
 @VERSIONS
 def test_senseless_requests_are_answered_by_the_picker(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
@@ -64,7 +64,7 @@ def test_senseless_requests_are_answered_by_the_picker(fleet: Fleet, version: st
         assert picker.ask().endpoint is not None
 
 
-@pytest.mark.proves("requests and answers pass a picker unchanged")
+@pytest.mark.proves("Requests and answers pass a picker unchanged")
 @VERSIONS
 def test_bodies_pass_unchanged(fleet: Fleet, version: str) -> None:
     returned = b'{"object": "text_completion", "choices": [{"text": "%s"}]}' % (b"x" * 70_000)

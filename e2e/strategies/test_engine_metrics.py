@@ -49,7 +49,7 @@ def available(version: str) -> None:
 
 
 @pytest.mark.proves(
-    "a picker sees by the engine's own metrics which pod is busy: vLLM and SGLang", needs=LLM_D
+    "Pickers recognize busy vLLM and SGLang pods by the engines' metrics", needs=LLM_D
 )
 @ENGINES
 @VERSIONS
@@ -67,7 +67,7 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
 
 
 @pytest.mark.proves(
-    "with flow control a picker answers while one pod of several has a long queue: vLLM and SGLang",
+    "With flow control, a picker answers while one of several pods is busy",
     needs=LLM_D,
 )
 @ENGINES
@@ -87,7 +87,7 @@ def test_one_busy_pod_holds_up_no_requests(mixed: Fleet, version: str, engine: s
 
 
 @pytest.mark.proves(
-    "with flow control a picker holds a request while the KV caches of all pods are full",
+    "With flow control, a picker holds requests while all KV caches are full",
     needs=LLM_D,
 )
 @ENGINES
@@ -112,7 +112,7 @@ def test_requests_are_held_while_all_kv_caches_are_full(
 
 
 @pytest.mark.proves(
-    "an engine without metrics gets no requests from a picker with flow control: it is rejected",
+    "With flow control, engines without metrics get no requests: rejected",
     needs=LLM_D,
 )
 @HOLDERS

@@ -31,16 +31,13 @@ def gauge(chooser: Chooser, metric: str) -> float:
     return sum(map(float, found))
 
 
-@pytest.mark.proves(
-    "with flow control a picker holds a request while its pool has no pod, says so by the metric "
-    "that autoscaling follows, and sends it to the first pod that serves"
-)
+@pytest.mark.proves("With flow control, a picker holds a request until the first pod serves")
 def test_a_picker_holds_requests_until_a_pod_serves(empty: Fleet) -> None:
     held_until_a_pod_serves(empty, "1.5")
 
 
 @pytest.mark.proves(
-    "llm-d's picker holds a request, too",
+    "llm-d's picker also holds it",
     needs="llm-d-epp is on PATH",
 )
 def test_the_picker_of_llm_d_holds_requests(empty: Fleet) -> None:
@@ -64,10 +61,7 @@ def held_until_a_pod_serves(empty: Fleet, version: str) -> None:
         empty.cluster.wait(lambda: gauge(chooser, flow.held) == 0, PATIENCE, chooser.picker.metrics)
 
 
-@pytest.mark.proves(
-    "without flow control, and with the picker of v1.2 in any case, a request to a pool without "
-    "pods is answered 503"
-)
+@pytest.mark.proves("Without flow control, an empty pool answers 503")
 @pytest.mark.parametrize(
     ("version", "gate"), [("1.2", "plain"), ("1.2", "gated"), ("1.5", "plain")]
 )

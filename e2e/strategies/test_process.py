@@ -17,7 +17,7 @@ from e2e.strategies.fleet import Fleet
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 
 
-@pytest.mark.proves("a picker speaks TLS with HTTP/2 to the gateway unless that is turned off")
+@pytest.mark.proves("Pickers speak TLS with HTTP/2 to the gateway unless disabled")
 @VERSIONS
 def test_pickers_speak_tls_unless_told_otherwise(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={})
@@ -33,7 +33,7 @@ def test_pickers_speak_tls_unless_told_otherwise(fleet: Fleet, version: str) -> 
         assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.proves("a picker serves with the certificate of the Secret that is named")
+@pytest.mark.proves("A picker serves the certificate of the named Secret")
 @VERSIONS
 def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
@@ -48,7 +48,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
         assert picker.picks(30).keys() <= fleet.engines.keys()
 
 
-@pytest.mark.proves("what the library says of a wrong plugin is what the picker says when it exits")
+@pytest.mark.proves("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
 def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")
@@ -68,7 +68,7 @@ def test_a_wrong_plugin_ends_the_picker(fleet: Fleet, version: str) -> None:
     assert "exits because of it" in finding
 
 
-@pytest.mark.proves("without the generated Role a picker never serves")
+@pytest.mark.proves("Without the generated Role a picker never becomes ready")
 @VERSIONS
 def test_without_its_rights_a_picker_never_serves(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")

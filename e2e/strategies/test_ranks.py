@@ -13,7 +13,7 @@ from e2e.strategies.fleet import Fleet
 
 RANKS = 3
 HOT = "Everybody asks this today: " * 10
-CLAIM = "pickers choose among the ports of a pod's data parallel ranks, by the load of each"
+CLAIM = "Pickers choose among a pod's data parallel ranks by load"
 
 
 class RankedFleet(Fleet):

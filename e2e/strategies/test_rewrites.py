@@ -18,7 +18,7 @@ from e2e.routers import PICKERS, only
 from e2e.strategies.engine import Load
 from e2e.strategies.fleet import Chooser, Fleet
 
-CLAIM = "pickers rewrite model names by weight: a canary goes from 5 % to 100 % and back"
+CLAIM = "Pickers rewrite model names by weight, from 5 % to 100 % and back"
 REQUESTS = 400
 
 BUILT = pytest.mark.proves(CLAIM)
@@ -59,7 +59,7 @@ def test_a_canary_gets_its_share(fleet: Fleet, version: str) -> None:
 
 
 @pytest.mark.proves(
-    "clients see the name that they asked for, and names that no rewrite has are kept",
+    "Clients see the model name they requested; other names are kept",
     needs="llm-d-epp is on PATH",
 )
 def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
@@ -76,7 +76,7 @@ def test_clients_see_the_name_that_they_ask_for(fleet: Fleet) -> None:
 
 
 @pytest.mark.proves(
-    "a request goes to a pod with the adapter that its name becomes", needs="llm-d-epp is on PATH"
+    "A rewritten request goes to a pod with the adapter", needs="llm-d-epp is on PATH"
 )
 def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
     _skip_without("llm-d")
@@ -92,7 +92,7 @@ def test_the_adapter_behind_the_name_counts(fleet: Fleet) -> None:
         assert picker.picks(8, model="chat") == {home: 8}
 
 
-@pytest.mark.proves("the API server refuses a weight of 0 in an InferenceModelRewrite")
+@pytest.mark.proves("The API server rejects weight 0 in an InferenceModelRewrite")
 def test_a_weight_of_zero_is_left_out(fleet: Fleet) -> None:
     written = only(fleet.routing("1.5", modelRewrites=canary(0)), KIND)
     (target,) = written["spec"]["rules"][0]["targets"]

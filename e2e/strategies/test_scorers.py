@@ -17,7 +17,7 @@ HOT = "Everybody asks this today: " * 10
 ADVANCED = "router-example-2-custom-epp-config"
 
 
-@pytest.mark.proves("scorers: with more weight on prefix-cache, a hot prefix stays despite a queue")
+@pytest.mark.proves("scorers: a higher prefix-cache weight keeps a hot prefix despite a queue")
 @VERSIONS
 def test_a_heavy_prefix_stays_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(
@@ -30,9 +30,7 @@ def test_a_heavy_prefix_stays_on_its_pod(fleet: Fleet, version: str) -> None:
         assert home not in picker.picks(30), "new prompts avoid the queue"
 
 
-@pytest.mark.proves(
-    "scorers: with more weight on queue, a hot prefix leaves a pod with a long queue"
-)
+@pytest.mark.proves("scorers: a higher queue weight moves a hot prefix off a busy pod")
 @VERSIONS
 def test_a_heavy_queue_moves_a_prefix(fleet: Fleet, version: str) -> None:
     with fleet.picker(
@@ -49,7 +47,7 @@ def test_a_heavy_queue_moves_a_prefix(fleet: Fleet, version: str) -> None:
         assert picker.picks(8, HOT) == {home: 8}, "both have it, and the first is idle again"
 
 
-@pytest.mark.proves("scorers: v1.5.0 reads weights that are no whole numbers")
+@pytest.mark.proves("scorers: v1.5.0 accepts fractional weights")
 def test_fractional_weights_count(fleet: Fleet) -> None:
     weights = {"prefix-cache": 0.5, "queue": 0.4, "kv-cache": 0.2}
     with fleet.picker("1.5", strategy="prefix-cache", scorers=weights) as picker:
@@ -62,7 +60,7 @@ def test_fractional_weights_count(fleet: Fleet) -> None:
         assert home not in picker.picks(8, HOT), "0.5 + 0.02 against 0.4 + 0.2"
 
 
-@pytest.mark.proves("the router document's own endpointPickerConfig (example 2) scores as it says")
+@pytest.mark.proves("The router document's endpointPickerConfig (example 2) scores as described")
 @VERSIONS
 def test_the_documents_own_configuration_is_taken_verbatim(fleet: Fleet, version: str) -> None:
     text = _documents_configuration()

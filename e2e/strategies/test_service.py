@@ -14,8 +14,7 @@ SHARED = "the system prompt that all requests share " * 20
 
 
 @pytest.mark.proves(
-    "with `endpointPicker.enabled: false` the route leads through Envoy to the pods that the "
-    "Service selects: 90 requests that share a prompt spread evenly over three of them",
+    "`endpointPicker.enabled: false`: Envoy spreads 90 requests evenly over three pods",
     needs="Envoy is installed by `make serve-tools`",
 )
 def test_requests_spread_over_a_service(fleet: Fleet) -> None:

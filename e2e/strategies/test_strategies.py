@@ -19,7 +19,7 @@ MANY = 60
 STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
 
 
-@pytest.mark.proves("prefix-cache: requests that begin alike go to one pod, others anywhere")
+@pytest.mark.proves("prefix-cache: requests with a common prefix go to one pod")
 @VERSIONS
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
@@ -35,7 +35,7 @@ def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> N
             assert picker.pick(longer) == home
 
 
-@pytest.mark.proves("prefix-cache: the turns of a chat go to one pod")
+@pytest.mark.proves("prefix-cache: turns of a chat go to one pod")
 @VERSIONS
 def test_prefix_cache_keeps_a_chat_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
@@ -51,7 +51,7 @@ def test_prefix_cache_keeps_a_chat_on_its_pod(fleet: Fleet, version: str) -> Non
         assert len(set(pods)) == 1, pods
 
 
-@pytest.mark.proves("queue-size: requests go to the pod with the fewest waiting requests")
+@pytest.mark.proves("queue-size: requests go to the pod with the shortest queue")
 @VERSIONS
 def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
@@ -75,7 +75,7 @@ def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
             assert picker.picks(8) == {order[0]: 8}
 
 
-@pytest.mark.proves("the metric flag is what lets picker v1.2.1 read the KV cache of today's vLLM")
+@pytest.mark.proves("Picker v1.2.1 needs the metric flag to read vLLM's KV cache usage")
 def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
     objects = fleet.routing("1.2", strategy="kv-cache-utilization")
     args = _arguments(objects)
@@ -87,7 +87,7 @@ def test_without_the_metric_flag_the_kv_cache_is_not_seen(fleet: Fleet) -> None:
         assert picker.picks(MANY).keys() == fleet.engines.keys()
 
 
-@pytest.mark.proves("lora-affinity: requests for an adapter go to the pod that has it loaded")
+@pytest.mark.proves("lora-affinity: requests go to a pod that has the adapter loaded")
 @VERSIONS
 def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="lora-affinity", scorers={"lora": 100}) as picker:
@@ -106,7 +106,7 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
             assert picker.picks(5, model="law") == {roomy: 5}, "where there is room for one more"
 
 
-@pytest.mark.proves("the router document's block of 5 characters counts until vLLM tells its own")
+@pytest.mark.proves("The document's block of 5 characters applies until vLLM reports its own")
 def test_the_documents_block_size_counts_until_the_engine_tells_its_own(fleet: Fleet) -> None:
     fleet.load(default=Load(block_size=None))
     with fleet.picker("1.2") as picker:  # the default strategy
@@ -118,7 +118,7 @@ def test_the_documents_block_size_counts_until_the_engine_tells_its_own(fleet: F
         assert sticks(picker, "x" * 64), "16 tokens of 4 characters"
 
 
-@pytest.mark.proves("blocks are as long as the engine's --block-size says, even before it runs")
+@pytest.mark.proves("Prefix blocks follow the engine's --block-size")
 @VERSIONS
 def test_blocks_are_as_long_as_the_engines(fleet: Fleet, version: str) -> None:
     fleet.load(default=Load(block_size=None))
