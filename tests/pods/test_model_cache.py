@@ -141,11 +141,11 @@ def test_engines_may_write_beside_the_models_files(more: Any) -> None:
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         cached({}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage"],
     ),
     (
         cached({**WARM, "claimName": "x"}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage, got claimName and storage"],
     ),
     (
         cached({"claimName": "x"}, "pvc://m"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fusioninfer_pulumi.engines.argument_changes import ChangedDefault, RemovedArgument
+from fusioninfer_pulumi.engines.argument_checks import ChangedDefault, RemovedArgument
 
 FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]

@@ -152,6 +152,8 @@ def to_json(difference: Difference) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a named tuple of another package
+        return value._asdict()
     if isinstance(value, tuple):
         return [_json(item) for item in value]
     if not is_dataclass(value):
