@@ -102,4 +102,4 @@ def test_table_is_read_and_written_alike(tool: Any, tmp_path: Path, engine: str)
     assert list(releases) == list(table.releases)
     for release, line in releases.items():
         options = table.options(release)
-        assert {options.name(word) for word in options} == set(line["set"])
+        assert {options[word].name for word in options} == set(line["set"])

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.arguments import ArgumentTable, Option, argument_table
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
-from fusioninfer_pulumi.engines.vllm import SERVE_ENTRYPOINT, VLLM
+from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.presets.catalogue import catalogue
 
@@ -215,7 +215,7 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
 def starts_serve(command: EngineCommand) -> bool:
     """Whether `vllm serve` runs: named, or as the entrypoint of the image."""
     version = command.image.version or ()
-    return command.serve if command.program else version >= SERVE_ENTRYPOINT
+    return command.serve if command.program else version >= (0, 11, 1)
 
 
 def containers(value: Any) -> Iterator[Object]:
@@ -303,6 +303,5 @@ def errors(line: CommandLine, release: str) -> list[Finding]:
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})
-    found = [*check_arguments(command, {}), *VLLM.check_lora(command)]
-    found += VLLM.check_connector(command)
+    found = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
     return [finding for finding in found if finding.severity == "error"]

@@ -12,22 +12,21 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     SCORERS,
     STRATEGIES,
     EppRequest,
+    UnreadableError,
     can_read_metrics,
     load_scorers,
     pairing_plugins,
+    read_config,
 )
-from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily
-from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
-from fusioninfer_pulumi.endpoint_pickers.images import family_of
-from fusioninfer_pulumi.endpoint_pickers.rules import (
+from fusioninfer_pulumi.endpoint_pickers.families import (
+    FAMILIES,
     FLAG_UNKNOWN,
-    PICKER_CONFIG_INVALID,
+    KIND,
     PICKER_FAMILY_UNKNOWN,
-    PLUGIN_NOT_REGISTERED,
-    SCORERS_WITHOUT_LOAD,
+    EppFamily,
+    family_of,
 )
+from fusioninfer_pulumi.endpoint_pickers.flags import OWNED_FLAGS
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
@@ -45,6 +44,9 @@ from fusioninfer_pulumi.rules.common import (
     UNKNOWN_VALUE,
 )
 
+PICKER_CONFIG_INVALID = Rule("picker-config-invalid")
+PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")
+SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
 PICKER_METRICS_UNAUTHENTICATED = Rule("picker-metrics-unauthenticated")
 
 
@@ -68,7 +70,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         command = role.pods.command
         if command.engine is None:
             continue
-        reported.add(command.engine.load_metrics(command))
+        reported.add(command.engine.metrics)
         reason = command.engine.metrics_off(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"

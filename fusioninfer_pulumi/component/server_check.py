@@ -63,10 +63,10 @@ def _findings(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     # Start-up time: only a preview that reads a cluster needs it.
-    from fusioninfer_pulumi.checks.cluster import gang_backend_findings  # noqa: PLC0415  # see above
-    from fusioninfer_pulumi.checks.quotas import quota_findings  # noqa: PLC0415  # see above
-    from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415  # see above
-    from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.checks.cluster import gang_backend_findings  # noqa: PLC0415
+    from fusioninfer_pulumi.checks.quotas import quota_findings  # noqa: PLC0415
+    from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, server_findings  # noqa: PLC0415
+    from fusioninfer_pulumi.kube.client import KubernetesApi  # noqa: PLC0415
 
     started = time.monotonic()
     api = KubernetesApi(kubeconfig, context)

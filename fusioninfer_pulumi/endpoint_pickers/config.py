@@ -1,4 +1,4 @@
-"""Writes the EndpointPickerConfig for a request, and says whether an endpoint picker can do it.
+"""Writes the EndpointPickerConfig for a request, and reads the text of one that a user wrote.
 
 The configuration is a file format, not an object of the cluster: no metadata, no spec. Weights are
 always written, because v1.2.1 crashes on a scorer without one that stands after the picker plugin.
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
-from fusioninfer_pulumi.endpoint_pickers.family import KIND, EppFamily, PrefixKeys
+from fusioninfer_pulumi.endpoint_pickers.families import KIND, EppFamily, PrefixKeys
 from fusioninfer_pulumi.endpoint_pickers.flags import metric_flags
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube import labels
@@ -354,3 +354,32 @@ def _disaggregation(threshold: int) -> Plugins:
     # Up to v0.9 the handler looks the decider up while it is created, so the decider stands first.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
+
+
+class UnreadableError(ValueError):
+    """The text is not YAML; the message says where and why."""
+
+
+def read_config(text: str) -> Any:
+    """Return the first document of a text, with all scalars as strings.
+
+    Go's YAML reader and PyYAML disagree on the types of scalars such as dates, so only names and
+    structure are read here. An endpoint picker ignores all documents after the first.
+    """
+    try:
+        loader = yaml.BaseLoader(text)
+        try:
+            return loader.get_data()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as problem:
+        raise UnreadableError(_reason(problem)) from None
+    except RecursionError:
+        raise UnreadableError("not YAML: nested too deeply") from None
+
+
+def _reason(problem: yaml.YAMLError) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    text = getattr(problem, "problem", None) or getattr(problem, "context", None) or str(problem)
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"not YAML: {place}{' '.join(str(text).split())}"

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family, release_data
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube.names import POOL_GROUP
 
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
-
-#: Flags that each family accepts.
-FLAGS = {family: frozenset(release_data(family)["flags"]) for family in Family}
-
-_ENGINE_CONFIGS = "set engineConfigs of the metrics extractor in the configuration instead"
-_DATA_SOURCE = "it was removed; set it on a metrics-data-source plugin in the configuration instead"
-
-
-def _refused() -> dict[Family, dict[str, str]]:
-    """Flags at which a family stops, because an earlier one had them; with what to do instead."""
-    metrics = FLAGS[Family.GAIE_1_3] - FLAGS[Family.GAIE_1_4]
-    model_server = FLAGS[Family.LLM_D_0_9] - FLAGS[Family.LLM_D_0_10]
-    refused: dict[Family, dict[str, str]] = {family: {} for family in Family}
-    for family in Family.GAIE_1_4.later:
-        refused[family] |= dict.fromkeys(metrics, _ENGINE_CONFIGS)
-    refused[Family.LLM_D_0_10] |= dict.fromkeys(model_server, _DATA_SOURCE)
-    return refused
-
-
-REFUSED = _refused()
 
 #: Flags that name an engine's metrics.
 _METRIC_FLAGS = {
@@ -89,7 +69,7 @@ def metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:
     return [
         f"--{flag}={names[key]}"
         for flag, key in _METRIC_FLAGS.items()
-        if flag in family.flags - family.refused_flags.keys() and names[key] != read[key]
+        if flag in family.flags and names[key] != read[key]
     ]
 
 
@@ -109,10 +89,10 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
         f"--grpc-port={GRPC_PORT}",
         f"--grpc-health-port={HEALTH_PORT}",
         f"--metrics-port={METRICS_PORT}",
-        f"--secure-serving={_text(value=wanted.secure_serving)}",
-        f"--metrics-endpoint-auth={_text(value=wanted.metrics_auth)}",
+        f"--secure-serving={str(wanted.secure_serving).lower()}",
+        f"--metrics-endpoint-auth={str(wanted.metrics_auth).lower()}",
         "--enable-pprof=false",
-        f"--tracing={_text(value=wanted.tracing)}",
+        f"--tracing={str(wanted.tracing).lower()}",
         f"--v={wanted.verbosity}",
         "--zap-encoder=json",
     ]
@@ -126,7 +106,3 @@ def epp_flags(family: EppFamily, wanted: EppFlags) -> list[str]:
         # A single replica needs no leases.
         arguments.append("--ha-enable-leader-election")
     return arguments
-
-
-def _text(*, value: bool) -> str:
-    return "true" if value else "false"

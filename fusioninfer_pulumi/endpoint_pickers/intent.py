@@ -12,18 +12,22 @@ from fusioninfer_pulumi.api.autoscaling import asks_picker
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.endpoint_pickers.config import FLOW_CONTROL, GroupAffinity
-from fusioninfer_pulumi.endpoint_pickers.config_text import UnreadableError, read_config
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
-from fusioninfer_pulumi.endpoint_pickers.images import (
+from fusioninfer_pulumi.endpoint_pickers.config import (
+    FLOW_CONTROL,
+    GroupAffinity,
+    UnreadableError,
+    read_config,
+)
+from fusioninfer_pulumi.endpoint_pickers.families import (
     DEFAULT_HOLDING_IMAGE,
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
+    FAMILIES,
+    PICKER_FAMILY_UNKNOWN,
+    EppFamily,
     explain_unknown_image,
     family_of,
 )
-from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, Location, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import mirrored

@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import (
+from fusioninfer_pulumi.endpoint_pickers.families import (
+    FAMILIES,
+    PICKER_FAMILY_UNKNOWN,
     EppFamily,
     Family,
+    family_of_sidecar,
+    is_too_old,
     release_data,
     version_text,
 )
-from fusioninfer_pulumi.endpoint_pickers.images import family_of_sidecar, is_too_old
-from fusioninfer_pulumi.endpoint_pickers.rules import PICKER_FAMILY_UNKNOWN
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 
@@ -68,11 +69,6 @@ OWNED_FLAGS = {
 }
 
 
-# Up to v0.9.0 a sidecar asked for pods labelled `matchLabels`, which no label can be
-# (`pkg/sidecar/proxy/allowlist.go`).
-_READ_POOLS = frozenset({Family.LLM_D_0_10})
-
-
 @dataclass(frozen=True)
 class SidecarRelease:
     """One release of the sidecar.
@@ -80,8 +76,7 @@ class SidecarRelease:
     Attributes:
         port_flag: Flag with the engine's port; its default has changed, so it is always given.
         connectors: Protocols that `--kv-connector` takes, the default first.
-        reads_pool: Whether SSRF protection knows the pods of a v1 InferencePool; without that it
-            refuses every prefill pod.
+        reads_pool: See `EppFamily.sidecar_reads_pool`.
     """
 
     port_flag: str
@@ -90,24 +85,15 @@ class SidecarRelease:
     flags: frozenset[str]
 
 
-def _release(family: Family) -> SidecarRelease:
-    flags = frozenset(release_data(family)["sidecarFlags"])
-    return SidecarRelease(
-        port_flag="model-server-port" if "model-server-port" in flags else "vllm-port",
-        connectors=tuple(release_data(family)["sidecarConnectors"]),
-        reads_pool=family in _READ_POOLS,
-        flags=flags,
-    )
-
-
-_RELEASES = {
-    family: _release(family) for family in Family if "sidecarFlags" in release_data(family)
-}
-
-
 def sidecar_release(family: EppFamily) -> SidecarRelease | None:
     """The release of a family's sidecar, None where the family has none."""
-    return _RELEASES.get(family.family)
+    data = release_data(family.family)
+    if "sidecarFlags" not in data:
+        return None
+    flags = frozenset(data["sidecarFlags"])
+    port_flag = "model-server-port" if "model-server-port" in flags else "vllm-port"
+    connectors = tuple(data["sidecarConnectors"])
+    return SidecarRelease(port_flag, connectors, family.sidecar_reads_pool, flags)
 
 
 def sidecar_family(image: Any, explicit: str | None, picker: EppFamily) -> EppFamily | Finding:
@@ -117,7 +103,7 @@ def sidecar_family(image: Any, explicit: str | None, picker: EppFamily) -> EppFa
     picker's. The image is None for the default one, and may be an Output.
     """
     if explicit is not None:
-        able = [family.value for family in _RELEASES]
+        able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
         if explicit not in able:
             message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)

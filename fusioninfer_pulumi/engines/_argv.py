@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube.outputs import is_output
 UNKNOWN = "<output>"
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
@@ -76,38 +76,26 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 
 
 def _script_index(words: Sequence[Any]) -> int | None:
-    index = 0
-    while index < len(words) and isinstance(words[index], str):
-        word = words[index]
-        if basename(word) in _SHELLS:
-            return _option_c(words, index + 1)
-        if basename(word) not in _INITS and word != "--":
+    """The index of the script behind `sh -c`, `bash -euo pipefail -c`; None without."""
+    shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
+    before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
+    prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)
+    if not shells or not all(prefixes):
+        return None
+    named = False  # whether the word is the name of an option, behind `-o`
+    for index, word in enumerate(behind, shells[0] + 2):
+        if not isinstance(word, str) or not (named or word.startswith(("-", "+"))):
             return None
-        index += 1
-        while index < len(words) and isinstance(words[index], str) and _is_option(words[index]):
-            index += 1
-    return None
-
-
-def _is_option(word: str) -> bool:
-    return (word.startswith("-") and word != "--") or _ASSIGNMENT.match(word) is not None
-
-
-def _option_c(words: Sequence[Any], index: int) -> int | None:
-    """Finds the script behind `-c`, `-ec`, `-euo pipefail -c`; None when there is no `-c`."""
-    while index < len(words) and isinstance(words[index], str):
-        word = words[index]
-        if word == "sh":  # busybox sh
-            index += 1
-            continue
-        if not word.startswith(("-", "+")):
-            return None
-        short = "" if word.startswith("--") else word[1:]
-        # Every `o` takes the name of an option from the words that follow.
-        index += 1 + short.count("o")
+        short = "" if named or word.startswith("--") else word[1:]
         if "c" in short and word.startswith("-"):
-            return index if index < len(words) else None
+            at = index + short.count("o")
+            return at if at < len(words) else None
+        named = "o" in short
     return None
+
+
+def _is_prefix(word: str) -> bool:
+    return basename(word) in _INITS or word.startswith("-") or _ASSIGNMENT.match(word) is not None
 
 
 _MODULES = {
@@ -116,7 +104,6 @@ _MODULES = {
     "vllm.entrypoints.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
-_SUBCOMMAND_MODULES = {"vllm.entrypoints.cli.main": "vllm"}
 _PYTHON = re.compile(r"python[0-9.]*")
 # Interpreter options that take the next word as their value.
 _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
@@ -168,11 +155,7 @@ def find_program(words: Sequence[str]) -> Program | None:
 def _module(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
-    module, after = words[index + 1 : index + 2], index + 2
-    if words[index : index + 1] != ["-m"] or not module:
+    flag, *module = words[index : index + 2] or [""]
+    if flag != "-m" or not module or module[0] not in _MODULES:
         return None
-    if module[0] in _MODULES:
-        return Program(_MODULES[module[0]], after, serve=False)
-    if module[0] in _SUBCOMMAND_MODULES and words[after : after + 1] == ["serve"]:
-        return Program(_SUBCOMMAND_MODULES[module[0]], after + 1, serve=True)
-    return None
+    return Program(_MODULES[module[0]], index + 2, serve=False)

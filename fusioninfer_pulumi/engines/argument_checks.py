@@ -8,20 +8,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import (
-    ArgumentTable,
+    UNKNOWN_DEFAULT,
     Option,
     Options,
     argument_table,
     release_numbers,
 )
-from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, Engine, EngineCommand, Word
-from fusioninfer_pulumi.engines.flags import parsed_json, split_joined_flags
-from fusioninfer_pulumi.engines.rules import ARGUMENT_VALUE_INVALID
-from fusioninfer_pulumi.engines.variables import resolved
+from fusioninfer_pulumi.engines.engine import (
+    ARGUMENT_VALUE_INVALID,
+    CONFIG_FLAG,
+    Engine,
+    EngineCommand,
+    Word,
+)
+from fusioninfer_pulumi.engines.flags import parsed_json, resolved, split_joined_flags
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, shown, similar, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
@@ -69,16 +73,18 @@ def known_release(command: EngineCommand) -> str | None:
 
 def read_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
     """The engine's arguments, with `$(NAME)` replaced where the container's variables say it."""
-    if command.script is not None:
-        words = [Word(text, ()) for text in command.arguments]
-    else:
-        argv, start = command.argv, len(command.program)
-        first = len(argv.command)
-        words = []
-        for index, text in enumerate(argv.texts()[start:], start):
-            place = ("command", index) if index < first else ("args", index - first)
-            words += [Word(part, place) for part in split_joined_flags([text])]
+    argv, first = command.argv, len(command.argv.command)
     in_script = command.script is not None
+    if in_script:
+        place = ("args",) if argv.args else ("command",)
+        words = [Word(text, place) for text in command.arguments]
+    else:
+        start = len(command.program)
+        words = [
+            Word(part, ("command", index) if index < first else ("args", index - first))
+            for index, text in enumerate(argv.texts()[start:], start)
+            for part in split_joined_flags([text])
+        ]
     return [
         Word(resolved(word.value, variables, in_script=in_script), word.place) for word in words
     ]
@@ -126,7 +132,9 @@ def _read(
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
     # Only the options that the word may mean, `-n2` among them: a release has hundreds.
-    for option in options.starting_with(name):
+    short = name[:2] if not name.startswith("--") else name
+    named = [word for word in options if word.startswith(name) or word == short]
+    for option in {options[word].name: options[word] for word in named}.values():
         settings: dict[str, Any] = {"nargs": option.nargs}
         settings["type"] = _reader([option] if versions is None else versions(option.name))
         if option.kind == "switch":
@@ -161,34 +169,29 @@ def _reader(versions: Sequence[Option]) -> Callable[[str], str]:
 class _Check:
     """The findings of one command line."""
 
-    def __init__(
-        self,
-        command: EngineCommand,
-        engine: Engine,
-        words: Sequence[Word],
-        release: str | None,
-        leave_out: str | None = None,
-    ) -> None:
-        self.command, self.engine, self.release = command, engine, release
-        self.leave_out = leave_out
-        self.table: ArgumentTable = argument_table(engine.name)
+    def __init__(self, command: EngineCommand, engine: Engine, words: Sequence[Word]) -> None:
+        self.command, self.engine, self.release = command, engine, known_release(command)
         # For an unknown release, each argument is read as by the newest release that has it.
-        table = self.table
-        self.options = table.options(release) if release else table.latest_options()
+        self.table = table = argument_table(engine.name)
+        self.options = table.options(self.release) if self.release else table.latest_options()
         self.words = engine.argparse_words(command, words)
-        self.finding: Callable[[Rule, Any, str], Finding] = warning
-        if release is not None and not engine.takes_other_arguments(command):
-            self.finding = error
+        is_sure = self.release is not None and not engine.takes_other_arguments(command)
+        self.finding: Callable[[Rule, Any, str], Finding] = error if is_sure else warning
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, leave_out: str | None = None) -> Iterator[Finding]:
         versions = None if self.release is not None else self.table.versions
         head, arguments = parse(self.words, self.options, versions)
         for argument in arguments:
-            if not _is_open(argument.name):
+            option = argument.option
+            if not _is_open(argument.name) and (option is None or option.name != leave_out):
                 yield from self._argument(argument)
-        yield from self._extras(head, arguments)
-        if self.finding is error:
-            yield from self.engine.check_words(self.command, self.words)
+        if not self.command.readable or any(_is_open(word.value) for word in self.words):
+            return  # a word that is not known may be an argument that takes the others
+        # The words are not shown: they may be keys that lost their argument.
+        extras = [*head, *(word for argument in arguments for word in argument.extras)]
+        for word in extras[self.engine.positionals(self.command) :]:
+            message = "belongs to no argument; remove it, or write the argument in front of it"
+            yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
 
     def _argument(self, argument: UserArgument) -> Iterator[Finding]:
         name, place, option = argument.name, argument.word.place, argument.option
@@ -196,45 +199,44 @@ class _Check:
             if self.release is not None:
                 message = f"{name} abbreviates several arguments; write one of them in full"
                 yield self.finding(ARGUMENT_UNKNOWN, place, message)
-        elif option is None:
-            yield self._unknown(argument)
-        elif self._needs_serve(option):
-            message = f"{name} is an argument of vllm serve alone; start the engine with it"
-            yield self.finding(ARGUMENT_UNKNOWN, place, message)
-        elif option.name != self.leave_out:
-            if argument.problem is not None:
-                yield self.finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
-            if self.release is not None and option.deprecated is not None:
-                way = self._instead(option.name)
-                message = f"{name} is deprecated in {self.engine.title} v{self.release}"
-                yield info(ARGUMENT_DEPRECATED, place, f"{message}; {way}" if way else message)
-
-    def _needs_serve(self, option: Option) -> bool:
+            return
+        if option is None:
+            yield self._unknown(name, place)
+            return
         # The parser itself reads files of arguments, whatever the program.
         other = bool(self.command.program) and not self.command.serve
-        return self.release is not None and other and option.serve and option.name != CONFIG_FLAG
+        if self.release is not None and other and option.serve and option.name != CONFIG_FLAG:
+            message = f"{name} is an argument of vllm serve alone; start the engine with it"
+            yield self.finding(ARGUMENT_UNKNOWN, place, message)
+            return
+        if argument.problem is not None:
+            yield self.finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
+        if self.release is not None and option.deprecated is not None:
+            new = successor(self.engine, option.name)
+            message = f"{name} is deprecated in {self.engine.title} v{self.release}"
+            message += f"; use {new} instead" if new else ""
+            yield info(ARGUMENT_DEPRECATED, place, message)
 
-    def _unknown(self, argument: UserArgument) -> Finding:
-        name, table = argument.name, self.table
-        place, title = argument.word.place, self.engine.title
+    def _unknown(self, name: str, place: Any) -> Finding:
+        table, title = self.table, self.engine.title
         if self.release is not None:
-            here = f"{title} v{self.release}"
-            gone = table.removed(name, self.release)
-            first = table.first(name)
+            gone, first = table.removed(name, self.release), table.first(name)
             if gone is not None:
-                way = self._instead(name)
-                message = f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
-                rule = ARGUMENT_REMOVED
-                return self.finding(rule, place, message + (way or "remove it"))
+                new = successor(self.engine, name)
+                message = (
+                    f"{name} was removed in {title} v{gone}, the image has v{self.release}; "
+                    f"{f'use {new} instead' if new else 'remove it'}"
+                )
+                return self.finding(ARGUMENT_REMOVED, place, message)
             if first is not None:
                 message = (
                     f"{name} exists from {title} v{first} on, the image has v{self.release}; use a "
                     "newer image, or remove it"
                 )
                 return self.finding(RELEASE_WITHOUT_FEATURE, place, message)
-            text = f"{here} has no argument {name}"
+            text = f"{title} v{self.release} has no argument {name}"
         else:
-            if self._is_newer() and not self._is_slip(name):
+            if self._is_newer() and similar(name, self.options, cutoff=_SLIP) is None:
                 message = f"{name} is not known: the image is newer than {title} v{table.newest}"
                 return info(ARGUMENT_UNKNOWN, place, message)
             text = f"no release of {title} up to v{table.newest} has an argument {name}"
@@ -242,32 +244,12 @@ class _Check:
         hint = f"; did you mean {meant}?" if meant else "; remove it"
         return self.finding(ARGUMENT_UNKNOWN, place, text + hint)
 
-    def _is_slip(self, name: str) -> bool:
-        """Whether a name is nearly that of a known argument."""
-        import difflib  # noqa: PLC0415  # start-up time: few command lines have unknown arguments
-
-        return bool(difflib.get_close_matches(name, list(self.options), n=1, cutoff=_SLIP))
-
     def _is_newer(self) -> bool:
         """Whether the image has, or may have, a release that the tables do not know yet."""
         image = self.command.image
         if image.version is None:
             return image.engine is not None and not image.stock
-        newest = tuple(int(part) for part in re.findall(r"\d+", self.table.newest)[:3])
-        return image.version > newest
-
-    def _instead(self, name: str) -> str | None:
-        new = successor(self.engine, name)
-        return f"use {new} instead" if new else None
-
-    def _extras(self, head: Sequence[Word], arguments: Sequence[UserArgument]) -> Iterator[Finding]:
-        if not self.command.readable or any(_is_open(word.value) for word in self.words):
-            return  # a word that is not known may be an argument that takes them
-        # The words are not shown: they may be keys that lost their argument.
-        extras = [*head, *(word for argument in arguments for word in argument.extras)]
-        for word in extras[self.engine.positionals(self.command) :]:
-            message = "belongs to no argument; remove it, or write the argument in front of it"
-            yield self.finding(ARGUMENT_UNKNOWN, word.place, message)
+        return image.version > release_numbers(self.table.newest)[:3]
 
 
 def successor(engine: Engine, name: str) -> str | None:
@@ -280,11 +262,11 @@ def successor(engine: Engine, name: str) -> str | None:
 def check_arguments(
     command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
 ) -> list[Finding]:
-    """What the image's release does not take; located relative to the container.
+    """The arguments that the image's release rejects; located relative to the container.
 
     Errors where the image is the engine's own and its release is known, warnings where another
-    release may run or the program takes more than the release's table has. The values of one
-    argument can be left out.
+    release may run or the program takes more than the release's table has. One argument can be
+    left out.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -292,13 +274,11 @@ def check_arguments(
     table, version = argument_table(engine.name), command.image.version
     if version is not None and version < release_numbers(table.releases[0]):
         return []  # older than all that is known
-    words = read_words(command, variables)
-    check = _Check(command, engine, words, known_release(command), leave_out)
-    return list(check.findings())
+    return list(_Check(command, engine, read_words(command, variables)).findings(leave_out))
 
 
 def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding]:
-    """Arguments that were added to a user's own, and that the image's release does not have.
+    """Arguments that were added to a user's own, and that the image's release does not take.
 
     They come from fields; located at the command line as a whole.
     """
@@ -306,30 +286,96 @@ def check_added(command: EngineCommand, original: EngineCommand) -> list[Finding
     if engine is None or release is None:
         return []
     table = argument_table(engine.name)
-    options = table.options(release)
-    every = [engine.argparse_words(side, read_words(side, {})) for side in (command, original)]
-    added, users = (parse(words, options)[1] for words in every)
+    added, users = (_arguments(side, table.options(release)) for side in (command, original))
     names = {argument.name for argument in users}
     problems = []
     for argument in added:
-        first = table.first(argument.name)
-        if argument.option is None and argument.name not in names and first is not None:
+        name, first = argument.name, table.first(argument.name)
+        if name in names:
+            continue
+        if argument.option is None and first is not None:
             message = (
-                f"the fields of the role need {argument.name}, which {engine.title} has from "
-                f"v{first} on; the image has v{release}"
+                f"the fields of the role need {name}, which {engine.title} has from v{first} on; "
+                f"the image has v{release}"
             )
             problems.append(error(RELEASE_WITHOUT_FEATURE, (), message))
+        elif argument.problem is not None:
+            message = f"the fields of the role set {name}: {argument.problem}"
+            problems.append(error(ARGUMENT_VALUE_INVALID, (), message))
     return problems
 
 
-def check_value(command: EngineCommand, flag: str) -> list[Finding]:
-    """What is wrong with the value of one argument; located at the flag."""
-    value = command.value(flag)
-    if command.engine is None or value is None:
-        return []
-    words = [Word(flag, (flag,)), Word(value, (flag,))]
-    check = _Check(command, command.engine, words, known_release(command))
-    return list(check.findings())
+def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
+    assert command.engine is not None
+    return parse(command.engine.argparse_words(command, read_words(command, {})), options)[1]
+
+
+class RemovedArgument(NamedTuple):
+    """An argument that the newer image does not take.
+
+    Attributes:
+        name: As the command line writes it.
+        instead: What takes its place, None where nothing is known.
+    """
+
+    name: str
+    instead: str | None
+
+
+class ChangedDefault(NamedTuple):
+    """An argument that the command line does not set, and whose default changes."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+class ArgumentChanges(NamedTuple):
+    """What a change of the release does to a command line.
+
+    Attributes:
+        removed: Arguments, of the command line before or after, that are gone or renamed.
+        defaults: Arguments that are not set, and whose default changes.
+    """
+
+    engine: str
+    before: str
+    after: str
+    removed: tuple[RemovedArgument, ...]
+    defaults: tuple[ChangedDefault, ...]
+
+
+def argument_changes(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
+    """What differs for a container; None where both releases are not known, or are the same."""
+    engine, before, after = old.engine, known_release(old), known_release(new)
+    if engine is None or new.engine is not engine or not before or not after or before == after:
+        return None
+    table = argument_table(engine.name)
+    was, now = table.options(before), table.options(after)
+    names = {**_names(old, was), **_names(new, was)}
+    removed = tuple(
+        RemovedArgument(name, successor(engine, name)) for name in names if name not in now
+    )
+    set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
+    set_names |= set(engine.model_flags)  # also without its flag a model is given
+    defaults = [
+        ChangedDefault(name, was[name].default, now[name].default)
+        for name in was
+        if name in now and name == was[name].name and name not in set_names
+        if now[name].deprecated is None and was[name].default != now[name].default
+        if UNKNOWN_DEFAULT not in (was[name].default, now[name].default)
+    ]
+    defaults.sort(key=lambda default: default.name)
+    return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
+
+
+def _names(command: EngineCommand, options: Options) -> dict[str, None]:
+    """The arguments of a command line, as it writes them but for abbreviations."""
+    return {
+        argument.name if argument.name in options else argument.option.name: None
+        for argument in _arguments(command, options)
+        if argument.option is not None
+    }
 
 
 def value_problem(option: Option, value: str) -> str | None:

@@ -8,12 +8,10 @@ from typing import Any
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv, find_program, read_argv
 from fusioninfer_pulumi.engines._image import Image, read_image
-from fusioninfer_pulumi.engines._shell import ShellError
-from fusioninfer_pulumi.engines.editing import script_of
+from fusioninfer_pulumi.engines._shell import ShellError, read_script
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
-from fusioninfer_pulumi.engines.flags import split_joined_flags
+from fusioninfer_pulumi.engines.flags import plain_variables, resolved, split_joined_flags
 from fusioninfer_pulumi.engines.sglang import SGLANG
-from fusioninfer_pulumi.engines.variables import plain_variables, resolved
 from fusioninfer_pulumi.engines.vllm import VLLM
 
 #: The engines by their names.
@@ -79,7 +77,7 @@ def _image_serves(image: Image) -> bool:
 def _read_script(argv: Argv, image: Image) -> EngineCommand:
     command = EngineCommand(engine=None, readable=False, image=image, argv=argv)
     try:
-        calls = script_of(argv).calls
+        calls = read_script(argv).calls
     except ShellError:
         calls = ()
     if not calls:
@@ -90,7 +88,7 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
         command,
         engine=ENGINES[call.engine],
         program=call.program,
-        arguments=tuple(split_joined_flags(call.arguments)),
+        arguments=call.arguments,
         readable=known and len(calls) == 1 and not call.hidden,
         serve=call.serve,
     )

@@ -1,8 +1,8 @@
-"""The protocol of an inference engine, and what its methods take and return.
+"""An inference engine as tables of facts and two small protocols, and what a command line says.
 
 All that differs between engines is in the modules of their names (`vllm`, `sglang`); no other
 package asks which engine it is. Everything is pure. Findings are located relative to what was
-asked about: `()` or the flag that is meant, `("--nnodes",)`; the caller places them.
+asked about: `()`, or the flag that is meant, `("--nnodes",)`; the caller places them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,33 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import UNKNOWN, Argv
 from fusioninfer_pulumi.engines._image import Image
-from fusioninfer_pulumi.engines.flags import flag_value, has_flag, integer, last_values, parsed_json
-from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.engines.flags import (
+    flag_value,
+    has_flag,
+    integer,
+    json_text,
+    last_values,
+    parsed_json,
+)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.kube.outputs import is_output
 
-#: Flag of all engines that says on which port they serve.
+ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
+UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
+
+#: Flag of all engines with the port they serve on.
 PORT_FLAG = "--port"
-#: Flag of all engines that says on which address they serve.
+#: Flag of all engines with the address they serve on.
 HOST_FLAG = "--host"
 #: Flag of all engines with a file of further arguments; the command line comes before it.
 CONFIG_FLAG = "--config"
 #: Flag of all engines with the settings of their KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
-#: vLLM's connector over NIXL (RDMA, NVLink or TCP), by which KV cache goes to other pods where
-#: nothing else is chosen.
+#: vLLM's connector over NIXL (RDMA, NVLink or TCP), the default between pods.
 NIXL = "NixlConnector"
 
 _SERVED_NAME = "--served-model-name"
@@ -43,7 +52,7 @@ class Argument:
     Attributes:
         names: Its spellings, the one that is written first.
         values: The values behind it; none for a switch, and for a value that only a shell can
-            work out. They may hold `$(NAME)`, which the kubelet expands.
+            compute. They may hold `$(NAME)`, which the kubelet expands.
         replaces: Whether it replaces the value of one that is there, which stays otherwise.
         in_script: Its value in a shell script, where that is not its quoted values.
     """
@@ -61,11 +70,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a command line.
-
-    Attributes:
-        place: Where it stands in the container, such as `("args", 2)`; empty in a script.
-    """
+    """A word of a command line, and its field in the container, such as `("args", 2)`."""
 
     value: str
     place: Location
@@ -73,7 +78,7 @@ class Word:
 
 @dataclass(frozen=True)
 class ContainerCommand:
-    """The command line that a container gets in place of its own.
+    """The command line that replaces a container's own.
 
     Attributes:
         command: The container's `command`; empty when it gets none, so that the image's own
@@ -88,11 +93,11 @@ class ContainerCommand:
 
 
 class LoadMetrics(NamedTuple):
-    """Metrics of an engine's load, as its release calls them.
+    """Names of an engine's load metrics.
 
     Attributes:
         running: Requests that it computes.
-        waiting: Requests that wait for it.
+        waiting: Requests in its queue.
         kv_cache: Part of its KV cache that is in use, from 0 to 1.
         lora: LoRA adapters, in vLLM's format; empty where there is none.
         cache: Block size and number of blocks, as labels of vLLM's names; empty where there is
@@ -117,6 +122,59 @@ VLLM_METRICS = LoadMetrics(
 
 
 @dataclass(frozen=True)
+class Parallelism:
+    """How many ways an engine splits and copies the model.
+
+    Attributes:
+        tensor: Ways each layer is split.
+        pipeline: Ways the layers are divided into stages.
+        data: Copies of the model that take requests, each with its own accelerators. For SGLang's
+            data parallel attention it is 1: its ranks share the tensor parallel accelerators.
+        data_local: Copies that run on one node, where the flags say so (vLLM only).
+        stated: Whether any of these was given.
+        context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later;
+            decode context parallelism shares the tensor parallel accelerators).
+    """
+
+    tensor: int
+    pipeline: int
+    data: int
+    data_local: int | None
+    stated: bool
+    context: int = 1
+
+    def devices(self, nodes: int | None = None) -> int:
+        """The accelerators of one replica; with None for nodes, of all ranks wherever they run.
+
+        tensor x pipeline x context for every data parallel rank (vLLM `ParallelConfig.world_size`,
+        SGLang `compute_world_size`). `--data-parallel-size-local` says how many ranks run on one
+        node; the rest of `--data-parallel-size` may run in other deployments.
+        """
+        return self.tensor * self.pipeline * self.context * self._ranks(nodes)
+
+    def _ranks(self, nodes: int | None) -> int:
+        if nodes is None or self.data_local is None:
+            return self.data
+        return min(self.data, self.data_local * nodes)
+
+    def ranks_of_pod(self, nodes: int) -> int:
+        """Data parallel ranks of one pod."""
+        return self.data_local or max(self.data // nodes, 1)
+
+    def written(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
+        """The product behind `devices` with an engine's flags, for messages."""
+        names = {size: spellings[0] for size, spellings in size_flags.items()}
+        sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
+        parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
+        ranks = self._ranks(nodes)
+        if ranks < self.data and self.data_local != 1:
+            parts.append(f"{names['data_local']} {self.data_local} on each node")
+        elif ranks > 1:
+            parts.append(f"{names['data']} {ranks}")
+        return " x ".join(parts) or f"{names['tensor']} 1"
+
+
+@dataclass(frozen=True)
 class KvConnector:
     """How an engine hands its KV cache over.
 
@@ -138,7 +196,7 @@ class KvConnector:
 
 @dataclass(frozen=True)
 class TransferRequest:
-    """What a user says of the way from prefill to decode; None leaves the engine's default."""
+    """The user's settings for the transfer from prefill to decode; None is the default."""
 
     prefills: bool
     connector: str | None = None
@@ -151,9 +209,9 @@ class Transfer:
     """How the engines of a role hand their KV cache over.
 
     Attributes:
-        arguments: What every pod's engine gets for it.
+        arguments: Arguments of every pod's engine.
         connector: What the engine then does, None where it is not known.
-        findings: What speaks against it, at fields of `kvTransfer`.
+        findings: Problems, at fields of `kvTransfer`.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -180,13 +238,13 @@ class Offloading:
 
 @dataclass(frozen=True)
 class Offload:
-    """What offloading takes.
+    """What offloading needs.
 
     Attributes:
-        arguments: What every engine gets for it, beside those of its connector.
+        arguments: Arguments of every engine, beside those of its connector.
         memory: Bytes of host memory in each pod.
         in_shared_memory: Whether they lie in /dev/shm.
-        findings: What speaks against it, at fields of `kvCacheOffloading`.
+        findings: Problems, at fields of `kvCacheOffloading`.
     """
 
     arguments: tuple[Argument, ...]
@@ -194,6 +252,268 @@ class Offload:
     memory: Decimal
     in_shared_memory: bool
     findings: tuple[Finding, ...]
+
+
+class MultiNode(Protocol):
+    """How an engine runs on several nodes, for launchers and the checks of their arguments."""
+
+    def launch(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+    ) -> ContainerCommand:
+        """The command line of one of several nodes; see `launch.launch`."""
+        ...
+
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Return what the image lacks for a launcher; located at the launcher."""
+        ...
+
+    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        """Return which flags cannot, or probably do not, work with a launcher."""
+        ...
+
+
+class KvCache(Protocol):
+    """How an engine hands over, offloads and compares its KV cache."""
+
+    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+        """How the arguments hand the KV cache over; None when they do not say.
+
+        Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
+        """
+        ...
+
+    def check_connector(self, command: EngineCommand) -> list[Finding]:
+        """Whether the engine has the connector that its arguments name."""
+        ...
+
+    def transfer(
+        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+    ) -> Transfer:
+        """How the KV cache goes to other pods, and by the same argument to other memory.
+
+        For a command line that says nothing of it. Only engines that offload by a connector
+        get `offloading`.
+        """
+        ...
+
+    def offload(
+        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
+    ) -> Offload:
+        """What it takes to keep KV cache beyond the accelerators' memory, on so many nodes.
+
+        The command line holds the sizes already. One that decodes gets its cache from a prefiller.
+        """
+        ...
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        """The settings that prefill and decode must have alike.
+
+        Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
+        """
+        ...
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        """Why the connector cannot go from one's parallelism to the other's; None where it can."""
+        ...
+
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting without which requests fail whose KV cache cannot be loaded.
+
+        None where the engine computes their prompts itself, or has no such setting.
+        """
+        ...
+
+
+class Engine:
+    """An inference engine: its facts, and how it reads its arguments.
+
+    Attributes:
+        name: Its name, as its program and its images have it.
+        title: Its name as its project writes it.
+        launcher: Launcher of several nodes, where none is chosen.
+        data_launcher: The same for copies of the model that the nodes share evenly.
+        default_port: HTTP port that it listens on without `--port`.
+        default_host: Address that it serves on without `--host`, None for all of the pod's.
+        port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
+            address for a Service of such a name.
+        workers_answer: Whether its processes on other nodes than the leader's answer probes.
+        health_path: Path that answers 200 once it serves.
+        probe_paths: Other paths that answer 200 to GET.
+        keyed_paths: Paths that answer 401 without the API key, if one is set (`--api-key`).
+        key_variable: Variable that sets the API key, too; None for none.
+        grpc_flags: Flags with which it speaks gRPC in place of HTTP.
+        image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
+        block_size_flag: Flag with the tokens in a block of its KV cache.
+        model_flags: Spellings of the flag with its model.
+        size_flags: Spellings by the size that they set (`tensor`, `pipeline`, `data`), the one for
+            messages first.
+        rpc_flags: Spellings of the flag with the port that coordinates copies on other nodes.
+        expert_flags: Spellings of the flag that spreads experts.
+        expert_ranks: Whether that flag has the number of ranks as its value.
+        shared_copies_flags: Flags with which data parallel copies share the accelerators.
+        rank_port_flags: Spellings of the flag that gives every rank a port of its own.
+        supervisor: Flag and default of the port that then answers for all ranks of the pod.
+        lora_flags: Flags of LoRA adapters (`modules`) and of their limits.
+        transfer_flag: Flag without which it hands no KV cache over.
+        sidecar_protocol: What a decode engine's sidecar speaks to it; None where its connector
+            decides.
+        offloads_by_connector: Whether offloading is a KV connector of its own, named in one
+            argument with that of a transfer.
+        events: Settings of its KV cache events beyond endpoint and topic.
+        setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
+            (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
+        refuses_unknown_models: Whether a request for another model gets an error.
+        successors: What replaced arguments that were removed, where their help did not say it.
+        length_flag: Flag with the tokens of the longest sequence.
+        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
+        drain_flag: Flag with the seconds that running requests may take after SIGTERM.
+        metrics: Names of its load metrics.
+        metrics_flag: A flag, whether metrics need it or stop with it, and how to mend that.
+        tracing_flag: Flag with the endpoint of traces; None where releases spell it differently.
+    """
+
+    name: str
+    title: str
+    launcher: Launcher
+    data_launcher: Launcher
+    default_port: int
+    default_host: str | None = None
+    port_variables: tuple[str, ...] = ()
+    workers_answer: bool
+    health_path: str = "/health"
+    probe_paths: tuple[str, ...]
+    keyed_paths: re.Pattern[str]
+    key_variable: str | None = None
+    grpc_flags: tuple[str, ...]
+    image_serves: bool
+    block_size_flag: str
+    model_flags: tuple[str, ...]
+    size_flags: Mapping[str, tuple[str, ...]]
+    rpc_flags: tuple[str, ...] = ()
+    expert_flags: tuple[str, ...]
+    expert_ranks: bool = False
+    shared_copies_flags: tuple[str, ...] = ()
+    rank_port_flags: tuple[str, ...] = ()
+    supervisor: tuple[str, int] = ("", 0)
+    lora_flags: Mapping[str, str]
+    transfer_flag: str
+    sidecar_protocol: str | None = None
+    offloads_by_connector: bool
+    events: Mapping[str, Any]
+    setup_flags: Mapping[str, tuple[str, ...]]
+    refuses_unknown_models: bool
+    successors: Mapping[str, str]
+    length_flag: str
+    keep_alive_variable: str
+    drain_flag: str | None = None
+    metrics: LoadMetrics
+    metrics_flag: tuple[str, bool, str]
+    tracing_flag: str | None = None
+    multi_node: MultiNode
+    kv_cache: KvCache
+
+    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+        """The words as argparse gets them, after what the program does to them first."""
+        raise NotImplementedError
+
+    def positionals(self, command: EngineCommand) -> int:
+        """How many words the program takes that belong to no argument."""
+        raise NotImplementedError
+
+    def takes_other_arguments(self, command: EngineCommand) -> bool:
+        """Whether the program may start something that takes other arguments."""
+        del command
+        return False
+
+    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
+        """Whether even one rank needs shared memory, and stops at its start without.
+
+        Args:
+            command: The engine's command line, without what the launcher adds.
+            launcher: Of a replica that spans nodes, None for others.
+        """
+        del command, launcher
+        return False
+
+    def parallelism(self, command: EngineCommand) -> Parallelism | None:
+        """How the arguments split and copy the model.
+
+        None when it is not known: hidden arguments, a value that is no positive integer (`$TP`),
+        or options in a file.
+        """
+        raise NotImplementedError
+
+    def ray_arguments(self, sizes: ParallelismArgs) -> list[Argument]:
+        """Return the further arguments of these sizes in a ray cluster."""
+        del sizes
+        return []
+
+    def stated_sizes(self, command: EngineCommand) -> dict[str, int] | None:
+        """The numbers behind `size_flags`; None when they cannot be known."""
+        if not command.readable:
+            return None
+        sizes: dict[str, int] = {}
+        for size, names in self.size_flags.items():
+            if not command.has(*names):
+                continue
+            number = integer(command.value(*names))
+            if number is None or number < (0 if size == "data_local" else 1):
+                return None
+            sizes[size] = number
+        # A file of options may hold any of these flags.
+        return None if command.has(CONFIG_FLAG) else sizes
+
+    def size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
+        """The arguments that set these sizes, by the field that asks for them."""
+        numbers = {
+            "tensor": (self.size_flags["tensor"], sizes.tensor),
+            "pipeline": (self.size_flags["pipeline"], sizes.pipeline),
+            "data": (self.size_flags["data"], sizes.data),
+            "dataLocal": (self.size_flags.get("data_local"), sizes.data_local),
+            "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
+        }
+        wanted = {
+            field: Argument(names, (str(number),))
+            for field, (names, number) in numbers.items()
+            if names and number is not None
+        }
+        if sizes.expert:
+            # SGLang's own advice: as many expert ranks as tensor ranks.
+            ranks = (str(sizes.tensor or 1),) if self.expert_ranks else ()
+            wanted["expert"] = Argument(self.expert_flags, ranks)
+        if sizes.port_per_rank and self.rank_port_flags:
+            wanted["portPerRank"] = Argument(self.rank_port_flags)
+        return wanted
+
+    def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
+        """The sizes for which there is no argument, at fields of `parallelism`."""
+        missing = {
+            "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
+            "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
+        }
+        problems = [
+            error(UNSUPPORTED_BY_ENGINE, (field,), f"{self.title} has no such argument")
+            for field, is_missing in missing.items()
+            if is_missing
+        ]
+        if sizes.expert and self.expert_ranks and sizes.tensor is None:
+            message = f"needs tensor: {self.title} spreads experts over that many"
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
+        return problems
+
+    def spreads_experts(self, command: EngineCommand) -> bool:
+        """Whether the arguments spread experts."""
+        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
+
+    def events_argument(self, endpoint: str, topic: str) -> Argument:
+        """The argument that publishes the events of the KV cache over ZMQ."""
+        settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
+        return Argument((KV_EVENTS_FLAG,), (json_text(settings),))
+
+    def metrics_off(self, command: EngineCommand) -> str | None:
+        """Why it serves no metrics of its own, None where nothing speaks against them."""
+        flag, is_needed, remedy = self.metrics_flag
+        return remedy if command.readable and command.has(flag) is not is_needed else None
 
 
 @dataclass(frozen=True)
@@ -290,25 +610,48 @@ class EngineCommand:
         return tuple(_adapter_name(value) for value in values)
 
     @property
-    def rank_ports(self) -> int:
-        """Ports that the engine serves on, one for each rank that has its own."""
-        return 1 if self.engine is None else self.engine.rank_ports(self)
-
-    @property
     def asked_names(self) -> tuple[str, ...] | None:
         """The names by which requests may ask for the model or an adapter, None if not known."""
         served, adapters = self.served_names, self.adapter_names
         return None if served is None or adapters is None else (*served, *adapters)
 
     @property
+    def drain_seconds(self) -> int:
+        """How long running requests may take after SIGTERM, where an argument says it; else 0."""
+        flag = self.engine.drain_flag if self.engine is not None else None
+        return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
+
+    @property
+    def rank_ports(self) -> int:
+        """Ports that the engine serves on, one for each rank that has its own."""
+        return self.local_ranks(1) if self._has_port_per_rank else 1
+
+    @property
+    def health_port(self) -> int | None:
+        """Port that answers for all ranks of the pod; None where the serving port does."""
+        if self.engine is None or not self._has_port_per_rank:
+            return None
+        flag, default = self.engine.supervisor
+        return integer(self.value(flag)) or default
+
+    @property
+    def _has_port_per_rank(self) -> bool:
+        return self.engine is not None and self.has(*self.engine.rank_port_flags)
+
+    @property
     def parallelism(self) -> Parallelism | None:
         """How the model is split and copied; None when that is not known."""
         return self.engine.parallelism(self) if self.engine is not None else None
 
+    def local_ranks(self, nodes: int) -> int:
+        """Data parallel ranks of one pod, 1 where that cannot be read."""
+        sizes = self.parallelism
+        return sizes.ranks_of_pod(nodes) if sizes is not None else 1
+
     @property
     def connector(self) -> KvConnector | str | None:
-        """How the KV cache is handed over; see `Engine.connector`."""
-        return self.engine.connector(self) if self.engine is not None else None
+        """How the KV cache is handed over; see `KvCache.connector`."""
+        return self.engine.kv_cache.connector(self) if self.engine is not None else None
 
 
 def _adapter_name(value: str) -> str:
@@ -319,223 +662,3 @@ def _adapter_name(value: str) -> str:
     if isinstance(module, dict):
         return str(module.get("name") or module.get("lora_name"))
     return value.partition("=")[0]
-
-
-class Engine(Protocol):
-    """An inference engine.
-
-    Attributes:
-        name: Its name, as its program and its images have it.
-        title: Its name as its project writes it.
-        default_port: HTTP port that it listens on without `--port`.
-        default_host: Address that it serves on without `--host`, None for all of the pod's.
-        port_variables: Variables that it takes for port numbers, and that Kubernetes sets to an
-            address for a Service of such a name.
-        workers_answer: Whether its processes on other nodes than the leader's answer probes.
-        health_path: Path that answers 200 once it serves.
-        probe_paths: Other paths that answer 200 to GET.
-        keyed_paths: Paths that answer 401 without the API key, if one is set (`--api-key`).
-        key_variable: Variable that sets the API key, too; None for none.
-        grpc_flags: Flags with which it speaks gRPC in place of HTTP.
-        image_serves: Whether the entrypoint of its images starts it, and takes arguments alone.
-        block_size_flag: Flag with the tokens in a block of its KV cache.
-        model_flags: Spellings of the flag with its model.
-        needs_model: Whether it stops without a model, and has no default one.
-        size_flags: Spellings by the size that they set (`tensor`, `pipeline`, `data`), the one for
-            messages first.
-        expert_flags: Spellings of the flag that spreads experts.
-        lora_flags: Flags of LoRA adapters (`modules`) and of their limits.
-        transfer_flag: Flag without which it hands no KV cache over.
-        sidecar_protocol: What a decode engine's sidecar speaks to it; None where its connector
-            decides.
-        offloads_by_connector: Whether offloading is a KV connector of its own, named in one
-            argument with that of a transfer.
-        setup_flags: Spellings of the flags with the model's type (`dtype`), that of its KV cache
-            (`cache dtype`), its `quantization`, `revision` and `tokenizer`.
-        refuses_unknown_models: Whether a request for another model gets an error.
-        successors: What replaced arguments that were removed, where their help did not say it.
-        length_flag: Flag with the tokens of the longest sequence.
-        keep_alive_variable: Variable with the seconds after which it closes an idle connection.
-    """
-
-    name: str
-    title: str
-    default_port: int
-    default_host: str | None
-    port_variables: tuple[str, ...]
-    workers_answer: bool
-    health_path: str
-    probe_paths: tuple[str, ...]
-    keyed_paths: re.Pattern[str]
-    key_variable: str | None
-    grpc_flags: tuple[str, ...]
-    image_serves: bool
-    block_size_flag: str
-    model_flags: tuple[str, ...]
-    needs_model: bool
-    size_flags: Mapping[str, tuple[str, ...]]
-    expert_flags: tuple[str, ...]
-    lora_flags: Mapping[str, str]
-    transfer_flag: str
-    sidecar_protocol: str | None
-    offloads_by_connector: bool
-    setup_flags: Mapping[str, tuple[str, ...]]
-    refuses_unknown_models: bool
-    successors: Mapping[str, str]
-    length_flag: str
-    keep_alive_variable: str
-
-    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        """The words as argparse gets them, after what the program does to them first."""
-        ...
-
-    def check_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Finding]:
-        """What the release refuses although its table has it; located at the words."""
-        return []
-
-    def positionals(self, command: EngineCommand) -> int:
-        """How many words the program takes that belong to no argument."""
-        ...
-
-    def checks_shared_memory(self, command: EngineCommand, launcher: Launcher | None) -> bool:
-        """Whether even one rank needs shared memory, and stops at its start without.
-
-        Args:
-            command: The engine's command line, without what the launcher adds.
-            launcher: Of a replica that spans nodes, None for others.
-        """
-        return False
-
-    def drain_seconds(self, command: EngineCommand) -> int:
-        """How long running requests may take after SIGTERM, where an argument says it; else 0."""
-        return 0
-
-    def takes_other_arguments(self, command: EngineCommand) -> bool:
-        """Whether the program may start something that takes other arguments."""
-        return False
-
-    def check_lora(self, command: EngineCommand) -> list[Finding]:
-        """What its LoRA arguments contradict."""
-        ...
-
-    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """What the connector refuses where prefill and decode differ in it.
-
-        Of `model`, `release`, `served name`, `block size`, and the names of `setup_flags`.
-        """
-        ...
-
-    def missing_recompute(self, command: EngineCommand) -> str | None:
-        """Return the setting without which requests fail whose KV cache cannot be loaded.
-
-        None where the engine computes their prompts itself, or has no such setting.
-        """
-        return None
-
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Why the connector cannot go from one's parallelism to the other's; None where it can."""
-        return None
-
-    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
-        """The launcher where none is chosen, for `data` copies of the model if that is stated."""
-        ...
-
-    def launch(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
-    ) -> ContainerCommand:
-        """The command line of one of several nodes; see `launch.launch`."""
-        ...
-
-    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Return what the image lacks for a launcher; located at the launcher."""
-        return []
-
-    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        """Return which flags cannot, or probably do not, work with a launcher."""
-        ...
-
-    def rank_ports(self, command: EngineCommand) -> int:
-        """Ports that it serves on, from its port upwards: one for each rank that has its own."""
-        return 1
-
-    def health_port(self, command: EngineCommand) -> int | None:
-        """Port that answers for all ranks of the pod; None where the serving port does."""
-        return None
-
-    def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        """How the arguments split and copy the model.
-
-        None when it is not known: hidden arguments, a value that is no positive integer (`$TP`),
-        or options in a file.
-        """
-        ...
-
-    def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
-        """The arguments that say these sizes, by the field of `parallelism` that asks for them."""
-        ...
-
-    def check_sizes(self, sizes: Sizes) -> list[Finding]:
-        """The sizes for which there is no argument, at fields of `parallelism`."""
-        return []
-
-    def ray_arguments(self, sizes: Sizes) -> list[Argument]:
-        """What these sizes need besides, in a ray cluster."""
-        return []
-
-    def copies_share_accelerators(self, command: EngineCommand) -> bool:
-        """Whether data parallel copies share the tensor parallel accelerators."""
-        return False
-
-    def spreads_experts(self, command: EngineCommand) -> bool:
-        """Whether the arguments spread experts."""
-        ...
-
-    def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """How the arguments hand the KV cache over; None when they do not say.
-
-        Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
-        """
-        ...
-
-    def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Whether the engine has the connector that its arguments name."""
-        return []
-
-    def transfer(
-        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
-    ) -> Transfer:
-        """How the KV cache goes to other pods, and by the same argument to other memory.
-
-        For a command line that says nothing of it. Only engines that offload by a connector
-        get `offloading`.
-        """
-        ...
-
-    def events_argument(self, endpoint: str, topic: str) -> Argument:
-        """The argument that publishes the events of the KV cache over ZMQ."""
-        ...
-
-    def offload(
-        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
-    ) -> Offload:
-        """What it takes to keep KV cache beyond the accelerators' memory, on so many nodes.
-
-        The command line holds the sizes already. One that decodes gets its cache from a prefiller.
-        """
-        ...
-
-    def metrics_off(self, command: EngineCommand) -> str | None:
-        """Why it serves no metrics of its own, None where nothing speaks against them."""
-        ...
-
-    def has_panels(self) -> bool:
-        """Whether alerts and dashboards read its metrics of requests."""
-        return False
-
-    def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        """What its release calls the metrics of its load."""
-        ...
-
-    def tracing_arguments(self, endpoint: str) -> Sequence[Argument] | None:
-        """The arguments that make it trace, None where none are known."""
-        ...

@@ -18,8 +18,8 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._argv import Argv
-from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError
-from fusioninfer_pulumi.engines.editing import missing, script_of, script_words
+from fusioninfer_pulumi.engines._shell import EngineCall, Script, ShellError, read_script
+from fusioninfer_pulumi.engines.editing import missing, script_words
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 from fusioninfer_pulumi.engines.flags import has_flag, integer, split_joined_flags
 from fusioninfer_pulumi.findings import Finding, error
@@ -64,8 +64,13 @@ class LaunchError(ValueError):
 
 
 def default_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher: ray, as in the documents, for an unknown engine."""
-    return Launcher.RAY if engine is None else engine.default_launcher(nodes, data)
+    """Return the default launcher: ray, as in the documents, for an unknown engine.
+
+    `data` copies of the model that the nodes share evenly need no launcher that splits one.
+    """
+    if engine is None:
+        return Launcher.RAY
+    return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
 def launch(
@@ -82,23 +87,13 @@ def launch(
     if launcher is Launcher.NONE or nodes < 2:
         return None
     if command.engine is not None:
-        return command.engine.launch(command, launcher, nodes, leads=leads, retry=retry)
+        return command.engine.multi_node.launch(command, launcher, nodes, leads=leads, retry=retry)
     if launcher is Launcher.RAY:
         return ray_launch(command, leads=leads, retry=retry)
-    refuse_outputs(command.argv)
+    reject_outputs(command.argv)
     if command.script is not None:
-        engine_script(command, launcher)
-    raise unknown_engine(launcher)
-
-
-def unknown_engine(launcher: Launcher) -> LaunchError:
-    """The refusal of a list whose engine has no arguments for a launcher."""
-    if launcher is Launcher.DATA_PARALLEL:
-        return LaunchError(
-            "launcher: data-parallel adds vLLM's arguments, but the container's command and image "
-            f"do not name it: use launcher: multiprocessing for SGLang, {BY_HAND}"
-        )
-    return LaunchError(
+        engine_script(command)
+    raise LaunchError(
         f"launcher: {launcher.value} adds the engine's own arguments, but the container's "
         "command and image name neither vLLM nor SGLang: give it a command (for example "
         f"[vllm, serve]), {BY_HAND}"
@@ -109,26 +104,19 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
     """The leader starts ray and then the engine in it; workers run ray alone."""
     if not leads:
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
-    for name in command.argv.outputs:
-        raise _output_error(name)
+    argv, program = command.argv, list(command.program)
+    _reject_unquotable(argv)
     if command.script is not None:
         return _ray_script(command)
-    texts = _plain(command.argv)
-    program = list(command.program)
-    arguments = texts[len(program) :]
     if not program:
         if not command.serve:
-            reference = command.image.name
-            image = "an image that is a pulumi Output"
-            if reference is not None:
-                image = f"image {reference!r}"
             raise LaunchError(
-                f"the container has no command, and the program that {image} starts is not known, "
+                "the container has no command, and the program that its image starts is not known, "
                 "so launcher: ray cannot run it after ray: give the container a command (for "
                 f"example [vllm, serve]), {BY_HAND}"
             )
         program = ["vllm", "serve"]
-    arguments = split_joined_flags(arguments)
+    arguments = split_joined_flags(argv.texts()[len(command.program) :])
     if command.serve:
         arguments = positional_model(arguments)
     if not has_flag(arguments, *_BACKEND.names):
@@ -138,20 +126,8 @@ def ray_launch(command: EngineCommand, *, leads: bool, retry: bool) -> Container
     return ContainerCommand(list(_SHELL), [script])
 
 
-def _plain(argv: Argv) -> list[str]:
-    texts: list[str] = []
-    for index, word in enumerate(argv.words):
-        place = argv.place(index)
-        if is_output(word):
-            raise _output_error(place)
-        if not isinstance(word, str):
-            raise LaunchError(f"{place} must be a string, got {word!r}")
-        texts.append(word)
-    return texts
-
-
 def _ray_script(command: EngineCommand) -> ContainerCommand:
-    script = engine_script(command, Launcher.RAY)
+    script = engine_script(command)
     if script.starts_ray:
         raise LaunchError(
             "the container's shell script starts ray itself, and a second ray start would fail: "
@@ -172,10 +148,10 @@ def _ray_script(command: EngineCommand) -> ContainerCommand:
 
 
 def node_script(
-    command: EngineCommand, launcher: Launcher, wanted: Callable[[EngineCall], Sequence[Argument]]
+    command: EngineCommand, wanted: Callable[[EngineCall], Sequence[Argument]]
 ) -> ContainerCommand:
     """A container's own script in which each start of the engine has further arguments."""
-    script = engine_script(command, launcher)
+    script = engine_script(command)
     text = script.text
     for call in reversed(script.calls):
         text = _with_arguments(text, call, wanted(call))
@@ -200,17 +176,16 @@ def node_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerC
     return ContainerCommand(list(argv.command), [*argv.args, *added])
 
 
-def engine_script(command: EngineCommand, launcher: Launcher) -> Script:
+def engine_script(command: EngineCommand) -> Script:
     """The script of a container's shell, which starts one engine.
 
     Raises:
         LaunchError: When it is an Output, cannot be read, or starts none or several.
     """
-    argv = command.argv
-    if is_output(argv.script):
+    if is_output(command.argv.script):
         raise _output_error("the script of the container's shell")
     try:
-        script = script_of(argv)
+        script = read_script(command.argv)
     except ShellError as problem:
         raise LaunchError(
             f"the container's shell script has {problem}, which is not understood, so arguments "
@@ -222,18 +197,12 @@ def engine_script(command: EngineCommand, launcher: Launcher) -> Script:
             "sglang.launch_server), so the place for the engine's arguments is not known: write "
             f"the command as a list, {BY_HAND}"
         )
-    first = script.calls[0].engine
-    for call in script.calls:
-        if call.engine != first:
-            unfit = (
-                ""
-                if launcher is Launcher.MULTIPROCESSING
-                else f", which does not use launcher: {launcher.value}"
-            )
-            raise LaunchError(
-                f"the container's shell script starts {call.engine} as well{unfit}: "
-                f"start one engine, {BY_HAND}"
-            )
+    engines = sorted({call.engine for call in script.calls})
+    if len(engines) > 1:
+        raise LaunchError(
+            f"the container's shell script starts {' and '.join(engines)}: start one engine, "
+            f"{BY_HAND}"
+        )
     return script
 
 
@@ -265,17 +234,16 @@ def positional_model(arguments: Sequence[str]) -> list[str]:
 
 
 def check_nodes(command: EngineCommand, nodes: int) -> Iterator[Finding]:
-    """Compares a stated number of nodes with that of the replica."""
+    """Checks a stated number of nodes, and whether every node gets as many ranks.
+
+    All engines assert the latter, on the product of the sizes.
+    """
     node_count = integer(command.value(*NODES))
     if node_count is not None and node_count != nodes:
         message = f"--nnodes {node_count}, but a replica has {nodes} nodes: leave it out"
         yield error(STATED_TWICE, (NODES[0],), message)
-
-
-def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Iterator[Finding]:
-    """Whether every node gets as many ranks: all engines assert it, on the product of the sizes."""
-    parallelism = command.parallelism
-    if parallelism is not None and parallelism.devices() % nodes:
+    parallelism, engine = command.parallelism, command.engine
+    if engine is not None and parallelism is not None and parallelism.devices() % nodes:
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             (NODES[0],),
@@ -284,13 +252,20 @@ def check_divisible(command: EngineCommand, engine: Engine, nodes: int) -> Itera
         )
 
 
-def refuse_outputs(argv: Argv) -> None:
-    """Refuses a command or args that is one Output, to which nothing can be added."""
+def reject_outputs(argv: Argv) -> None:
+    """Rejects a command or args that is one Output, to which nothing can be added."""
     for name in argv.outputs:
         raise LaunchError(
             f"{name} is a pulumi Output as a whole, so the engine's arguments cannot be added to "
             f"it: give a list, whose elements may be Outputs, {BY_HAND}"
         )
+
+
+def _reject_unquotable(argv: Argv) -> None:
+    """Rejects Outputs in a command line that a shell script is written from."""
+    words = () if argv.script_at is not None else enumerate(argv.words)
+    for place in (*argv.outputs, *(argv.place(index) for index, word in words if is_output(word))):
+        raise _output_error(place)
 
 
 def _output_error(place: str) -> LaunchError:

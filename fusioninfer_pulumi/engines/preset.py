@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 
@@ -29,7 +28,6 @@ class EnginePreset:
         drain_since: The first release that has them.
         cpu_variables: Variables of processors.
         cpu_cache: Bytes of KV cache that these variables ask for.
-        launcher: Launcher of several nodes, where no data parallel ranks are asked for.
         expert_layouts: Whether data parallel ranks and spread experts may span nodes.
     """
 
@@ -45,7 +43,6 @@ class EnginePreset:
     drain_since: str = ""
     cpu_variables: Mapping[str, str] = field(default_factory=dict)
     cpu_cache: int = 0
-    launcher: Launcher = Launcher.MULTIPROCESSING
     expert_layouts: bool = False
 
 

@@ -16,6 +16,11 @@ MODEL_CONTRADICTED = Rule("model-contradicted")
 # SGLang: `ServerArgs` of 0.5.3.
 _NAME = "--served-model-name"
 _REVISION = "--revision"
+_LIMIT_FIELDS = {
+    "max_rank": "maxRank",
+    "max_adapters": "maxAdapters",
+    "max_cpu_adapters": "maxCpuAdapters",
+}
 #: Gated repositories of Hugging Face: an account has to accept their licence.
 _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 
@@ -77,18 +82,20 @@ def model_contradictions(
 ) -> Iterator[Finding]:
     """What a command line says differently."""
     command_model, model = command.model, wanted.model
-    if command_model is not None and not _is_at(command_model, model):
+    # A path may name one of the model's files, such as one of several GGUF files.
+    inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
+    if command_model not in (None, model) and not inside:
         message = f"the model {command_model} contradicts model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
-    expected = [(_REVISION, wanted.revision, "model.uri"), (_NAME, wanted.name, "model.name")]
-    if wanted.adapters:
-        fields = {"max_rank": "maxRank", "max_adapters": "maxAdapters"}
-        fields["max_cpu_adapters"] = "maxCpuAdapters"
-        expected += [
-            (engine.lora_flags[key], str(limit), f"model.lora.{fields[key]}")
+    expected = {
+        _REVISION: (wanted.revision, "model.uri"),
+        _NAME: (wanted.name, "model.name"),
+        **{
+            engine.lora_flags[key]: (str(limit), f"model.lora.{_LIMIT_FIELDS[key]}")
             for key, limit in wanted.limits.items()
-        ]
-    for flag, value, where in expected:
+        },
+    }
+    for flag, (value, where) in expected.items():
         written = command.value(flag)
         if value is not None and command.has(flag) and written != value:
             message = (
@@ -99,8 +106,3 @@ def model_contradictions(
     if wanted.adapters and command.has(modules):
         message = f"{modules} stands beside model.lora; move its adapters there"
         yield error(STATED_TWICE, (modules,), message)
-
-
-def _is_at(path: str, model: str) -> bool:
-    """Whether a command names the model, or one of its files, such as one of several GGUF files."""
-    return path == model or (model.startswith("/") and f"{path}/".startswith(f"{model}/"))

@@ -13,7 +13,7 @@ from decimal import Decimal
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._image import Version
 from fusioninfer_pulumi.engines.engine import (
-    KV_EVENTS_FLAG,
+    UNSUPPORTED_BY_ENGINE,
     Argument,
     ContainerCommand,
     Engine,
@@ -22,27 +22,21 @@ from fusioninfer_pulumi.engines.engine import (
     LoadMetrics,
     Offload,
     Offloading,
+    Parallelism,
     Transfer,
     TransferRequest,
     Word,
 )
-from fusioninfer_pulumi.engines.flags import integer, json_text, last_values
 from fusioninfer_pulumi.engines.launch import (
     BY_HAND,
     LaunchError,
-    check_divisible,
     check_nodes,
-    engine_script,
     node_lists,
     node_script,
-    refuse_outputs,
-    unknown_engine,
+    reject_outputs,
 )
-from fusioninfer_pulumi.engines.parallelism import stated_sizes
-from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
-from fusioninfer_pulumi.engines.sizes import Parallelism, Sizes
 from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 
 OFFLOADING_RANKS_UNKNOWN = Rule("offloading-ranks-unknown")
 OFFLOADING_TOO_SMALL = Rule("offloading-too-small")
@@ -62,13 +56,167 @@ _GIGABYTE = 10**9  # the unit of `--hicache-size`
 _MODE = "--disaggregation-mode"
 _BACKEND = "--disaggregation-transfer-backend"
 _DEFAULT_BACKEND = "mooncake"
-#: The backend that is chosen where nothing else is.
+#: The backend of generated arguments.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
-#: `ServerArgs.disaggregation_bootstrap_port`: where decode meets a prefill pod.
 _MODEL_TYPE = "--model-type"
-_ENABLE_LORA = "--enable-lora"
-_DEFAULT_LORAS = 8  # `ServerArgs.max_loras_per_batch`
+_HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
+_HICACHE_STORAGE = "--hicache-storage-backend"
+
+
+class SglangNodes:
+    """The launchers of SGLang."""
+
+    def launch(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+    ) -> ContainerCommand:
+        """The command line of one of several nodes."""
+        del retry
+        if launcher is not Launcher.MULTIPROCESSING:
+            raise LaunchError(
+                f"SGLang does not use launcher: {launcher.value}; use launcher: multiprocessing, "
+                f"which gives every node SGLang's own --nnodes, --node-rank and --dist-init-addr, "
+                f"{BY_HAND}"
+            )
+        reject_outputs(command.argv)
+        index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
+        rank = Argument(("--node-rank",), ("0",))
+        if not leads:
+            rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
+        arguments = [
+            Argument(("--nnodes",), (str(nodes),)),
+            rank,
+            Argument(
+                ("--dist-init-addr", "--nccl-init-addr"),
+                (f"$({leader}):{_INIT_PORT}",),
+                in_script=f'"${{{leader}}}:{_INIT_PORT}"',
+            ),
+        ]
+        if command.script is not None:
+            return node_script(command, lambda _: arguments)
+        return node_lists(command, arguments)
+
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Nothing: all images have what multiprocessing needs."""
+        del command, launcher
+        return []
+
+    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        """Which flags do not work with multiprocessing."""
+        if launcher is not Launcher.MULTIPROCESSING:
+            return []
+        problems = list(check_nodes(command, nodes))
+        parallelism = command.parallelism
+        # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
+        if parallelism is not None and parallelism.data > 1:
+            message = (
+                f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
+                f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
+            )
+            problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
+        return problems
+
+
+class SglangKvCache:
+    """The KV cache of SGLang."""
+
+    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+        """How the arguments hand the KV cache over."""
+        mode = command.value(_MODE)
+        if mode in (None, "null"):
+            return None
+        backend = command.value(_BACKEND) or _DEFAULT_BACKEND
+        return KvConnector(backend, mode, (backend,), (backend,))
+
+    def check_connector(self, command: EngineCommand) -> list[Finding]:
+        """Nothing: the argument's choices are in the tables."""
+        del command
+        return []
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        """The settings that a decoder compares with its prefiller's."""
+        del prefill
+        since = {"block size": PAGE_SIZE_AGREES, "cache dtype": CACHE_DTYPE_AGREES}
+        version = decode.image.version or (0,)
+        return [setting for setting, release in since.items() if version >= release]
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        """Nothing is known."""
+        del prefill, decode
+        return None
+
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Nothing: it has no such setting."""
+        del command
+        return None
+
+    def transfer(
+        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+    ) -> Transfer:
+        """The side of the transfer, and its backend."""
+        del command, offloading
+        if asked is None:
+            return Transfer()
+        for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
+            if value is not None:
+                message = "is vLLM's; SGLang has no such"
+                return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
+        mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
+        return Transfer(
+            tuple(
+                Argument((flag,), (value,), replaces=True)
+                for flag, value in ((_MODE, mode), (_BACKEND, backend))
+            ),
+            KvConnector(backend, mode, (backend,), (backend,)),
+        )
+
+    def offload(
+        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
+    ) -> Offload:
+        """The hierarchical cache."""
+        sizes = command.parallelism
+        ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
+        # The flag sets the memory of each rank, in whole gigabytes.
+        of_rank = wanted.cpu // (_GIGABYTE * ranks)
+        memory = Decimal(wanted.cpu)
+        if sizes is not None:
+            memory = Decimal(of_rank * _GIGABYTE * sizes.devices() // nodes)
+        arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(of_rank),))]
+        variables = {}
+        if wanted.folders:
+            arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
+            variables[_FOLDER_ENV] = wanted.folders[0]
+        problems = list(_check_offload(command, wanted, decodes=decodes))
+        if sizes is None:
+            message = (
+                "SGLang is told the memory of each rank, but how many there are cannot be read "
+                "here; write --hicache-size yourself"
+            )
+            problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
+        elif of_rank < 1:
+            message = "is less than SGLang's smallest amount, one gigabyte for each rank"
+            problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
+        return Offload(
+            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
+        )
+
+
+def _check_offload(
+    command: EngineCommand, wanted: Offloading, *, decodes: bool
+) -> Iterator[Finding]:
+    for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
+        if command.has(flag):
+            message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+            yield error(STATED_TWICE, (), message)
+    if decodes:
+        message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
+        yield error(UNSUPPORTED_BY_ENGINE, (), message)
+    if wanted.eviction == "arc":
+        message = "arc is vLLM's; SGLang has lru"
+        yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
+    if len(wanted.folders) > 1:
+        message = f"SGLang has one tier behind the host memory, got {len(wanted.folders)}"
+        yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 
 class Sglang(Engine):
@@ -76,12 +224,12 @@ class Sglang(Engine):
 
     name = "sglang"
     title = "SGLang"
+    launcher = Launcher.MULTIPROCESSING
+    data_launcher = Launcher.MULTIPROCESSING
     default_port = 30000  # `ServerArgs.port`
     default_host = "127.0.0.1"  # `ServerArgs.host`
-    port_variables = ()
     # `launch_dummy_health_check_server` of `entrypoints/engine.py`.
     workers_answer = True
-    health_path = "/health"
     # `entrypoints/http_server.py`.
     probe_paths = (
         "/", "/ping", "/health_generate", "/metrics", "/v1/models", "/get_model_info",
@@ -90,12 +238,10 @@ class Sglang(Engine):
     )  # fmt: skip
     # srt/utils: add_api_key_middleware
     keyed_paths = re.compile(r"/(?!health|metrics)")
-    key_variable: str | None = None
     grpc_flags = ("--grpc-mode", "--smg-grpc-mode")
     image_serves = False
     block_size_flag = "--page-size"
     model_flags = ("--model-path", "--model")
-    needs_model = True  # `required=True`
     # `--tp` is an abbreviation that argparse completes, as SGLang's own documents write it.
     size_flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
@@ -103,6 +249,8 @@ class Sglang(Engine):
         "data": ("--dp-size", "--data-parallel-size", "--dp"),
     }
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
+    expert_ranks = True
+    shared_copies_flags = (_DP_ATTENTION,)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
         "max_rank": "--max-lora-rank",
@@ -112,6 +260,7 @@ class Sglang(Engine):
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
     offloads_by_connector = False
+    events: Mapping[str, bool] = {}
     setup_flags: Mapping[str, tuple[str, ...]] = {
         "dtype": ("--dtype",),
         "cache dtype": ("--kv-cache-dtype",),
@@ -122,6 +271,13 @@ class Sglang(Engine):
     keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
     refuses_unknown_models = False
+    # As its guide to production metrics says.
+    metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
+    metrics_flag = (
+        "--enable-metrics",
+        True,
+        "SGLang serves metrics only with --enable-metrics; add it to the arguments",
+    )
     # Renamed without a word in the help of the old one (`ServerArgs`, by release).
     successors: Mapping[str, str] = {
         "--max-micro-batch-size": "--pp-max-micro-batch-size",
@@ -134,6 +290,8 @@ class Sglang(Engine):
         "--optimistic-prefill-retries": "--optimistic-prefill-attempts",
         "--enable-deepep-waterfill": "--enable-waterfill",
     }
+    multi_node = SglangNodes()
+    kv_cache = SglangKvCache()
 
     def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         kept, skip = [], False
@@ -155,89 +313,8 @@ class Sglang(Engine):
         # `sglang serve` starts diffusion models as well, by what the model is.
         return command.program[-1:] == ("serve",)
 
-    def check_lora(self, command: EngineCommand) -> list[Finding]:
-        # `check_lora_server_args`, up to 0.5.23.
-        loaded, batch = (
-            integer(command.value(self.lora_flags[key]))
-            for key in ("max_cpu_adapters", "max_adapters")
-        )
-        modules = self.lora_flags["modules"]
-        if not (command.has(_ENABLE_LORA, modules) and loaded is not None):
-            return []
-        problems, flag = [], self.lora_flags["max_cpu_adapters"]
-        if batch is None and not command.has(self.lora_flags["max_adapters"]):
-            batch = _DEFAULT_LORAS
-        if batch is not None and loaded < batch:
-            message = (
-                f"{flag} {loaded} is less than {self.lora_flags['max_adapters']} {batch}; SGLang "
-                "wants at least as many"
-            )
-            problems.append(error(OUT_OF_RANGE, (flag,), message))
-        listed = len(last_values(command.arguments, modules) or ())
-        if listed > loaded:
-            message = f"{flag} {loaded} is less than the {listed} adapters of {modules}"
-            problems.append(error(OUT_OF_RANGE, (flag,), message))
-        return problems
-
-    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        version = decode.image.version
-        if version is None or version < PAGE_SIZE_AGREES:
-            return ()
-        return ("block size", "cache dtype") if version >= CACHE_DTYPE_AGREES else ("block size",)
-
-    def default_launcher(self, nodes: int, data: int | None) -> Launcher:
-        return Launcher.MULTIPROCESSING
-
-    def launch(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
-    ) -> ContainerCommand:
-        if launcher is Launcher.RAY:
-            raise LaunchError(
-                "SGLang does not use launcher: ray; use launcher: multiprocessing, which gives "
-                f"every node SGLang's own --nnodes, --node-rank and --dist-init-addr, {BY_HAND}"
-            )
-        refuse_outputs(command.argv)
-        if launcher is Launcher.DATA_PARALLEL:
-            if command.script is None:
-                raise unknown_engine(launcher)
-            engine_script(command, launcher)
-            raise LaunchError(
-                "the container's shell script starts sglang, which does not use launcher: "
-                f"data-parallel: use launcher: multiprocessing, {BY_HAND}"
-            )
-        index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
-        rank = Argument(("--node-rank",), ("0",))
-        if not leads:
-            rank = Argument(("--node-rank",), (f"$({index})",), in_script=f'"${{{index}}}"')
-        arguments = [
-            Argument(("--nnodes",), (str(nodes),)),
-            rank,
-            Argument(
-                ("--dist-init-addr", "--nccl-init-addr"),
-                (f"$({leader}):{_INIT_PORT}",),
-                in_script=f'"${{{leader}}}:{_INIT_PORT}"',
-            ),
-        ]
-        if command.script is not None:
-            return node_script(command, launcher, lambda _: arguments)
-        return node_lists(command, arguments)
-
-    def check_launch(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
-        if launcher is not Launcher.MULTIPROCESSING:
-            return []
-        problems = list(check_nodes(command, nodes))
-        parallelism = command.parallelism
-        # `check_server_args`: "multi-node data parallel is not supported unless dp attention!"
-        if parallelism is not None and parallelism.data > 1:
-            message = (
-                f"SGLang does not run --dp-size {parallelism.data} on {nodes} nodes without data "
-                f"parallel attention ({_DP_ATTENTION}, or --attn-dp-size in newer releases)"
-            )
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("--dp-size",), message))
-        return [*problems, *check_divisible(command, self, nodes)]
-
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        sizes = stated_sizes(command, self)
+        sizes = self.stated_sizes(command)
         if sizes is None:
             return None
         data = sizes.get("data", 1)
@@ -245,136 +322,9 @@ class Sglang(Engine):
             context = ("-cp", "context-parallel")
             if any(part in argument for argument in command.arguments for part in context):
                 return None  # some of its context parallel layouts reuse --dp-size for other ranks
-            data = 1 if self.copies_share_accelerators(command) else data
+            data = 1 if command.has(*self.shared_copies_flags) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, stated=bool(sizes))
-
-    def size_arguments(self, sizes: Sizes) -> dict[str, Argument]:
-        numbers = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
-        size_flags = {
-            field: Argument(self.size_flags[field], (str(number),))
-            for field, number in numbers.items()
-            if number is not None
-        }
-        if sizes.expert:
-            # SGLang's own advice: as many expert ranks as tensor ranks.
-            size_flags["expert"] = Argument(self.expert_flags, (str(sizes.tensor or 1),))
-        return size_flags
-
-    def check_sizes(self, sizes: Sizes) -> list[Finding]:
-        problems = []
-        if sizes.rpc_port is not None:
-            message = "is vLLM's; SGLang has no such argument"
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("dataRPCPort",), message))
-        if sizes.port_per_rank:
-            message = "is vLLM's; SGLang's ranks share one port"
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("portPerRank",), message))
-        if sizes.expert and sizes.tensor is None:
-            message = "needs tensor: SGLang spreads experts over that many"
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
-        return problems
-
-    def copies_share_accelerators(self, command: EngineCommand) -> bool:
-        return command.has(_DP_ATTENTION)
-
-    def spreads_experts(self, command: EngineCommand) -> bool:
-        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
-
-    def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        mode = command.value(_MODE)
-        if mode in (None, "null"):
-            return None
-        backend = command.value(_BACKEND) or _DEFAULT_BACKEND
-        return KvConnector(backend, mode, (backend,), (backend,))
-
-    def transfer(
-        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
-    ) -> Transfer:
-        if asked is None:
-            return Transfer()
-        for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
-            if value is not None:
-                message = "is vLLM's; SGLang has no such"
-                return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
-        mode, backend = "prefill" if asked.prefills else "decode", asked.connector or _NIXL_BACKEND
-        return Transfer(
-            tuple(
-                Argument((flag,), (value,), replaces=True)
-                for flag, value in ((_MODE, mode), (_BACKEND, backend))
-            ),
-            KvConnector(backend, mode, (backend,), (backend,)),
-        )
-
-    def events_argument(self, endpoint: str, topic: str) -> Argument:
-        settings = {"publisher": "zmq", "endpoint": endpoint, "topic": topic}
-        return Argument((KV_EVENTS_FLAG,), (json_text(settings),))
-
-    def offload(
-        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
-    ) -> Offload:
-        sizes = command.parallelism
-        ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
-        # The flag sets the memory of each rank, in whole gigabytes.
-        of_rank = wanted.cpu // (_GIGABYTE * ranks)
-        memory = Decimal(wanted.cpu)
-        if sizes is not None:
-            memory = Decimal(of_rank * _GIGABYTE * sizes.devices() // nodes)
-        arguments = [
-            Argument(("--enable-hierarchical-cache",)),
-            Argument(("--hicache-size",), (str(of_rank),)),
-        ]
-        variables = {}
-        if wanted.folders:
-            arguments.append(Argument(("--hicache-storage-backend",), ("file",)))
-            variables[_FOLDER_ENV] = wanted.folders[0]
-        problems = list(self._check_offload(command, wanted, decodes=decodes))
-        if sizes is None:
-            message = (
-                "SGLang is told the memory of each rank, but how many there are cannot be read "
-                "here; write --hicache-size yourself"
-            )
-            problems.append(error(OFFLOADING_RANKS_UNKNOWN, ("cpu",), message))
-        elif of_rank < 1:
-            message = "is less than SGLang's smallest amount, one gigabyte for each rank"
-            problems.append(error(OFFLOADING_TOO_SMALL, ("cpu",), message))
-        return Offload(
-            tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
-        )
-
-    def _check_offload(
-        self, command: EngineCommand, wanted: Offloading, *, decodes: bool
-    ) -> Iterator[Finding]:
-        for flag in (
-            "--enable-hierarchical-cache",
-            "--hicache-size",
-            "--hicache-ratio",
-            "--hicache-storage-backend",
-        ):
-            if command.has(flag):
-                message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
-                yield error(STATED_TWICE, (), message)
-        if decodes:
-            message = "SGLang has no hierarchical cache on decoders; state it on prefillers"
-            yield error(UNSUPPORTED_BY_ENGINE, (), message)
-        if wanted.eviction == "arc":
-            message = "arc is vLLM's; SGLang has lru"
-            yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
-        if len(wanted.folders) > 1:
-            message = f"SGLang has one tier behind the host memory, got {len(wanted.folders)}"
-            yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
-
-    def metrics_off(self, command: EngineCommand) -> str | None:
-        # As its guide to production metrics says.
-        if command.readable and not command.has("--enable-metrics"):
-            return "SGLang serves metrics only with --enable-metrics; add it to the arguments"
-        return None
-
-    def load_metrics(self, command: EngineCommand) -> LoadMetrics:
-        # As its guide to production metrics says.
-        return LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
-
-    def tracing_arguments(self, endpoint: str) -> list[Argument] | None:
-        return None  # they have changed their spelling between releases, so they are the user's
 
 
 SGLANG = Sglang()

@@ -16,11 +16,10 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.capacity import MEMORY_NOT_CHECKED, CapacityPackage, Placed
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.engines.command import ENGINES, read_command
-from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand
+from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.flags import integer
 from fusioninfer_pulumi.engines.preset import PRESETS
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.engines.sizes import Parallelism
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.findings import (
     LIFT,

@@ -6,10 +6,8 @@ from fusioninfer_pulumi.api.messages import field_of, finding_error, findings_of
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.api.types import CountOrAnyPercentage
 from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import KIND as EPP_CONFIG_KIND
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily, Family
-from fusioninfer_pulumi.endpoint_pickers.images import family_of
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, EppFamily, Family, family_of
+from fusioninfer_pulumi.endpoint_pickers.families import KIND as EPP_CONFIG_KIND
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.engines.flags import flag_value, integer

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.endpoint_pickers.images import DEFAULT_PD_IMAGE, family_of
+from fusioninfer_pulumi.endpoint_pickers.families import DEFAULT_PD_IMAGE, family_of
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent, epp_image
 from fusioninfer_pulumi.engines.command import serving_container, serving_port
 from fusioninfer_pulumi.engines.launch import default_launcher

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fusioninfer_pulumi.api.tracing import TracingArgs
-from fusioninfer_pulumi.engines.rules import UNSUPPORTED_BY_ENGINE
+from fusioninfer_pulumi.engines.engine import UNSUPPORTED_BY_ENGINE, Argument
 from fusioninfer_pulumi.findings import Finding, info
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import with_env
@@ -67,8 +67,8 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if args is None or not args.engines:
         return pods, []
     engine = pods.command.engine
-    arguments = engine.tracing_arguments(args.endpoint) if engine is not None else None
-    if engine is None or arguments is None:
+    flag = engine.tracing_flag if engine is not None else None
+    if flag is None:
         name = engine.name if engine is not None else "the program"
         note = info(
             UNSUPPORTED_BY_ENGINE,
@@ -80,8 +80,8 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
     for pod in pods.each:
         traced, problems = pod.with_arguments(
-            arguments,
-            f"{arguments[0].names[0]} cannot be set in it",
+            [Argument((flag,), (args.endpoint,), replaces=True)],
+            f"{flag} cannot be set in it",
             instead=", or set tracing.engines to false",
         )
         if problems and pod.leads:

@@ -49,7 +49,7 @@ def health(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         https = {"scheme": "HTTPS"} if command.serves_https else {}
         port = pods.engine_port
         if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
-            port = command.engine.health_port(command) or port
+            port = command.health_port or port
         probe = {
             "httpGet": {"path": command.engine.health_path, "port": port, **https},
             "periodSeconds": PERIOD_SECONDS,
@@ -82,9 +82,8 @@ def graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Findin
     command = pods.command
     if command.engine is None:
         return pods, []
-    drain = command.engine.drain_seconds(command)
     for pod in pods.each:
-        pods = pods.put(_graceful(pod, drain))
+        pods = pods.put(_graceful(pod, command.drain_seconds))
     return pods, []
 
 

@@ -58,7 +58,7 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         message = f"sets arguments of vLLM or SGLang, but {why_unknown(command)}"
         return pods, [error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself")]
     decodes = ctx.role.component_type is ComponentType.DECODER
-    offload = engine.offload(command, wanted, ctx.nodes, decodes=decodes)
+    offload = engine.kv_cache.offload(command, wanted, ctx.nodes, decodes=decodes)
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.each:
         for index, folder in enumerate(wanted.folders):

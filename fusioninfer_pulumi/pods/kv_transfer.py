@@ -148,11 +148,11 @@ def _transfer(leader: Pod, ctx: Context, command: EngineCommand) -> tuple[Transf
             role=args.role.value if args.role is not None else None,
             extra_config=args.extra_config,
         )
-        made = engine.transfer(command, asked, offloading)
+        made = engine.kv_cache.transfer(command, asked, offloading)
         return made, [finding.under(*field) for finding in made.findings]
     asks = args is not None or ctx.pairing is None
     if engine is not None and offloading is not None and asks:
-        return engine.transfer(command, None, offloading), []
+        return engine.kv_cache.transfer(command, None, offloading), []
     return Transfer(), []
 
 

@@ -11,7 +11,6 @@ from fusioninfer_pulumi.engines.command import serving_port
 from fusioninfer_pulumi.engines.editing import missing
 from fusioninfer_pulumi.engines.launch import LEADER_ADDRESS_ENV, RAY_PORT, LaunchError
 from fusioninfer_pulumi.engines.parallelism import contradictions
-from fusioninfer_pulumi.engines.sizes import Sizes
 from fusioninfer_pulumi.findings import LIFT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import field_variable, with_env
 from fusioninfer_pulumi.kube.outputs import contains_output, output_paths
@@ -49,31 +48,24 @@ def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     sizes = _sizes(args, ctx.nodes, launcher)
     for pod in pods.each:
         if pod.leads or launcher is not Launcher.RAY:
-            completed, problems = _completed(pod, pods.leader, sizes, args, launcher)
+            completed, problems = _completed(pod, pods.leader, sizes, launcher)
             pods = pods.put(completed)
             findings += problems
     return pods, findings
 
 
-def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> Sizes:
+def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> ParallelismArgs:
     local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
     if args.port_per_rank and local is None:
         local = args.data_local or args.data  # vLLM asks for it
-    return Sizes(
-        args.tensor,
-        args.pipeline,
-        args.data,
-        local,
-        args.data_rpc_port if nodes > 1 else None,
-        args.expert,
-        args.port_per_rank,
-    )
+    port = args.data_rpc_port if nodes > 1 else None
+    return args.model_copy(update={"data_local": local, "data_rpc_port": port})
 
 
 def _completed(
-    pod: Pod, leader: Pod, sizes: Sizes, args: ParallelismArgs, launcher: Launcher | None
+    pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.leads and not pod.has_command:
         # It runs the leader's command line, which is complete already.
@@ -83,7 +75,7 @@ def _completed(
     if command.engine is None:
         return pod, []  # a worker with some other command of its own
     wanted = command.engine.size_arguments(sizes)
-    refused = contradictions(command, wanted, expert=args.expert)
+    refused = contradictions(command, wanted, expert=sizes.expert)
     problems = [finding.at(*pod.command_path) for finding in refused]
     if problems:
         return pod, problems

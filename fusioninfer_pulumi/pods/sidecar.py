@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     HEALTH_PATH,
     USER,

@@ -65,20 +65,17 @@ def catalogue() -> Mapping[str, CatalogueModel]:
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     return {
         entry["name"]: CatalogueModel(
-            name=entry["name"],
-            kind=entry["kind"],
-            arguments=tuple(entry["arguments"]),
-            accelerators={
-                kind: CatalogueLayout(**fields) for kind, fields in entry["accelerators"].items()
-            },
-            siblings=tuple(entry["siblings"]),
-            context=entry["context"],
-            minimum=entry["minimum"],
-            memory=entry["memory"],
-            bytes=entry["bytes"],
-            source=f"{document['recipes']}, {entry['source']}",
-            checked=document["checked"],
-            note=entry.get("note", ""),
+            **{
+                **entry,
+                "arguments": tuple(entry["arguments"]),
+                "accelerators": {
+                    kind: CatalogueLayout(**fields)
+                    for kind, fields in entry["accelerators"].items()
+                },
+                "siblings": tuple(entry["siblings"]),
+                "source": f"{document['recipes']}, {entry['source']}",
+                "checked": document["checked"],
+            }
         )
         for entry in document["models"]
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from fusioninfer_pulumi.api.engine import EngineArgs
@@ -17,7 +18,7 @@ from fusioninfer_pulumi.api.health import StartupArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
 from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-from fusioninfer_pulumi.api.role import ComponentType, MultinodeArgs, RoleArgs
+from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
@@ -41,10 +42,9 @@ from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
 from fusioninfer_pulumi.presets.layout import (
     Layout,
     catalogued,
-    is_known_model,
     layout,
-    meant_model,
     model_bytes,
+    unknown_model,
 )
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_VALUE
 
@@ -164,28 +164,45 @@ class _Writer:
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
-    written_role: RoleArgs
+    user_role: RoleArgs
     values: list[PresetValue] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        stated = self.written_role.engine or self.args.engine or EngineArgs()
+        stated = self.user_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[stated.name.value]
         self.preset: EnginePreset = PRESETS[stated.name.value]
         self.release = stated.version or self.preset.release
         default = stated.version is None
-        self.running = RoleEngine(self.written_role.name, self.engine.title, self.release, default)
+        self.running = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
         self.model_name = hub_name(self.model.uri) or ""
-        self.template: Mapping[str, Any] = self.written_role.template or {}
+        self.bytes = None
+        if self.model.size is None:
+            self.bytes = model_bytes(self.model, self.model_name)
+        self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.own = self._own_container()
-        self.on_cpu = (self.written_role.accelerator or "").lower() == CPU
-        limits = (self.own.get("resources") or {}).get("limits") or {}
-        self.on_amd = _AMD_GPU in limits or bool(_AMD.search(self.written_role.accelerator or ""))
+        self.own_gpus = accelerators({"spec": {"containers": [self.own] if self.own else []}})
+        self.on_cpu = (self.user_role.accelerator or "").lower() == CPU
+        resources = self.own.get("resources") or {}
+        self.on_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
+            _AMD.search(self.user_role.accelerator or "")
+        )
+        pattern = self.preset.image
+        if self.on_cpu:
+            pattern = self.preset.cpu_image or pattern
+        elif self.on_amd:
+            pattern = self.preset.amd_image or pattern
+        self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
+        # A container with the user's own arguments.
+        program = self.own.get("command") or list(self.preset.program)
+        written = {**self.own, "name": self.engine.name, "image": self.image, "command": program}
+        self.command = read_command(written)
+        self.length = integer(self.command.value(self.engine.length_flag))
 
     def role(self) -> RoleArgs:
         """The role with its template, and with the fields that follow."""
-        role = self.written_role
+        role = self.user_role
         self._note_engine()
         chosen = self._layout()
         update: dict[str, Any] = {}
@@ -199,14 +216,12 @@ class _Writer:
         update = dict(self._fields(role))
         return role.model_copy(update={**update, "template": self._template(role, chosen)})
 
-    # What the role's fields get.
-
     def _fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
         """Fields of the role that the user left out."""
         data = role.parallelism is not None and (role.parallelism.data or 1) > 1
         if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
-            launcher = self.preset.launcher
+            launcher = Launcher.MULTIPROCESSING
             fields: dict[str, Any] = {} if count is None else {"node_count": count}
             yield "multinode", MultinodeArgs(**fields, launcher=launcher)
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
@@ -214,13 +229,15 @@ class _Writer:
         if paired and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode needs the cache that prefill fills")
-        size = self.model.size or self._bytes()
+        size = self.model.size or self.bytes
         if role.startup is None and size is not None and "startupProbe" not in self.own:
             yield "startup", StartupArgs(model_size=str(size))
-            listed = self.model_name in catalogue()
-            origin = USER if self.model.size is not None else MODEL if listed else CAPACITY
+            origin = MODEL if self.model_name in catalogue() else CAPACITY
+            origin = USER if self.model.size is not None else origin
+            amount = int(quantity.parse(size))
+            text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
             reason = "5 minutes, and the weights at 200Mi a second"
-            self._note("startup.modelSize", _amount(size), origin, reason)
+            self._note("startup.modelSize", text, origin, reason)
         spread = "topologySpreadConstraints" in self.spec
         if role.topology_spread is None and role.nodes == 1 and not spread:
             yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
@@ -230,75 +247,61 @@ class _Writer:
 
     def _layout(self) -> Layout:
         """GPUs of a pod, and the split where the user leaves it out."""
-        role, at = self.written_role, ("roles", self.position)
+        role = self.user_role
         if self.on_cpu:
             if self.preset.cpu_image is None:
                 message = f"{self.engine.title} has no image for processors; use vLLM"
-                self.findings.append(error(PRESET_WITHOUT_IMAGE, (*at, "accelerator"), message))
+                self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
             self._note("accelerator", CPU, USER, "no GPUs")
             return Layout(0)
         if self.on_amd and "image" not in self.own:
-            self._check_amd_image((*at, "accelerator"))
+            self._check_amd_image()
         sized = role.parallelism is not None and role.parallelism.sized
-        stated = self._stated_gpus()
-        if stated is not None:
-            self._note("gpus", str(stated), USER, "")
-            if sized or self._own_sizes():
-                return Layout(stated)
-            return self._split(stated)
-        if role.parallelism is not None and sized:
+        flags = [name for names in self.engine.size_flags.values() for name in names]
+        sizes = self.command.parallelism if self.command.has(*flags) else None
+        gpus, reason = role.gpus or self.own_gpus, ""
+        if gpus and not sized and sizes is None:
+            self._note("gpus", str(gpus), USER, reason)
+            return self._split(gpus)
+        if not gpus and role.parallelism is not None and sized:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
-            self._note("gpus", str(gpus), USER, "the product of parallelism over its pods")
+            reason = "the product of parallelism over its pods"
+        elif not gpus and sizes is not None:
+            gpus, reason = max(sizes.devices() // role.nodes, 1), "the sizes in its arguments"
+        if gpus:
+            self._note("gpus", str(gpus), USER, reason)
             return Layout(gpus)
-        written_sizes = self._own_sizes()
-        if written_sizes is not None:
-            self._note("gpus", str(written_sizes), USER, "the sizes in its arguments")
-            return Layout(written_sizes)
         if role.multinode is not None and role.nodes > 1:
             message = "is required: GPUs of each pod, for a replica over several nodes"
-            self.findings.append(error(FIELD_REQUIRED, (*at, "gpus"), message))
+            self._report(FIELD_REQUIRED, "gpus", message)
             return Layout(1)
         if role.accelerator is None:
             message = (
                 "is required: cpu, or what each GPU is, such as H100; or give gpus, their number"
             )
-            self.findings.append(error(FIELD_REQUIRED, (*at, "accelerator"), message))
+            self._report(FIELD_REQUIRED, "accelerator", message)
             return Layout(1)
         chosen = self._found_layout(role.accelerator)
         if isinstance(chosen, Layout):
             self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
             return chosen
-        self.findings.append(
-            self._unknown_model()
-            or error(FIELD_REQUIRED, (*at, "gpus"), f"is required: GPUs of each pod; {chosen}")
-        )
+        unknown = unknown_model(self.model, self.model_name)
+        if unknown is not None:
+            self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
+        else:
+            self._report(FIELD_REQUIRED, "gpus", f"is required: GPUs of each pod; {chosen}")
         return Layout(1)
 
-    def _check_amd_image(self, at: Location) -> None:
+    def _check_amd_image(self) -> None:
         preset, title = self.preset, self.engine.title
+        message = f"{title} {self.release} has no image for AMD GPUs; "
+        message += f"{preset.amd_since} is the first that has"
         if preset.amd_image is None:
             message = f"{title}'s images for AMD GPUs are named by the release of ROCm; "
             message += "name one in the template, or use vLLM"
-        elif release_numbers(self.release) < release_numbers(preset.amd_since):
-            message = f"{title} {self.release} has no image for AMD GPUs; "
-            message += f"{preset.amd_since} is the first that has"
-        else:
+        elif release_numbers(self.release) >= release_numbers(preset.amd_since):
             return
-        self.findings.append(error(PRESET_WITHOUT_IMAGE, at, message))
-
-    def _unknown_model(self) -> Finding | None:
-        """The finding of a model whose GPUs are not known because its name is not."""
-        name = self.model_name
-        if not name or self.model.config is not None or is_known_model(name):
-            return None
-        from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # few names are unknown
-
-        meant = meant_model(name)
-        if meant is None and capacity() is None:
-            return None
-        hint = f"did you mean {meant}? Otherwise set" if meant else "set"
-        message = f"unknown model {name}; {hint} gpus or model.config"
-        return error(UNKNOWN_VALUE, ("model", "uri"), message)
+        self._report(PRESET_WITHOUT_IMAGE, "accelerator", message)
 
     def _found_layout(self, accelerator: str) -> Layout | str:
         """The layout of the catalogue, else of the capacity package; or why there is none.
@@ -306,33 +309,25 @@ class _Writer:
         The catalogue comes first, so that the pods do not depend on what is installed; a shorter
         sequence may take fewer GPUs.
         """
-        listed = catalogued(self.model_name, accelerator)
-        if self.engine.name != CATALOGUE_ENGINE:
-            listed = None
-        if listed is not None and self._length() is None:
+        listed = None
+        if self.engine.name == CATALOGUE_ENGINE:
+            listed = catalogued(self.model_name, accelerator)
+        if listed is not None and self.length is None:
             return listed
-        role = self.written_role
+        role = self.user_role
         ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
-        fitting = layout(self.model, accelerator, self.engine.name, self._length(), ranks=ranks)
+        fitting = layout(self.model, accelerator, self.engine.name, self.length, ranks=ranks)
         return listed if isinstance(fitting, str) and listed is not None else fitting
-
-    def _bytes(self) -> int | None:
-        return model_bytes(self.model, self.model_name)
-
-    def _stated_gpus(self) -> int | None:
-        asked = accelerators({"spec": {"containers": [self.own]}}) if self.own else 0
-        return self.written_role.gpus or asked or None
 
     def _split(self, gpus: int) -> Layout:
         """Every GPU of a pod holds a part of each layer, every pod a stage of the layers."""
-        role, nodes = self.written_role, self.written_role.nodes
+        role, nodes = self.user_role, self.user_role.nodes
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
                 "is required: how prefill and decode over several nodes are split, such as data "
                 "and dataLocal with expert"
             )
-            at = ("roles", self.position, "parallelism")
-            self.findings.append(error(FIELD_REQUIRED, at, message))
+            self._report(FIELD_REQUIRED, "parallelism", message)
             return Layout(gpus)
         if gpus == 1 and nodes == 1:
             return Layout(gpus)
@@ -341,50 +336,29 @@ class _Writer:
         reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
         return Layout(gpus, ParallelismArgs(**{**sizes, **stated}), LIBRARY, reason)
 
-    def _own_sizes(self) -> int | None:
-        """GPUs of a pod that the user's own arguments speak of."""
-        command = read_command(self._probe())
-        flags = [name for names in self.engine.size_flags.values() for name in names]
-        sizes = command.parallelism if command.has(*flags) else None
-        return max(sizes.devices() // self.written_role.nodes, 1) if sizes is not None else None
-
-    def _length(self) -> int | None:
-        return integer(read_command(self._probe()).value(self.engine.length_flag))
-
-    def _probe(self) -> dict[str, Any]:
-        """A container with the user's own arguments."""
-        program = self.own.get("command") or list(self.preset.program)
-        return {**self.own, "name": self.engine.name, "image": self._image(), "command": program}
-
     # The template.
 
     def _own_container(self) -> Mapping[str, Any]:
         """The serving container as far as the user wrote it; empty where it is left out."""
-        listed = self.spec.get("containers")
-        if not listed:
+        if not self.spec.get("containers"):
             return {}
-        written_container = serving_container(self.template, self.written_role.container)
+        container = serving_container(self.template, self.user_role.container)
         # Another container alone is no serving one.
-        named = (self.written_role.container, *ENGINES, "engine", "main")
-        return (
-            written_container
-            if written_container["name"] in named or "image" not in written_container
-            else {}
-        )
+        named = (self.user_role.container, *ENGINES, "engine", "main")
+        return container if container["name"] in named or "image" not in container else {}
 
     def _template(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
-        written = self._container(role, chosen)
-        name = written["name"]
+        generated = self._container(role, chosen)
+        # The arguments hold the user's already.
+        arguments = {"args": generated["args"]} if "args" in generated else {}
+        serving = overlaid(generated, {**self.own, **arguments})
         listed = [dict(container) for container in self.spec.get("containers") or ()]
-        if any(container["name"] == name for container in listed):
-            merged = [
-                _merged(written, container) if container["name"] == name else container
-                for container in listed
-            ]
-        else:
-            merged = [*listed, written]
-        spec: dict[str, Any] = {**self.spec, "containers": merged}
-        (serving,) = (container for container in merged if container["name"] == name)
+        names = [container["name"] for container in listed]
+        at = names.index(serving["name"]) if serving["name"] in names else len(listed)
+        spec: dict[str, Any] = {
+            **self.spec,
+            "containers": [*listed[:at], serving, *listed[at + 1 :]],
+        }
         volumes = [
             (
                 shared_memory(spec, serving, {"medium": "Memory"}),
@@ -418,17 +392,17 @@ class _Writer:
 
     def _container(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """The container, before the user's own is merged over it."""
-        written_container, preset = self.own, self.preset
-        name = written_container.get("name") or role.container or self.engine.name
-        container: dict[str, Any] = {"name": name, "image": self._image()}
-        if not written_container.get("command"):
+        own, preset = self.own, self.preset
+        name = own.get("name") or role.container or self.engine.name
+        container: dict[str, Any] = {"name": name, "image": self.image}
+        if not own.get("command"):
             container["command"] = list(preset.program)
             arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
-            if arguments or written_container.get("args"):
-                container["args"] = [*(written_container.get("args") or ()), *arguments]
+            if arguments or own.get("args"):
+                container["args"] = [*(own.get("args") or ()), *arguments]
         port = role.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
-        self._noted(written_container, "ports", f"http {port}", RELEASE, "where the engine listens")
+        self._noted(own, "ports", f"http {port}", RELEASE, "where the engine listens")
         variables: dict[str, tuple[str, str]] = {}
         # A sidecar of prefill/decode sends a request again if the engine closed its connection.
         if role.component_type is ComponentType.WORKER:
@@ -444,91 +418,58 @@ class _Writer:
         container["resources"] = self._resources(role, chosen)
         return container
 
-    def _image(self) -> str:
-        pattern = self.preset.image
-        if self.on_cpu and self.preset.cpu_image is not None:
-            pattern = self.preset.cpu_image
-        elif self.on_amd and self.preset.amd_image is not None:
-            pattern = self.preset.amd_image
-        return mirrored(pattern.format(release=self.release), self.args.image_registry)
-
     def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
-        """Arguments that the user's own do not state; those of the model's recipe are for vLLM."""
-        preset, written_words = self.preset, [str(word) for word in self.own.get("args") or ()]
-        written: list[str] = []
-        port = self.written_role.port
-        if port is not None and port != self.engine.default_port:
-            written += self._beside(written_words, [PORT_FLAG, str(port)], USER, "port")
-        written += self._beside(
-            written_words, preset.arguments, RELEASE, "how its pods are reached"
-        )
-        if auto:
-            reason = "the longest sequence that the cache holds"
-            written += self._beside(written_words, preset.length_arguments, LIBRARY, reason)
-        if self._can_drain(role):
-            reason = "seconds a terminating pod gets to finish its requests"
-            written += self._beside(written_words, preset.drain_arguments, LIBRARY, reason)
+        """Arguments that the user's own do not set; those of the model's recipe are for vLLM."""
+        preset, port = self.preset, self.user_role.port
         known = catalogue_model(self.model_name)
-        if known is not None and self.engine.name == CATALOGUE_ENGINE:
-            written += self._beside(written_words, known.arguments, MODEL, known.source)
-        return written
+        # Workers of a replica over several nodes cannot see when their leader has finished, so that
+        # they would always wait for the whole timeout.
+        drains = release_numbers(self.release) >= release_numbers(preset.drain_since)
+        wanted = (
+            (port is not None and port != self.engine.default_port,
+             (PORT_FLAG, str(port)), USER, "port"),
+            (True, preset.arguments, RELEASE, "how its pods are reached"),
+            (auto, preset.length_arguments, LIBRARY, "the longest sequence that the cache holds"),
+            (role.nodes == 1 and drains, preset.drain_arguments, LIBRARY,
+             "seconds a terminating pod gets to finish its requests"),
+            (known is not None and self.engine.name == CATALOGUE_ENGINE,
+             known.arguments if known else (), MODEL, known.source if known else ""),
+        )  # fmt: skip
+        words: list[str] = []
+        for applies, arguments, origin, reason in wanted:
+            words += self._missing(arguments, origin, reason) if applies else ()
+        return words
 
-    def _can_drain(self, role: RoleArgs) -> bool:
-        """Whether a terminating pod can wait for its requests without holding other pods.
-
-        Workers of a replica over several nodes cannot see when their leader has finished, so that
-        they would always wait for the whole timeout.
-        """
-        preset = self.preset
-        released = release_numbers(self.release) >= release_numbers(preset.drain_since)
-        return role.nodes == 1 and released
-
-    def _beside(
-        self, present: Sequence[str], wanted: Sequence[str], origin: str, reason: str
-    ) -> list[str]:
+    def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
         """The wanted arguments whose flags the user's own lack."""
-        written: list[str] = []
+        present = [str(word) for word in self.own.get("args") or ()]
         stated = {canonical(word.partition("=")[0]): index for index, word in enumerate(present)}
-        for words in flags_of(wanted):
-            index = stated.get(canonical(words[0]))
-            text = " ".join(words)
+        missing: list[str] = []
+        starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
+        for start, end in pairwise([*starts, len(wanted)]):
+            words = wanted[start:end]
+            text, index = " ".join(words), stated.get(canonical(words[0]))
             if index is None:
-                written += words
+                missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
                 continue
             value = present[index].partition("=")[2] or "".join(present[index + 1 : index + 2])
             self._note(f"args {words[0]}", value, USER, f"in place of {text}")
             if origin == MODEL and list(words[1:]) not in ([value], []):
-                at = (*self._own_path(), "args", index)
+                names = [container["name"] for container in self.spec.get("containers") or ()]
+                path = ("template", "spec", "containers", names.index(self.own["name"]), "args")
+                at = ("roles", self.position, *path, index)
                 message = f"replaces {text} of the model's recipe"
                 self.findings.append(warning(PRESET_ARGUMENT_REPLACED, at, message))
-        return written
-
-    def _own_path(self) -> Location:
-        listed = self.spec.get("containers") or ()
-        index = next(
-            (
-                index
-                for index, container in enumerate(listed)
-                if container["name"] == self.own.get("name")
-            ),
-            0,
-        )
-        return ("roles", self.position, "template", "spec", "containers", index)
+        return missing
 
     def _resources(self, role: RoleArgs, chosen: Layout) -> dict[str, Any]:
         """Requests of processor and memory, and the GPUs."""
         limits: dict[str, Any] = {}
-        if (
-            chosen.gpus
-            and not role.resource_claims
-            and not accelerators(
-                {"spec": {"containers": [self.own]}} if self.own else {"spec": {"containers": []}}
-            )
-        ):
+        if chosen.gpus and not role.resource_claims and not self.own_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
         if self.on_cpu:
-            size = int(quantity.parse(self.model.size or self._bytes() or 4 * _GIB))
+            size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
             memory = self.preset.cpu_cache + size + 4 * _GIB
             processors, why = _PROCESSORS, "processors of one replica"
             reason = "weights, KV cache and 4Gi"
@@ -542,39 +483,38 @@ class _Writer:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(processors), "memory": f"{-(-memory // _GIB)}Gi"}
-        self._noted(self._own_requests(), "cpu", requests["cpu"], LIBRARY, why)
-        self._noted(self._own_requests(), "memory", requests["memory"], LIBRARY, reason)
+        own_requests = (self.own.get("resources") or {}).get("requests") or {}
+        self._noted(own_requests, "cpu", requests["cpu"], LIBRARY, why)
+        self._noted(own_requests, "memory", requests["memory"], LIBRARY, reason)
         return {"requests": requests, **({"limits": limits} if limits else {})}
 
-    def _own_requests(self) -> Mapping[str, Any]:
-        requests: Mapping[str, Any] = (self.own.get("resources") or {}).get("requests") or {}
-        return requests
-
-    # Notes.
+    # Notes and findings.
 
     def _note_engine(self) -> None:
-        origin = LIBRARY if self.running.default else USER
         if "image" not in self.own:
+            origin = LIBRARY if self.running.default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
         reason = "for processors" if self.on_cpu else "for AMD" if self.on_amd else "for GPUs"
-        self._noted(self.own, "image", self._image(), RELEASE, reason)
+        self._noted(self.own, "image", self.image, RELEASE, reason)
         if not self.own.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")
         self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
 
     def _noted(
-        self, written_container: Mapping[str, Any], key: str, value: str, origin: str, reason: str
+        self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
         """Notes a value that the user may have written."""
-        if key in written_container:
-            stated = written_container[key]
-            text = stated if isinstance(stated, (str, int)) else "as in the template"
-            self._note(key, str(text), USER, "template")
-        else:
-            self._note(key, value, origin, reason)
+        if key in user_fields:
+            stated = user_fields[key]
+            value = str(stated) if isinstance(stated, (str, int)) else "as in the template"
+            origin, reason = USER, "template"
+        self._note(key, value, origin, reason)
 
     def _note(self, field_name: str, value: str, origin: str, reason: str) -> None:
-        self.values.append(PresetValue(self.written_role.name, field_name, value, origin, reason))
+        self.values.append(PresetValue(self.user_role.name, field_name, value, origin, reason))
+
+    def _report(self, rule: Rule, role_field: str, message: str) -> None:
+        self.findings.append(error(rule, ("roles", self.position, role_field), message))
 
 
 _Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
@@ -585,26 +525,3 @@ def _without(model: _Model, *names: str) -> _Model:
     copied = model.model_copy(update=dict.fromkeys(names))
     copied.model_fields_set.difference_update(names)
     return copied
-
-
-def flags_of(arguments: Sequence[str]) -> list[list[str]]:
-    """Arguments by their flags, each with its values."""
-    flags: list[list[str]] = []
-    for word in arguments:
-        if word.startswith("--") or not flags:
-            flags.append([word])
-        else:
-            flags[-1].append(word)
-    return flags
-
-
-def _merged(written: Mapping[str, Any], written_container: Mapping[str, Any]) -> dict[str, Any]:
-    """The container with the user's own values over it; the arguments hold the user's already."""
-    arguments = {"args": written["args"]} if "args" in written else {}
-    merged: dict[str, Any] = overlaid(written, {**written_container, **arguments})
-    return merged
-
-
-def _amount(size: str | int) -> str:
-    amount = int(quantity.parse(size))
-    return f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)

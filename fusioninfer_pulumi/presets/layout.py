@@ -43,14 +43,11 @@ def layout(
         ranks: Whether several nodes are spanned by data parallel copies that share experts, as
             connectors of the KV cache want it, and not by stages of the layers.
     """
-    # Imported here: only such roles need it.
-    from fusioninfer_pulumi.capacity import MISSING, capacity  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity import MISSING  # noqa: PLC0415  # see `_package`
 
-    package = capacity()
+    package = _package()
     if package is None:
         return f"how many the model takes {MISSING}"
-    if not hasattr(package, "layout"):
-        return "the installed capacity package finds no layouts"
     result = package.layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result
@@ -99,12 +96,9 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     known = catalogue().get(name)
     if known is not None:
         return known.bytes
-    from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # see above
-
-    package = capacity()
-    if package is None or not hasattr(package, "model_bytes"):
-        return None
-    return package.model_bytes(model)
+    package = _package()
+    size: int | None = package.model_bytes(model) if package is not None else None
+    return size
 
 
 def is_known_model(name: str) -> bool:
@@ -118,9 +112,24 @@ def meant_model(name: str) -> str | None:
     return similar(name, _known_names(), cutoff=0.9)
 
 
+def unknown_model(model: ModelArgs, name: str) -> str | None:
+    """Why the GPUs of a model are not known, if that is because its name is not."""
+    if not name or model.config is not None or is_known_model(name):
+        return None
+    meant = meant_model(name)
+    if meant is None and _package() is None:
+        return None
+    hint = f"did you mean {meant}? Otherwise set" if meant else "set"
+    return f"unknown model {name}; {hint} gpus or model.config"
+
+
 def _known_names() -> set[str]:
+    package = _package()
+    return {*catalogue(), *(() if package is None else package.model_names())}
+
+
+def _package() -> Any:
+    # Imported here: only roles without GPUs need it.
     from fusioninfer_pulumi.capacity import capacity  # noqa: PLC0415  # see above
 
-    package = capacity()
-    names = () if package is None else package.model_names()
-    return {*catalogue(), *names}
+    return capacity()

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     epp_config_text,
     strategy_summary,
 )
-from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import (
     GRPC_PORT,
     HEALTH_PORT,
@@ -123,9 +123,7 @@ class EppPlan:
 def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
     """Return the metrics of the engines' load, None if they are unknown or differ."""
     commands = [role.pods.command for role in roles]
-    metrics = {
-        command.engine.load_metrics(command) if command.engine else None for command in commands
-    }
+    metrics = {command.engine.metrics if command.engine else None for command in commands}
     return metrics.pop() if len(metrics) == 1 else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import GRPC_PORT
 from fusioninfer_pulumi.endpoint_pickers.intent import EppIntent
 from fusioninfer_pulumi.kube import labels, names

@@ -37,19 +37,6 @@ def test_every_object_can_be_imported(engine: Any, story: Story, number: int) ->
     assert not done.component.request.importId
 
 
-def test_a_transform_of_the_component_is_registered_for_its_objects(
-    engine: Any, story: Story
-) -> None:
-    # The engine calls it for every object below the component; mocks do not.
-    def transform(args: pulumi.ResourceTransformArgs) -> None:
-        del args
-
-    options = pulumi.ResourceOptions(transforms=[transform])
-    done = engine.run(lambda: InferenceService("app", story(1), options) and None)
-    assert len(done.component.request.transforms) == 1
-    assert all(each.request.parent == done.component.urn for each in done.children)
-
-
 def test_the_docs_show_the_program_that_the_engine_runs() -> None:
     text = (ROOT / "docs" / "how-to" / "adopt.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -42,10 +42,6 @@ def test_one_name_twice_is_refused(engine: Any) -> None:
     assert lws(deployment) == 1
 
 
-def test_the_default_namespace_is_the_one_named_default(engine: Any) -> None:
-    engine.run(refused(lambda: InferenceService("two", args(name="svc", namespace="default"))))
-
-
 def test_names_that_join_to_one_are_refused(engine: Any) -> None:
     def program() -> None:
         InferenceService("a", args("b-c"))
@@ -112,8 +108,3 @@ def test_one_cluster_by_two_ways_is_one(engine: Any, form: str) -> None:
             InferenceService("two", args(name="svc"), second)
 
     assert lws(engine.run(program)) == 1
-
-
-def test_programs_do_not_see_each_other(engine: Any) -> None:
-    for _ in range(2):
-        assert lws(engine.run(lambda: InferenceService("svc", args()) and None)) == 1

@@ -78,13 +78,6 @@ def test_an_alias_of_the_component_is_told_to_the_engine(engine: Any, story: Sto
     assert [alias.spec.name for alias in service(deployment).request.aliases] == ["old"]
 
 
-def test_the_engine_can_alias_the_objects_of_a_renamed_component(engine: Any, story: Story) -> None:
-    # It replaces the component's name where an object's name starts with it.
-    deployment = run(engine, story, lambda: Options(aliases=[pulumi.Alias(name="old")]))
-    assert all(resource.request.name.startswith("app") for resource in objects(deployment))
-    assert "deepseek" not in "".join(resource.request.name for resource in objects(deployment))
-
-
 def test_a_transformation_sees_every_object(engine: Any, story: Story) -> None:
     seen = []
 

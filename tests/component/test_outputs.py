@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -40,13 +39,6 @@ def unknown() -> pulumi.Output[Any]:
     known = pulumi.Output.from_input(False).future()
     value = pulumi.Output.from_input(pulumi.output.UNKNOWN).future()
     return pulumi.Output(set(), value, known)
-
-
-def test_an_image_of_another_stack(engine: Any) -> None:
-    deployment = engine.run(
-        lambda: InferenceService("svc", args(image=pulumi.Output.from_input("mine:1"))) and None
-    )
-    assert pod(deployment)["spec"]["containers"][0]["image"] == "mine:1"
 
 
 def test_a_secret_stays_secret(engine: Any) -> None:
@@ -116,16 +108,6 @@ def test_preview_with_unknown_values(engine: Any) -> None:
     assert deployment.exports["endpoint"] is ...
 
 
-def test_preview_of_a_first_deployment_has_a_status(engine: Any, story: Story) -> None:
-    deployment = engine.run(lambda: exports(InferenceService("svc", story(4))), preview=True)
-    status = deployment.exports["status"]
-    assert status is ... or {condition["type"] for condition in status["conditions"]} == {
-        "Initialized",
-        "Active",
-        "Failed",
-    }
-
-
 def test_a_revision_does_not_depend_on_an_outputs_value(engine: Any) -> None:
     def revision(image: str) -> str:
         deployment = engine.run(
@@ -190,30 +172,6 @@ def test_the_status_is_that_of_the_live_objects(engine: Any, story: Story) -> No
     }
 
 
-def test_stack_outputs_are_plain_json(engine: Any, story: Story) -> None:
-    engine.live["deepseek-r1-disagg"] = {"status": {"phase": "Inqueue"}}
-    deployment = engine.run(lambda: exports(InferenceService("svc", story(4))))
-    assert json.loads(json.dumps(deployment.exports)) == deployment.exports
-    active = deployment.exports["status"]["conditions"][1]
-    assert (active["status"], active["reason"]) == ("False", "GangNotScheduled")
-
-
-def test_the_status_of_objects_as_another_sdk_reads_them(engine: Any, story: Story) -> None:
-    # The wire knows doubles only: a count arrives as 1.0.
-    engine.live["qwen-inference-inference-0"] = live(readyReplicas=1.0)
-    deployment = engine.run(lambda: exports(InferenceService("svc", story(1))))
-    counts = deployment.exports["status"]["components"]["inference"]
-    assert counts == {
-        "desiredReplicas": 1,
-        "readyReplicas": 1,
-        "nodesPerReplica": 1,
-        "totalPods": 1,
-        "readyPods": 1,
-        "phase": "Running",
-    }
-    assert all(isinstance(value, (int, str)) for value in counts.values())
-
-
 def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
     plans = []
     deployment = engine.run(lambda: plans.append(InferenceService("svc", story(4)).plan))
@@ -227,12 +185,6 @@ def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
 def test_a_clean_service_logs_nothing(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("svc", args()) and None)
     assert deployment.logged == []
-
-
-@pytest.mark.parametrize("preview", [False, True])
-def test_the_endpoint_is_known_in_preview(engine: Any, story: Story, preview: bool) -> None:
-    deployment = engine.run(lambda: exports(InferenceService("svc", story(1))), preview=preview)
-    assert deployment.exports["endpoint"] == "http://qwen-inference.default.svc:8000"
 
 
 def test_preview_tells_the_status_of_the_last_look(engine: Any) -> None:

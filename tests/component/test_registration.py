@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
-import pulumi
 import pytest
 
 from fusioninfer_pulumi import (
@@ -27,38 +25,19 @@ SERVICE = "kubernetes:core/v1:Service"
 #: What keeps the provider from waiting by itself: the program waits.
 UNAWAITED = {"pulumi.com/skipAwait": "true"}
 
+
+def listed(pod_group: bool, *replicas: str) -> list[tuple[str, str]]:
+    groups = [(POD_GROUP, "app")] if pod_group else []
+    lws = [(SET, f"app-{replica}") for replica in replicas]
+    return [(TOKEN, "app"), *groups, *lws, (SERVICE, "app")]
+
+
+DECODE = [f"decode-{index}" for index in range(4)]
 LISTS = {
-    1: [
-        (TOKEN, "app"),
-        (SET, "app-inference-0"),
-        (SERVICE, "app"),
-    ],
-    2: [
-        (TOKEN, "app"),
-        (POD_GROUP, "app"),
-        (SET, "app-prefill-0"),
-        (SET, "app-prefill-1"),
-        (SET, "app-decode-0"),
-        (SET, "app-decode-1"),
-        (SET, "app-decode-2"),
-        (SET, "app-decode-3"),
-        (SERVICE, "app"),
-    ],
-    3: [
-        (TOKEN, "app"),
-        (POD_GROUP, "app"),
-        (SET, "app-inference-0"),
-        (SET, "app-inference-1"),
-        (SERVICE, "app"),
-    ],
-    4: [
-        (TOKEN, "app"),
-        (POD_GROUP, "app"),
-        (SET, "app-prefill-0"),
-        (SET, "app-decode-0"),
-        (SET, "app-decode-1"),
-        (SERVICE, "app"),
-    ],
+    1: listed(False, "inference-0"),
+    2: listed(True, "prefill-0", "prefill-1", *DECODE),
+    3: listed(True, "inference-0", "inference-1"),
+    4: listed(True, "prefill-0", *DECODE[:2]),
 }
 
 
@@ -208,11 +187,6 @@ def test_children_are_attributes(engine: Any, story: Story) -> None:
     }
 
 
-def test_a_service_without_a_gang_has_no_pod_group(engine: Any, story: Story) -> None:
-    deployment = engine.run(lambda: {"none": InferenceService("app", story(1)).pod_group is None})
-    assert deployment.exports == {"none": True}
-
-
 def test_a_parked_role_registers_no_set(engine: Any, story: Story) -> None:
     parked = story(4).model_copy(
         update={
@@ -221,12 +195,3 @@ def test_a_parked_role_registers_no_set(engine: Any, story: Story) -> None:
     )
     deployment = engine.run(lambda: InferenceService("app", parked))
     assert sorted(deployment.keys) == sorted([(TOKEN, "app"), (SERVICE, "app")])
-
-
-def test_nothing_is_left_in_the_process(engine: Any, story: Story) -> None:
-    before = pulumi.runtime.settings.SETTINGS.monitor
-    engine.run(lambda: InferenceService("app", story(1)))
-    assert pulumi.runtime.settings.SETTINGS.monitor is before
-    assert pulumi.runtime.get_root_resource() is None
-    with pytest.raises(RuntimeError):
-        asyncio.get_running_loop()

@@ -205,22 +205,3 @@ def test_without_a_picker_the_route_waits_for_the_service(engine: Any) -> None:
     assert deployment.exports["url"] == "http://svc.example.com"
     assert "BackendNotFound" in str(deployment.exports["status"]["conditions"])
     assert endpoint(engine, spec(**off)) == "http://svc.default.svc:8000"
-
-
-def test_a_route_that_an_earlier_services_gateway_does_not_take_is_refused(engine: Any) -> None:
-    refused: list[str] = []
-
-    def program() -> None:
-        InferenceService("entry", {**spec(gateway={}), "name": "entry", "namespace": "infra"})
-        parent = {"name": "entry-gateway", "namespace": "infra"}
-        guest = spec(httproute={**ROUTE, "parentRefs": [parent]})
-        try:
-            InferenceService("guest", {**guest, "name": "guest"})
-        except ValueError as problem:
-            refused.append(str(problem))
-
-    engine.run(program)
-    (line,) = refused
-    assert line.startswith(
-        "guest: roles[0].httproute.parentRefs[0]: no listener of Gateway entry-gateway takes the"
-    )

@@ -10,7 +10,7 @@ import pytest
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import gang_backends, quotas, server
+from fusioninfer_pulumi.checks import cluster, quotas, server
 from fusioninfer_pulumi.checks.quotas import QUOTA_TOO_SMALL
 from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
 from fusioninfer_pulumi.component import server_check
@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setattr(client, "KubernetesApi", made.connect)
     monkeypatch.setattr(server, "server_findings", made.server_findings)
     monkeypatch.setattr(quotas, "quota_findings", made.quota_findings)
-    monkeypatch.setattr(gang_backends, "gang_backend_findings", lambda *_: [()])
+    monkeypatch.setattr(cluster, "gang_backend_findings", lambda *_: [()])
     return made
 
 

@@ -79,12 +79,6 @@ def test_an_image_changes_one_after_the_other(running: Stack) -> None:
     assert running.lowest == 2
 
 
-@pytest.mark.parametrize("limit", [2, 3])
-def test_as_many_as_may_be_down(running: Stack, limit: int) -> None:
-    run(running, tagged("b"), rollout={"maxUnavailable": limit, "timeout": "5s"})
-    assert running.lowest == 3 - limit
-
-
 def test_all_at_once(running: Stack) -> None:
     run(running, tagged("b"), rollout={"strategy": "AllAtOnce", "timeout": "5s"})
     assert running.lowest == 0
@@ -154,19 +148,6 @@ def test_what_stays_down_takes_its_place(running: Stack) -> None:
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}
     run(running, tagged("b"), rollout=limit)
     assert running.lowest == 1
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"rollout": {"partition": 3}},
-        {"wait": {"level": "None"}, "rollout": {"strategy": "AllAtOnce"}},
-    ],
-)
-def test_what_waits_for_nothing_looks_at_most_once(running: Stack, spec: Any) -> None:
-    running.frozen = set(names(0, 1, 2)) if "partition" in spec["rollout"] else set()
-    run(running, tagged("b"), **spec)
-    assert running.lists <= 1
 
 
 def test_replicas_that_are_added_come_first_and_optional_ones_last(stack: Stack) -> None:

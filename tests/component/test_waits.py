@@ -25,15 +25,6 @@ def annotations(registered: Any) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("level", ["None", "Scheduled", "Available", "Serving"])
-def test_the_provider_waits_for_no_set(engine: Any, level: str) -> None:
-    deployment = deployed(engine, role(multinode=nodes(2)), wait={"level": level})
-    by_kind = {each.inputs["kind"]: each for each in deployment.children}
-    assert annotations(by_kind["LeaderWorkerSet"]) == SKIP
-    assert annotations(by_kind["PodGroup"]) == SKIP
-    assert annotations(by_kind["Service"]) == SKIP
-
-
 @pytest.mark.parametrize(
     ("leader", "worker", "delete"),
     [(None, None, ""), (300, 30, ""), (301, 30, "601s"), (60, 3600, "3900s")],

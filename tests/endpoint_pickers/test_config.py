@@ -18,8 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     epp_config_text,
     strategy_summary,
 )
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import LLM_D_API, X_K8S_API
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, LLM_D_API, X_K8S_API
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors
 

@@ -6,8 +6,7 @@ import pytest
 
 from fusioninfer_pulumi.checks.pickers import check_args
 from fusioninfer_pulumi.endpoint_pickers.config import can_read_metrics
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.flags import EppFlags, epp_flags
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 

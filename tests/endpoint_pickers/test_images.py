@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES
-from fusioninfer_pulumi.endpoint_pickers.family import Family
-from fusioninfer_pulumi.endpoint_pickers.images import (
+from fusioninfer_pulumi.endpoint_pickers.families import (
     DEFAULT_IMAGE,
     DEFAULT_PD_IMAGE,
+    FAMILIES,
+    Family,
     explain_unknown_image,
     family_of,
 )
@@ -66,11 +66,6 @@ def test_defaults() -> None:
     assert default is FAMILIES["gaie-1.2"]
     assert for_pd is FAMILIES["llm-d-0.10"]
     assert for_pd.sidecar_image == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
-
-
-def test_families_stand_in_the_order_of_their_releases() -> None:
-    assert Family.LLM_D_0_9.later == {Family("llm-d-0.9"), Family("llm-d-0.10")}
-    assert Family.GAIE_1_2.later == set(Family)
 
 
 ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"

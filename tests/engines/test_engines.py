@@ -9,10 +9,9 @@ import pytest
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.engines.sizes import Parallelism
-from fusioninfer_pulumi.engines.vllm import transfer_config
+from fusioninfer_pulumi.engines.vllm_kv_cache import transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -73,12 +72,10 @@ INNER = (
     "command", [vllm([FLAG, PYNCCL]), vllm([FLAG, PYNCCL], "latest"), vllm([FLAG, INNER])]
 )
 def test_connector_that_does_not_exist(command: EngineCommand) -> None:
-    message = (
-        "PyNcclConnector is not a connector of vLLM's V1 engine, which stops with 'Unsupported "
-        "connector type'; use NixlConnector"
-    )
     assert command.engine is not None
-    assert said(command.engine.check_connector(command)) == [("warning", (FLAG,), message)]
+    ((severity, _, message),) = said(command.engine.kv_cache.check_connector(command))
+    assert severity == "warning"
+    assert message.endswith("has no PyNcclConnector and stops; use NixlConnector")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
 )
 def test_connectors_that_are_not_judged(command: EngineCommand) -> None:
     assert command.engine is not None
-    assert command.engine.check_connector(command) == []
+    assert command.engine.kv_cache.check_connector(command) == []
 
 
 @pytest.mark.parametrize(
@@ -115,11 +112,11 @@ def test_a_connector_that_a_release_does_not_register(
     for text in (settings, outer):
         command = vllm([FLAG, json.dumps(text)], tag)
         assert command.engine is not None
-        found = said(command.engine.check_connector(command))
+        found = said(command.engine.kv_cache.check_connector(command))
         assert ("warning", (FLAG,), message) in found
     other = vllm([FLAG, json.dumps(settings)], "v0.13.0" if "later" in releases else "v0.12.0")
     assert other.engine is not None
-    assert other.engine.check_connector(other) == []
+    assert other.engine.kv_cache.check_connector(other) == []
 
 
 NO_RAY = (
@@ -154,10 +151,6 @@ BACKEND = "--distributed-executor-backend"
             "leader: add it, or use launcher: multiprocessing"))]),
         (vllm("m -dp 2 --data-parallel-backend=ray"), "ray", []),
         # multiprocessing
-        (vllm("m -tp 16", "v0.11.0"), "multiprocessing", [(
-            "warning", (),
-            ("vLLM v0.11.0 cannot span nodes with multiprocessing (--nnodes exists from v0.11.1 "
-            "on): use launcher: ray, or a newer image"))]),
         (vllm("m -tp 16", "v0.11.1"), "multiprocessing", []),
         (vllm("m -tp 16", "latest"), "multiprocessing", []),
         (vllm("m -tp 16 --nnodes 3", "v0.12.0"), "multiprocessing", [(
@@ -193,20 +186,11 @@ BACKEND = "--distributed-executor-backend"
 def test_launchers(command: EngineCommand, launcher: str, expected: Any) -> None:
     engine, chosen = command.engine, Launcher(launcher)
     assert engine is not None
-    found = [*engine.check_image(command, chosen), *engine.check_launch(command, chosen, 2)]
+    found = [
+        *engine.multi_node.check_image(command, chosen),
+        *engine.multi_node.check_flags(command, chosen, 2),
+    ]
     assert said(found) == expected
-
-
-def test_ranks_that_span_nodes() -> None:
-    spanning = vllm("m -tp 16 -dp 2", "v0.16.0")
-    assert spanning.engine is not None
-    (found,) = spanning.engine.check_launch(spanning, Launcher.MULTIPROCESSING, 4)
-    assert found.message == (
-        "in vLLM v0.16.0 a data parallel rank cannot span nodes with multiprocessing "
-        "(vllm#35429, fixed in v0.17.0)"
-    )
-    fixed = vllm("m -tp 16 -dp 2", "v0.17.0")
-    assert spanning.engine.check_launch(fixed, Launcher.MULTIPROCESSING, 4) == []
 
 
 PROGRAMS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines._shell import ShellError, read_script, tokens
+from fusioninfer_pulumi.engines._argv import read_argv
+from fusioninfer_pulumi.engines._shell import Script, ShellError, read_script, tokens
+
+
+def read(*words: str) -> Script:
+    return read_script(read_argv({"command": ["sh", "-c", *words]}))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ from fusioninfer_pulumi.engines._shell import ShellError, read_script, tokens
     ],
 )  # fmt: skip
 def test_call(script: str, call: str, may_exec: bool) -> None:
-    found = read_script(script).calls
+    found = read(script).calls
     assert [script[each.start : each.end] for each in found] == [call]
     assert [each.may_exec for each in found] == [may_exec]
 
@@ -79,7 +84,7 @@ def test_call(script: str, call: str, may_exec: bool) -> None:
     ],
 )
 def test_single(script: str, single: bool) -> None:
-    assert read_script(script).single is single
+    assert read(script).single is single
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_single(script: str, single: bool) -> None:
     ],
 )  # fmt: skip
 def test_arguments(script: str, arguments: list[str], hidden: bool) -> None:
-    (call,) = read_script(script, ["sh", "p", "q r"]).calls
+    (call,) = read(script, "sh", "p", "q r").calls
     assert (list(call.arguments), call.hidden) == (arguments, hidden)
 
 
@@ -116,7 +121,7 @@ def test_arguments(script: str, arguments: list[str], hidden: bool) -> None:
 )
 def test_refused(script: str, message: str) -> None:
     with pytest.raises(ShellError) as raised:
-        read_script(script)
+        read(script)
     assert str(raised.value) == message
 
 

@@ -166,7 +166,7 @@ def test_without_a_router_disagreement_is_only_a_warning() -> None:
 
 def test_a_connector_that_is_gone_is_a_warning() -> None:
     own = engine("m", FLAG, '{"kv_connector":"PyNcclConnector"}')
-    found = [text for text in warnings(pair(own, own)) if "is not a connector" in text]
+    found = [text for text in warnings(pair(own, own)) if "has no PyNcclConnector" in text]
     assert len(found) == 2
 
 

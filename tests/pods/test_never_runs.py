@@ -22,20 +22,6 @@ def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
 
 #: Arguments of vLLM v0.11.0, and the rule that they violate.
 REFUSED: list[tuple[Sequence[str], str]] = [
-    (["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "both"}'],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
-      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "Nixl", "kv_role": "x"}]}}')],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", '{"kv_connector": "NixlConnector"}'], "argument-value-invalid"),
-    (["--kv-transfer-config", ('{"kv_connector": "MultiConnector", "kv_role": "kv_both", '
-      '"kv_connector_extra_config": {"connectors": [{"kv_connector": "NixlConnector"}]}}')],
-     "argument-value-invalid"),
-    (["--kv-transfer-config", '{"kv_connector": "NixlConector", "kv_role": "kv_both"}'],
-     "kv-connector-unknown"),
-    (["--enable-lora", "--lora-modules", "a:b"], "argument-value-invalid"),
-    (["--enable-lora", "--lora-modules", "a=b=c"], "argument-value-invalid"),
-    (["--enable-lora", "--lora-modules", '{"name": "a"}'], "argument-value-invalid"),
     (["--port", "0"], "argument-value-invalid"),
     (["--port", "70000"], "argument-value-invalid"),
     (["--gpu-memory-utilization", "0"], "argument-value-invalid"),

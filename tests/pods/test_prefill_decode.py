@@ -112,11 +112,6 @@ AT = "roles[2]"
             vllm("--block-size=16", release="0.33.0"),
             ["warning paired-settings-differ"],
         ),
-        (
-            vllm("--block-size=16", release="0.11.0"),
-            vllm("--block-size=64", release="0.11.0"),
-            ["error paired-settings-differ"],
-        ),
         # Tensor parallel sizes, which NIXL maps onto one another.
         (vllm("-tp=2"), vllm("-tp=4"), []),
         (vllm("-tp=4"), vllm("-tp=2"), []),

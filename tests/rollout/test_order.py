@@ -177,29 +177,11 @@ def test_one_role(manifest: Any, rounds: Rounds) -> None:
     assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
 
 
-def test_roles_go_side_by_side_or_one_after_the_other() -> None:
-    for order, first in (("Together", ["svc-prefill-1", "svc-decode-1"]),
-                         ("Sequential", ["svc-prefill-1"])):  # fmt: skip
-        rollout = {"roleOrder": order}
-        plan = plan_of(prefill_decode({"replicas": 2}, {"replicas": 2}, rollout=rollout))
-        steps = update_order(plan)
-        assert next_lws(steps, every(steps), (), ()) == first
-
-
 def test_what_is_down_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
     steps = update_order(plan)
     begun = next_lws(steps, every(steps), (), every(steps))
     assert set(begun) == every(steps)
-
-
-def test_below_the_partition() -> None:
-    steps = update_order(plan_of(service(role(replicas=3), rollout={"partition": 2})))
-    assert [(step.name[-1], step.frozen) for step in steps] == [
-        ("2", False),
-        ("1", True),
-        ("0", True),
-    ]
 
 
 def test_required_ordinals_are_the_lowest() -> None:

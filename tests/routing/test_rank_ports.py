@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
                 )
             )
         ),
-        "roles[1].parallelism.portPerRank: is vLLM's; SGLang's ranks share one port",
+        "roles[1].parallelism.portPerRank: SGLang has no such argument",
     ),
     "no router": (
         service(ranked()),

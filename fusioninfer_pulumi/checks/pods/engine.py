@@ -7,18 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from fusioninfer_pulumi.api.parallelism import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
-from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments, check_value
+from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand
-from fusioninfer_pulumi.engines.parallelism import check_accelerators
-from fusioninfer_pulumi.engines.rules import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.flags import plain_variables
+from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW, check_accelerators
 from fusioninfer_pulumi.engines.served_model import is_gated
-from fusioninfer_pulumi.engines.sizes import Sizes
-from fusioninfer_pulumi.engines.variables import plain_variables
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resources import accelerators, one_rank_each
-from fusioninfer_pulumi.pods.pod import PAIRED, Context, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import PAIRED, Context, RolePods
 from fusioninfer_pulumi.rules.common import ARGUMENTS_UNREADABLE, FIELD_WITHOUT_EFFECT
 
 ARGUMENTS_NOT_READ = Rule("arguments-not-read")
@@ -76,12 +74,12 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if counted and not sizes_refused(ctx.role) and shortage(ctx.role, command, have) is None:
         findings += check_accelerators(command, have, ctx.nodes)
     if ctx.launcher is not None and engine is not None:
-        for finding in engine.check_image(command, ctx.launcher):
+        for finding in engine.multi_node.check_image(command, ctx.launcher):
             yield finding.at(*ctx.at("multinode", "launcher"))
-        for finding in engine.check_launch(command, ctx.launcher, ctx.nodes):
+        for finding in engine.multi_node.check_flags(command, ctx.launcher, ctx.nodes):
             yield finding.at(*at)
     if engine is not None:
-        findings += engine.check_connector(command)
+        findings += engine.kv_cache.check_connector(command)
     yield from (finding.at(*at) for finding in findings)
 
 
@@ -93,21 +91,10 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(FIELD_WITHOUT_EFFECT, ctx.at("multinode", "launcher"), message)
 
 
-#: Fields of `model.lora` by what the engine calls them.
-_LORA_FIELDS = {
-    "modules": "adapters",
-    "max_rank": "maxRank",
-    "max_adapters": "maxAdapters",
-    "max_cpu_adapters": "maxCpuAdapters",
-}
-
-
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """What the engines of a service do not take; each once, where roles share a field."""
     findings = [
-        finding
-        for ctx, pods in roles
-        for finding in (*_written(pods, ctx), *_added(pods, ctx), *_lora(pods, ctx))
+        finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
     ]
     return list(dict.fromkeys(findings))
 
@@ -120,38 +107,13 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         paired = ctx.role.component_type in PAIRED and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
-            yield finding.at(*_place(pod, finding.location))
+            yield finding.under(*pod.container_path)
 
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Checks what fields of the role ask for against the release."""
     for finding in check_added(pods.command, pods.leader.own_command):
         yield finding.at(*ctx.at())
-
-
-def _place(pod: Pod, location: Location) -> Location:
-    return (*pod.container_path, *location) if location else pod.command_path
-
-
-def _lora(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    command, engine = pods.command, pods.command.engine
-    if engine is None:
-        return
-    written = pods.leader.own_command
-    fields = {engine.lora_flags[key]: field for key, field in _LORA_FIELDS.items()}
-    explicit = ctx.model is not None and ctx.model.lora is not None
-    rank = engine.lora_flags["max_rank"]
-    # Arguments beside `model.lora` are refused as contradictions.
-    modules = engine.lora_flags["modules"]
-    findings = [] if explicit and written.has(modules) else engine.check_lora(command)
-    if explicit and not written.has(rank):  # what is an argument of the user's was checked as such
-        findings = [*findings, *check_value(command, rank)]
-    for finding in findings:
-        flag = str(finding.location[0])
-        if explicit and not written.has(flag) and flag in fields:
-            yield finding.at("model", "lora", fields[flag])
-        else:
-            yield finding.at(*pods.leader.command_path)
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -168,14 +130,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = next((reason for reason in reasons if reason is not None), None)
         if reason is not None:
             yield error(ACCELERATORS_TOO_FEW, at, reason)
-    refused = engine.check_sizes(
-        Sizes(
-            tensor=args.tensor,
-            rpc_port=args.data_rpc_port,
-            expert=args.expert,
-            port_per_rank=args.port_per_rank,
-        )
-    )
+    refused = engine.check_sizes(args)
     yield from (finding.under(*at) for finding in refused)
     if args.data_rpc_port is not None and ctx.nodes == 1 and not refused:
         message = "has no effect: a replica is a single pod"
@@ -200,7 +155,7 @@ def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
     sizes = {"tensor": args.tensor, "pipeline": args.pipeline, "data": args.data}
     need = args.ranks // nodes
     over = f" over {nodes} pods" if nodes > 1 else ""
-    if command.engine is not None and command.engine.copies_share_accelerators(command):
+    if command.engine is not None and command.has(*command.engine.shared_copies_flags):
         need //= args.data or 1  # its copies share the accelerators of tensor
         del sizes["data"]
     elif args.data_local is not None and nodes > 1:

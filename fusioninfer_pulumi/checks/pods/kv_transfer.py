@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.rules import FLAG_UNKNOWN
+from fusioninfer_pulumi.endpoint_pickers.families import FLAG_UNKNOWN
 from fusioninfer_pulumi.endpoint_pickers.sidecar import (
     OWNED_FLAGS,
     SidecarRelease,

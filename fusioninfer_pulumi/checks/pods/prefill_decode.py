@@ -18,7 +18,7 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _Say = Callable[[Rule, Location, str], Finding]
-#: Settings that have to agree (`Engine.must_agree`).
+#: Settings that have to agree (`KvCache.must_agree`).
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",
@@ -77,7 +77,7 @@ def _pair(
     if engine is None or decode.engine is not engine:
         return  # engines that differ are refused with their connectors
     paired = second.pairing is not None
-    agreed = engine.must_agree(prefill, decode) if paired else ()
+    agreed = engine.kv_cache.must_agree(prefill, decode) if paired else ()
     shown = {"model": "the model", "release": engine.title, "block size": engine.block_size_flag}
     shown |= {key: flags[0] for key, flags in engine.setup_flags.items()}
     for key in _SETTINGS:
@@ -93,7 +93,7 @@ def _pair(
         yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.refuses_unknown_models:
         yield from _names(prefiller, decoder, refused="served name" in agreed)
-    why = engine.check_pair_sizes(prefill, decode)
+    why = engine.kv_cache.check_pair_sizes(prefill, decode)
     if why is not None:
         say = error if paired else warning
         flag = engine.size_flags["tensor"][0]

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     service_of,
 )
 from fusioninfer_pulumi.cli.diff.restarts import Edit, Service, below
-from fusioninfer_pulumi.engines.argument_changes import argument_changes
+from fusioninfer_pulumi.engines.argument_checks import argument_changes
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, listed
@@ -364,11 +364,11 @@ def handshake_notes(edits: Sequence[Edit]) -> Iterator[str]:
         engine = new.engine
         if engine is None or old.engine is not engine or edit.new is None:
             continue
-        remedy = engine.missing_recompute(old) or engine.missing_recompute(new)
+        remedy = engine.kv_cache.missing_recompute(old) or engine.kv_cache.missing_recompute(new)
         if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
             continue
         changed = []
-        for key in sorted({*engine.must_agree(old, new)} - {"served name"}):
+        for key in sorted({*engine.kv_cache.must_agree(old, new)} - {"served name"}):
             before, after = pair_setting(old, engine, key), pair_setting(new, engine, key)
             if None not in (before, after) and before != after:
                 changed.append(f"{key} {before} -> {after}")

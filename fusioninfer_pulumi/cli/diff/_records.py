@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fusioninfer_pulumi.engines.argument_changes import ArgumentChanges
+from fusioninfer_pulumi.engines.argument_checks import ArgumentChanges
 
 FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]

@@ -1,0 +1,332 @@
+"""vLLM's KV cache: connectors between pods, offloading, and what prefill and decode must share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines.engine import (
+    NIXL,
+    Argument,
+    EngineCommand,
+    KvConnector,
+    Offload,
+    Offloading,
+    Transfer,
+    TransferRequest,
+)
+from fusioninfer_pulumi.engines.flags import canonical, json_text, parsed_json
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Rule,
+    error,
+    info,
+    warning,
+)
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
+
+CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
+
+#: Holds other connectors in its extra settings.
+_MULTI = "MultiConnector"
+#: The connector to host memory and the tiers behind it.
+_OFFLOADING = "OffloadingConnector"
+_OLDEST: Version = (0, 11, 0)
+#: Connectors that `KVConnectorFactory` does not register in all supported releases, and one that
+#: only the old (V0) engine had: from the first release on, and before the second; None where that
+#: is outside of the releases that were read (0.11.0, 0.11.1, and the first of each minor release
+#: from 0.12.0 to 0.33.0 but 0.15.0). Without its connector vLLM stops ("Unsupported connector
+#: type").
+_CONNECTORS: Mapping[str, tuple[Version | None, Version | None]] = {
+    "DecodeBenchConnector": ((0, 11, 1), None),
+    "LMCacheMPConnector": ((0, 11, 1), None),
+    "MooncakeConnector": ((0, 13, 0), None),
+    "P2pNcclConnector": (None, (0, 24, 0)),
+    "PyNcclConnector": (None, _OLDEST),
+    "SharedStorageConnector": (None, (0, 13, 0)),
+}
+#: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
+#: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
+#: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
+CPU_OFFLOADING: Version = (0, 14, 0)
+#: First release with tiers behind the host memory (`TieringOffloadingSpec`; vllm#40020).
+SECONDARY_OFFLOADING: Version = (0, 22, 0)
+#: First release whose tests run NixlConnector and OffloadingConnector in one MultiConnector, as
+#: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
+OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
+
+#: First release in which NIXL compares a hash of vLLM's version, the model, its type and that of
+#: the KV cache between prefill and decode, and refuses to go on where it differs
+#: (`compute_nixl_compatibility_hash`: in 0.13.0, not in 0.12.0). Before, it compares sizes alone.
+NIXL_HASH: Version = (0, 13, 0)
+_ENFORCE = "enforce_handshake_compat"
+#: First release of NIXL in which a decoder's block need not be several of a prefiller's
+#: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
+NIXL_ANY_BLOCKS: Version = (0, 33, 0)
+#: First release in which NIXL's decoders may have a smaller tensor parallel size than prefillers
+#: ("Decode TP cannot be smaller than prefill TP" in 0.13.0, not in 0.14.0). One must divide the
+#: other in all releases (`tp_ratio`, up to 0.33.0).
+NIXL_SMALLER_DECODE: Version = (0, 14, 0)
+#: First release in which NIXL knows who sends and who fetches: it warns that `kv_both` will go
+#: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
+NIXL_ROLES: Version = (0, 23, 0)
+
+#: First release that fails a request whose KV cache could not be loaded unless
+#: `kv_load_failure_policy` is `recompute` (`KVTransferConfig`: 0.13.0 to 0.16.0 have the field with
+#: that default, 0.11.2 and 0.12.0 always recompute; the default is `fail` in 0.17.0 to 0.32.0).
+FAILS_LOADS: Version = (0, 17, 0)
+_LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
+
+#: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
+#: up from the port (`vllm/envs.py`; the default address is localhost).
+_SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
+#: Seeds block hashes. Random in each process up to 0.25.0 at least, so that no process finds what
+#: another one has written.
+_HASH_SEED_ENV = "PYTHONHASHSEED"
+
+TRANSFER = "--kv-transfer-config"
+
+
+class VllmKvCache:
+    """The KV cache of vLLM, whose connectors are all settings of one argument."""
+
+    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+        """How the arguments hand the KV cache over."""
+        settings = transfer_config(command)
+        if settings is None:
+            return "has no value" if command.has(TRANSFER) else None
+        if isinstance(settings, str):
+            return "is not a JSON object"
+        if not isinstance(settings.get("kv_connector"), str):
+            return "names no kv_connector"
+        return _connector_of(settings)
+
+    def check_connector(self, command: EngineCommand) -> list[Finding]:
+        """Connectors that the release does not register."""
+        settings, version = transfer_config(command), command.image.version
+        named = _connectors(settings) if isinstance(settings, dict) else ()
+        names = [
+            connector.get("kv_connector")
+            for connector in named
+            if not connector.get("kv_connector_module_path")
+        ]
+        return [finding for name in names for finding in _check_name(name, version)]
+
+    def must_agree(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+        """The settings that NIXL compares between prefill and decode."""
+        configs = [transfer_config(side) for side in (prefill, decode)]
+        settings = [config for config in configs if isinstance(config, dict)]
+        if len(settings) < 2 or not all(NIXL in _names(config) for config in settings):
+            return ()
+        # The sidecar passes a prefiller's 404 on to the client.
+        agreed = ["served name"]
+        versions = [side.image.version for side in (prefill, decode)]
+        blocks, decode_blocks = prefill.block_size, decode.block_size
+        divides = blocks is None or decode_blocks is None or decode_blocks % blocks == 0
+        if not divides and versions[1] is not None and versions[1] < NIXL_ANY_BLOCKS:
+            agreed.append("block size")
+        if None in versions:
+            return agreed
+        if any(version < NIXL_HASH for version in versions if version is not None):
+            return [*agreed, "dtype", "cache dtype"]
+        extras = [config.get("kv_connector_extra_config") for config in settings]
+        if any(isinstance(extra, Mapping) and extra.get(_ENFORCE) is False for extra in extras):
+            return agreed
+        return [*agreed, "model", "release", "dtype", "cache dtype"]
+
+    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+        """Why NIXL cannot go from one's parallelism to the other's."""
+        first, second = prefill.parallelism, decode.parallelism
+        by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
+        if not by_nixl or first is None or second is None:
+            return None
+        large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
+        if large % small:
+            return f"{large} is no multiple of {small}"
+        version = decode.image.version
+        old = version is not None and version < NIXL_SMALLER_DECODE
+        if old and second.tensor < first.tensor:
+            needed = version_text(NIXL_SMALLER_DECODE)
+            return f"decoders can have a smaller one than prefillers from vLLM {needed} on"
+        return None
+
+    def missing_recompute(self, command: EngineCommand) -> str | None:
+        """Return the setting that computes prompts again whose KV cache cannot be loaded."""
+        settings = transfer_config(command)
+        recomputes = isinstance(settings, dict) and settings.get(_LOAD_FAILURE_POLICY) == _RECOMPUTE
+        if recomputes or not _fails_loads(command.image.version):
+            return None
+        return f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
+
+    def transfer(
+        self, command: EngineCommand, asked: TransferRequest | None, offloading: Offloading | None
+    ) -> Transfer:
+        """The connectors to other pods and to other memory, in one argument."""
+        if asked is None:
+            if offloading is None:
+                return Transfer()
+            return Transfer((_transfer_argument(_offloading_settings(offloading)),))
+        name, version = asked.connector or NIXL, command.image.version
+        role = "kv_both"
+        if name == NIXL and version is not None and version >= NIXL_ROLES:
+            role = "kv_producer" if asked.prefills else "kv_consumer"
+        settings = _connector_settings(name, asked.role or role, asked.extra_config)
+        findings: tuple[Finding, ...] = ()
+        if offloading is not None:
+            both = {"connectors": [settings, _offloading_settings(offloading)]}
+            settings = _connector_settings(_MULTI, "kv_both", both)
+            findings = tuple(_check_together(name, version))
+        if not asked.prefills and _fails_loads(version):
+            settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
+        return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
+
+    def offload(
+        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
+    ) -> Offload:
+        """The memory of offloading; its connector is an argument of `transfer`."""
+        del decodes
+        # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
+        # each data parallel copy has its own.
+        sizes = command.parallelism
+        copies = 1 if sizes is None else min(sizes.ranks_of_pod(nodes), sizes.data)
+        return Offload(
+            arguments=(),
+            variables={_HASH_SEED_ENV: "0"} if wanted.shared else {},
+            memory=Decimal(wanted.cpu * copies),
+            in_shared_memory=True,
+            findings=tuple(_check_offload(command, wanted)),
+        )
+
+
+def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
+    """The settings behind `--kv-transfer-config`; the text as written when it is no JSON object.
+
+    None when the flag is absent. Keys written as `--kv-transfer-config.kv_role kv_both` are merged
+    in, as vLLM does.
+    """
+    text = command.value(TRANSFER)
+    settings: dict[str, Any] = {}
+    if text is not None:
+        try:
+            parsed = parsed_json(text)
+        except ValueError:
+            return text
+        if not isinstance(parsed, dict):
+            return text
+        settings.update(parsed)
+    for argument in command.arguments:
+        name = argument.partition("=")[0]
+        flag, dot, key = name.partition(".")
+        if dot and canonical(flag) == TRANSFER and "." not in key:
+            settings[key] = command.value(name)
+    return settings or None if text is None else settings
+
+
+def _connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The settings of a connector, and of those inside of it."""
+    yield settings
+    extra = settings.get("kv_connector_extra_config")
+    is_multi = settings.get("kv_connector") == _MULTI and isinstance(extra, Mapping)
+    inner = extra.get("connectors") if is_multi and extra is not None else None
+    for connector in inner if isinstance(inner, list) else ():
+        if isinstance(connector, Mapping):
+            yield from _connectors(connector)
+
+
+def _names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
+    """The connector that settings name, and those inside of it."""
+    connectors = _connectors(settings) if isinstance(settings, Mapping) else ()
+    names = (connector.get("kv_connector") for connector in connectors)
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _check_name(name: Any, version: Version | None) -> Iterator[Finding]:
+    if not isinstance(name, str) or name not in _CONNECTORS:
+        return  # newer, or a plugin's
+    since, until = _CONNECTORS[name]
+    remedy = None
+    if since is not None and version is not None and version < since:
+        remedy = f"it needs vLLM {version_text(since)} or later"
+    if until is not None and (version or _OLDEST) >= until:
+        remedy = f"it needs vLLM before {version_text(until)}"
+        remedy = f"use {NIXL}" if until == _OLDEST else remedy
+    if remedy is not None:
+        release = f"vLLM {version_text(version)}" if version is not None else "vLLM"
+        message = f"{release} has no {name} and stops; {remedy}"
+        yield warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)
+
+
+def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
+    role, names = settings.get("kv_role"), _names(settings)
+    to_pods = tuple(connector for connector in names if connector not in (_MULTI, _OFFLOADING))
+    return KvConnector(
+        name=names[0],
+        role=role if isinstance(role, str) else None,
+        names=names,
+        transfers=to_pods or names,
+        side_channel=_SIDE_CHANNEL if NIXL in names else None,
+    )
+
+
+def _transfer_argument(settings: Mapping[str, Any]) -> Argument:
+    return Argument((TRANSFER,), (json_text(settings),), replaces=True)
+
+
+def _connector_settings(
+    connector: str, role: str, extra: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {"kv_connector": connector, "kv_role": role}
+    if extra:
+        settings["kv_connector_extra_config"] = dict(extra)
+    return settings
+
+
+def _fails_loads(version: Version | None) -> bool:
+    return version is not None and version >= FAILS_LOADS
+
+
+def _offloading_settings(wanted: Offloading) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    if wanted.folders:
+        extra["spec_name"] = "TieringOffloadingSpec"
+    extra["cpu_bytes_to_use"] = wanted.cpu
+    if wanted.eviction is not None:
+        extra["eviction_policy"] = wanted.eviction
+    if wanted.folders:
+        extra["secondary_tiers"] = [{"type": "fs", "root_dir": folder} for folder in wanted.folders]
+    return _connector_settings(_OFFLOADING, "kv_both", extra)
+
+
+def _check_together(connector: str, version: Version | None) -> Iterator[Finding]:
+    """What is not known to work together with offloading in one engine."""
+    if connector != NIXL:
+        yield error(
+            CONNECTOR_WITH_OFFLOADING,
+            ("connector",),
+            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
+            f"one, or write {TRANSFER} with both into the arguments",
+        )
+    elif version is not None and version < OFFLOADING_WITH_NIXL:
+        needed = f"needs vLLM {version_text(OFFLOADING_WITH_NIXL)}, got {version_text(version)}"
+        message = f"together with kvCacheOffloading {needed}"
+        yield error(RELEASE_WITHOUT_FEATURE, (), message)
+
+
+def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Finding]:
+    for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
+        if command.has(flag):
+            message = f"{flag} is what kvCacheOffloading stands for; remove one of them"
+            yield error(STATED_TWICE, (), message)
+    version = command.image.version
+    needed, field = (
+        (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
+    )
+    if version is None:
+        message = f"needs vLLM {version_text(needed)} or later, which the image's tag does not say"
+        yield info(RELEASE_WITHOUT_FEATURE, field, message)
+    elif version < needed:
+        place = field if version >= CPU_OFFLOADING else ()
+        message = f"needs vLLM {version_text(needed)} or later, got {version_text(version)}"
+        yield error(RELEASE_WITHOUT_FEATURE, place, message)

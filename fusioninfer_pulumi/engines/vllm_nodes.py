@@ -1,0 +1,245 @@
+"""vLLM on several nodes: with ray, with multiprocessing, or a share of data parallel ranks each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from fusioninfer_pulumi.api.role import Launcher
+from fusioninfer_pulumi.engines._image import Version, version_text
+from fusioninfer_pulumi.engines.editing import missing, script_words
+from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
+from fusioninfer_pulumi.engines.flags import (
+    flag_value,
+    has_flag,
+    integer,
+    split_joined_flags,
+)
+from fusioninfer_pulumi.engines.launch import (
+    BY_HAND,
+    LEADER_ADDRESS_ENV,
+    NODES,
+    LaunchError,
+    check_nodes,
+    node_lists,
+    node_script,
+    positional_model,
+    program_and_arguments,
+    ray_launch,
+    reject_outputs,
+)
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+
+LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
+IMAGE_WITHOUT_RAY = Rule("image-without-ray")
+RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
+
+#: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
+#: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
+WITHOUT_RAY: Version = (0, 18, 0)
+LAST_WITH_RAY: Version = (0, 17, 1)
+#: Moving tags of vllm/vllm-openai. They only move forward, and were past 0.18.0 when this was read.
+_MOVING_TAGS = ("latest", "nightly")
+
+#: Port of the multi-node rendezvous: torch's own default, which FusionInfer's later design writes
+#: (vLLM's default is 29501; its data parallel ports are free ports that the head picks).
+MASTER_PORT = 29500
+
+EXECUTOR = "--distributed-executor-backend"
+DATA = ("--data-parallel-size", "-dp")
+LOCAL = ("--data-parallel-size-local", "-dpl")
+RANK = ("--data-parallel-rank", "-dpn")
+EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
+DATA_BACKEND = ("--data-parallel-backend", "-dpb")
+PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
+_ADDRESS = ("--data-parallel-address", "-dpa")
+_START_RANK = ("--data-parallel-start-rank", "-dpr")
+_HEADLESS = Argument(("--headless",))
+# With these every node serves its own endpoint or holds a rank that its command states: vLLM
+# refuses them together with `--headless`, or the one template cannot say them for every node. With
+# `--headless` itself the leader would not serve.
+_OWN_RANKS = (
+    _HEADLESS.names,
+    RANK,
+    _START_RANK,
+    ("--data-parallel-hybrid-lb", "-dph"),
+    EXTERNAL_BALANCER,
+    PORT_PER_RANK,
+)
+
+
+class VllmNodes:
+    """The launchers of vLLM."""
+
+    def launch(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, leads: bool, retry: bool
+    ) -> ContainerCommand:
+        """The command line of one of several nodes."""
+        if launcher is Launcher.RAY:
+            return ray_launch(command, leads=leads, retry=retry)
+        reject_outputs(command.argv)
+
+        def wanted(words: Sequence[str], *, serve: bool) -> list[Argument]:
+            _check_flags(launcher, words, serve=serve)
+            if launcher is Launcher.DATA_PARALLEL:
+                return _rank_arguments(_local_ranks(words, nodes), leads=leads)
+            return _node_arguments(nodes, leads=leads)
+
+        if command.script is not None:
+            return node_script(command, lambda call: wanted(call.arguments, serve=call.serve))
+        # Without a command the entrypoint of the image runs, which is `vllm serve`.
+        added = wanted(command.arguments, serve=command.serve or not command.program)
+        lists = _data_parallel_lists if launcher is Launcher.DATA_PARALLEL else node_lists
+        return lists(command, added)
+
+    def check_image(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Whether the image has Ray, where the launcher needs it."""
+        version, tag = command.image.version, command.image.tag
+        moving = command.image.stock and tag is not None and tag.startswith(_MOVING_TAGS)
+        old = not moving and (version is None or version < WITHOUT_RAY)
+        if launcher is not Launcher.RAY or old:
+            return []
+        message = (
+            f"the image vllm/vllm-openai:{tag} has no ray ({version_text(LAST_WITH_RAY)} is the "
+            f"last with it): use launcher: multiprocessing, or an image that adds ray"
+        )
+        return [warning(IMAGE_WITHOUT_RAY, (), message)]
+
+    def check_flags(self, command: EngineCommand, launcher: Launcher, nodes: int) -> list[Finding]:
+        """Which flags cannot, or probably do not, work with a launcher."""
+        if launcher is Launcher.RAY:
+            return list(_ray_flags(command))
+        if launcher is not Launcher.MULTIPROCESSING:
+            return []  # data parallel ranks are checked where they are launched
+        problems = list(check_nodes(command, nodes))
+        # ParallelConfig: "nnodes > 1 can only be set when distributed executor backend is mp".
+        if command.value(EXECUTOR) == "ray":
+            message = (
+                f"{EXECUTOR} ray cannot be used with launcher: multiprocessing: leave it out, or "
+                "use launcher: ray"
+            )
+            problems.insert(0, error(LAUNCHER_CONTRADICTED, (EXECUTOR,), message))
+        return problems
+
+
+def _node_arguments(nodes: int, *, leads: bool) -> list[Argument]:
+    """Runs the same command on every node, each with its own rank.
+
+    Data parallel ranks need no further arguments: vLLM divides them among the nodes by
+    `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
+    """
+    index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
+    rank = Argument(("--node-rank", "-r"), ("0",))
+    if not leads:
+        rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
+    arguments = [
+        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then refuses
+        # `--nnodes`; later releases choose `mp` or `uni` themselves.
+        Argument((EXECUTOR,), ("mp",)),
+        Argument(NODES, (str(nodes),)),
+        rank,
+        Argument(("--master-addr",), (f"$({leader})",), in_script=f'"${{{leader}}}"'),
+        Argument(("--master-port",), (str(MASTER_PORT),)),
+    ]
+    # Only the leader serves HTTP.
+    return arguments if leads else [*arguments, _HEADLESS]
+
+
+def _check_flags(launcher: Launcher, words: Sequence[str], *, serve: bool) -> None:
+    """Rejects programs and arguments that do not go together with those of the launcher."""
+    if not serve:
+        raise LaunchError(
+            f"launcher: {launcher.value} starts workers with --headless, which only `vllm serve` "
+            f"obeys: start the engine with `vllm serve`, {BY_HAND}"
+        )
+    for names in _OWN_RANKS:
+        if has_flag(words, *names):
+            raise LaunchError(
+                f"{names[0]} cannot be used with launcher: {launcher.value}, where the leader "
+                f"alone serves and every node gets its ranks: leave it out, {BY_HAND}"
+            )
+    if flag_value(words, *DATA_BACKEND) == "ray":
+        raise LaunchError(
+            f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: leave it "
+            f"out, use launcher: ray, {BY_HAND}"
+        )
+
+
+def _rank_arguments(local: int, *, leads: bool) -> list[Argument]:
+    """Runs the data parallel ranks of a node, as many as `local`.
+
+    As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
+    describes: the other nodes run `--headless` from their first rank on, and find the leader by
+    its address.
+    """
+    address = LEADER_ADDRESS_ENV if leads else "LWS_LEADER_ADDRESS"
+    arguments = [
+        Argument(LOCAL, (str(local),)),
+        # `$NAME` is expanded by the shell alone; the kubelet would expand $(NAME) too.
+        Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
+    ]
+    if leads:
+        return arguments
+    # With one rank a node, the rank is the node's index: no arithmetic is needed.
+    values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
+    first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
+    return [*arguments, _HEADLESS, first]
+
+
+def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
+    program, arguments = program_and_arguments(command)
+    if all(isinstance(word, str) for word in arguments):
+        arguments = list(positional_model(arguments))
+    # Only `vllm serve` knows --headless, and older images start something else.
+    program = program or ["vllm", "serve"]
+    added = missing(command, wanted)
+    computed = [argument for argument in added if argument.in_script and not argument.values]
+    arguments += [word for argument in added if argument not in computed for word in argument.words]
+    if not computed:
+        return ContainerCommand(program, arguments)
+    # The shell computes the first rank, and passes the other words on.
+    script = f'exec {shlex.join(program)} "$@"{script_words(computed)}'
+    return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
+
+
+def _local_ranks(arguments: Sequence[str], nodes: int) -> int:
+    """Data parallel ranks on each node."""
+    words = split_joined_flags(arguments)
+    data, local = integer(flag_value(words, *DATA)), integer(flag_value(words, *LOCAL))
+    if data is None:
+        raise LaunchError(
+            "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
+            "state parallelism.data and dataLocal"
+        )
+    if local is None and data % nodes == 0:
+        return data // nodes
+    if local is None or local * nodes != data:
+        share = "" if local is None else f" of {local} ranks each ({LOCAL[0]})"
+        raise LaunchError(
+            f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}"
+        )
+    return local
+
+
+def _ray_flags(command: EngineCommand) -> Iterator[Finding]:
+    backend = command.value(EXECUTOR)
+    if backend is not None and backend != "ray":
+        yield warning(
+            LAUNCHER_CONTRADICTED,
+            (EXECUTOR,),
+            f"{EXECUTOR} {backend} does not use the ray cluster that launcher: ray starts: leave "
+            f"it out, or use launcher: multiprocessing",
+        )
+    if command.has(*NODES) and command.value(*NODES) != "1":
+        message = "vLLM refuses --nnodes with ray: leave it out, or use launcher: multiprocessing"
+        yield error(LAUNCHER_CONTRADICTED, (NODES[0],), message)
+    parallelism = command.parallelism
+    ray_ranks = command.value(*DATA_BACKEND) == "ray"
+    # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
+    if parallelism is not None and parallelism.data > 1 and not ray_ranks:
+        yield warning(
+            RANKS_ON_LEADER_ALONE,
+            (DATA[0],),
+            "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
+            "leader: add it, or use launcher: multiprocessing",
+        )
