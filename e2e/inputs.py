@@ -17,6 +17,7 @@ from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from tests.page_blocks import blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
@@ -35,6 +36,17 @@ def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
 def objects_of(plan: ServicePlan) -> list[Object]:
     """Every object of a service, in apply order; InvalidServiceError if its plan holds errors."""
     return list(render(plan))
+
+
+def security_objects(file: str) -> list[Object]:
+    """Return the objects in a file of the how-to pages on security."""
+    (text,) = [
+        block.text
+        for page in ("security", "tls", "gateway-policies")
+        for block in blocks(ROOT / "docs" / "how-to" / f"{page}.md")
+        if block.title == file
+    ]
+    return list(yaml.safe_load_all(text))
 
 
 def text(*documents: Object) -> str:

@@ -1,4 +1,4 @@
-"""The API server's word on the objects of docs/how-to/security.md, with the gateways' CRDs."""
+"""The API server's word on the objects of the how-to pages on security, with the gateways' CRDs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ import yaml
 from e2e import checks
 from e2e.catalog import manifests, tool
 from e2e.harness import ApiError, Cluster, Object
-from e2e.inputs import ROOT
+from e2e.inputs import security_objects
 from fusioninfer_pulumi import load, plan_service, render
 
-PAGE = ROOT / "docs" / "how-to" / "security.md"
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 RECIPES = {
     "clients.yaml": "envoy-gateway",
     "tokens.yaml": "envoy-gateway",
     "limits.yaml": "envoy-gateway",
-    "tokens-a-minute.yaml": "envoy-gateway",
     "verify.yaml": "envoy-gateway",
     "istio.yaml": "istio",
     "agentgateway.yaml": "agentgateway",
 }
-"""Files of the page with objects for a gateway, and the tool that has its CRDs."""
+"""Files of the pages with objects for a gateway, and the tool that has its CRDs."""
 
 KINDS = frozenset(
     {
@@ -44,15 +42,9 @@ KINDS = frozenset(
 """Kinds whose CRDs are applied: Istio's file has many more."""
 
 
-def shown(file: str) -> list[Object]:
-    """The objects that the page shows in a file."""
-    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f'```yaml title="{file}"\n')
-    return list(yaml.safe_load_all(rest.partition("```")[0]))
-
-
 def rendered(implementation: str) -> list[Object]:
     """The objects of the page's service behind another gateway."""
-    (service,) = shown("qwen.yaml")
+    (service,) = security_objects("qwen.yaml")
     service["spec"]["roles"][0]["gateway"]["implementation"] = implementation
     (args,) = load(service)
     return list(render(plan_service(args)))
@@ -121,7 +113,7 @@ def accepted(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("file", recipes("envoy-gateway"))
 def test_the_pages_objects_are_accepted(cluster: Cluster, namespace: str, file: str) -> None:
-    accepted(cluster, namespace, shown(file))
+    accepted(cluster, namespace, security_objects(file))
 
 
 @pytest.mark.proves(
@@ -133,9 +125,9 @@ def test_the_pages_objects_are_accepted(cluster: Cluster, namespace: str, file: 
 def test_objects_of_other_gateways_are_accepted(
     cluster: Cluster, namespace: str, file: str
 ) -> None:
-    accepted(cluster, namespace, shown(file))
+    accepted(cluster, namespace, security_objects(file))
     targets = set(attachable(rendered(RECIPES[file])))
-    for policy in shown(file):
+    for policy in security_objects(file):
         for target in policy["spec"]["targetRefs"]:
             assert target["group"] == "gateway.networking.k8s.io"
             assert (target["kind"], policy["metadata"]["namespace"], target["name"]) in targets
@@ -158,7 +150,7 @@ def attachable(objects: list[Object]) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("file", recipes("envoy-gateway", "istio", "agentgateway"))
 def test_a_misspelled_field_is_refused(cluster: Cluster, namespace: str, file: str) -> None:
-    for written in shown(file):
+    for written in security_objects(file):
         metadata = {**written["metadata"], "namespace": namespace}
         for field, misspelled in misspellings(written["spec"]):
             sent = {**written, "metadata": metadata, "spec": misspelled}
@@ -182,7 +174,7 @@ def misspellings(part: Any) -> Iterator[tuple[str, Any]]:
 @pytest.mark.usefixtures("kinds")
 @built("envoy-gateway")
 def test_what_the_kinds_do_not_know_is_refused(cluster: Cluster, namespace: str) -> None:
-    sent = copy.deepcopy(shown("limits.yaml")[0])
+    sent = copy.deepcopy(security_objects("limits.yaml")[0])
     sent["metadata"]["namespace"] = namespace
     sent["spec"]["rateLimit"]["local"]["rules"][0]["limit"]["unit"] = "Fortnight"
     with pytest.raises(ApiError, match="Unsupported value"):

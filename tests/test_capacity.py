@@ -1,9 +1,10 @@
-"""The package of capacity by its entry point: one of docs/capacity.md, and none at all."""
+"""The package of capacity by its entry point: capacity/example, and none at all."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,14 +18,8 @@ from fusioninfer_pulumi import capacity
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.extras import install_command
 
-PAGE = (Path(__file__).parent.parent / "docs" / "capacity.md").read_text("utf-8")
+EXAMPLE = Path(__file__).parent.parent / "capacity" / "example"
 INSTALL = install_command("capacity")
-
-
-def block(title: str) -> str:
-    match = re.search(rf'```\w+ title="{title}"\n(.*?)```', PAGE, re.DOTALL)
-    assert match is not None
-    return match[1]
 
 
 def service(gpus: int) -> str:
@@ -34,19 +29,19 @@ def service(gpus: int) -> str:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with the package of the page, as pip installs it."""
-    (tmp_path / "team_capacity.py").write_text(block("team_capacity.py"))
+    """A folder with the package of the example, as pip installs it."""
+    shutil.copy(EXAMPLE / "team_capacity.py", tmp_path)
     info = tmp_path / "team_capacity-1.0.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: team-capacity\nVersion: 1.0.0\n")
-    project = block("pyproject.toml").partition("entry-points.")[2]
+    project = (EXAMPLE / "pyproject.toml").read_text("utf-8").partition("entry-points.")[2]
     (info / "entry_points.txt").write_text(f"[fusioninfer.capacity]\n{project.partition(']')[2]}")
     points = (info / "entry_points.txt").read_text().replace('"', "")
     (info / "entry_points.txt").write_text(points)
     return tmp_path
 
 
-def test_the_package_of_the_page_works(package: Path) -> None:
+def test_example_package_works(package: Path) -> None:
     for name, gpus in {"two": 2, "three": 3, "many": 32}.items():
         (package / f"{name}.yaml").write_text(service(gpus))
     check, table, plan, diff, size = run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,13 +65,9 @@ def test_the_core_imports_no_package_beside_it() -> None:
 
 @pytest.fixture(scope="module")
 def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of docs/importers.md, as an installer would leave it."""
+    """The package in importers/example, as an installer would leave it."""
     folder = tmp_path_factory.mktemp("acme")
-    for block in blocks(ROOT / "docs" / "importers.md"):
-        if block.title:
-            path = folder / block.title
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(block.text, encoding="utf-8")
+    shutil.copytree(ROOT / "importers" / "example", folder, dirs_exist_ok=True)
     settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     information = folder / f"acme_importer-{settings['version']}.dist-info"
     information.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,22 +12,35 @@ from test_reference import tool
 
 from fusioninfer_pulumi.cli.main import main
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest depends on it
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-#: Addresses of files of the repository: PyPI shows the README without them beside it.
-ADDRESS = re.compile(
-    r"https://(?:raw\.githubusercontent\.com/fusioninfer/fusioninfer-pulumi"
-    r"|github\.com/fusioninfer/fusioninfer-pulumi/(?:blob|tree))/main/([\w./-]+)"
-)
+#: Files of the repository: links and pictures are relative, and work in a clone.
+LINKED = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)|(?:src|srcset)=\"([^\"]+)", README)
 TARGETS = sorted(set(re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE)))
 
 
-def test_links_are_absolute_and_lead_to_files() -> None:
-    linked = ADDRESS.findall(README)
+def test_links_lead_to_files() -> None:
+    linked = [link or picture for link, picture in LINKED]
     assert len(linked) > 8
     assert [path for path in linked if not (ROOT / path).exists()] == []
-    assert [each for each in re.findall(r"\]\(([^)]+)\)", README) if "://" not in each] == []
+
+
+def test_package_description_has_absolute_links() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = README
+    for each in settings["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"][
+        "substitutions"
+    ]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    targets = re.findall(r"\]\(([^)]+)|(?:src|srcset)=\"([^\"]+)", text)
+    assert len(targets) > 8
+    assert [t for t in targets if not (t[0] or t[1]).startswith("https://")] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -48,3 +62,7 @@ def test_the_pictures_are_of_this_code() -> None:
     for name, text in tool("pictures").pictures().items():
         path = ROOT / "docs" / "pictures" / name
         assert path.read_text(encoding="utf-8") == text, "make regenerate"
+
+
+def test_llms_txt_lists_the_pages() -> None:
+    assert tool("llms").TARGET.read_text(encoding="utf-8") == tool("llms").text(), "make regenerate"

@@ -1,8 +1,9 @@
 """Checks the programs of users with mypy and pyright, in their strict modes.
 
-`examples/`, `templates/`, the programs of README and docs, and `tests/typed_programs/accepted.py`
-have no error; `tests/typed_programs/mistakes.py` has one in each line that says so. Pyright is
-taken from `basedpyright`, which brings all that it needs; its own additional rules are off.
+`examples/`, `templates/`, the examples of packages, the programs of README and docs, and
+`tests/typed_programs/accepted.py` have no error; `tests/typed_programs/mistakes.py` has one in each
+line that says so. Pyright is taken from `basedpyright`, which brings all that it needs; its own
+additional rules are off.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def programs() -> Iterator[tuple[str, str]]:
     """Every program with a name of its own."""
-    for folder in ("examples", "templates"):
+    for folder in ("examples", "templates", "importers/example", "capacity/example"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if {".venv", "venv"} & set(path.parts):
                 continue

@@ -13,6 +13,7 @@ import args_dicts
 import capacity_accuracy
 import dashboard_pictures
 import dashboards
+import llms
 import model_catalogue
 import pictures
 import reference
@@ -49,6 +50,7 @@ def main() -> int:
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")
+    llms.write()
     capacity_accuracy.main()
     dashboards.write()
     dashboard_pictures.main()

@@ -51,6 +51,7 @@ class Not:
 
 SINGLE = "docs/how-to/single-gpu.md qwen.yaml"
 SHORT = "docs/how-to/model-service.md qwen.yaml"
+SMALL = "docs/languages.md Pulumi.yaml"
 SCALED = "docs/how-to/autoscaling.md qwen.yaml"
 PAIR = "docs/how-to/prefill-decode.md pair.yaml"
 PLATFORM, MONOLITHIC = "examples/platform-stack", "examples/qwen-monolithic"
@@ -59,45 +60,38 @@ NODES = "`test_nodes.py` runs its launcher with two ranks"
 
 SHOWN: Mapping[str, Run | Same | Not] = {
     "README.md __main__.py": Run(),
+    "README.md qwen.yaml": Same(SHORT),
     "docs/alerts.md qwen.yaml": Same(MONOLITHIC),
-    "docs/how-to/adopt.md service.yaml": Same(PLATFORM),
-    "docs/how-to/autoscaling.md from-zero.yaml": Run(),
-    "docs/how-to/autoscaling.md keda.yaml": Run(),
+    "docs/how-to/adopt.md service.yaml": Same(SMALL),
     SCALED: Run(),
-    "docs/how-to/canary.md adapter/__main__.py": Run(names=("support-7", "chat")),
+    "docs/how-to/canary.md adapter.yaml": Run(names=("support-7", "chat")),
     "docs/how-to/canary.md models.yaml": Not("a gateway that shares requests among pools"),
-    "docs/how-to/ci.md after.yaml": Not("an update of before.yaml to another release"),
-    "docs/how-to/ci.md before.yaml": Same(PLATFORM),
-    "docs/how-to/from-fusioninfer.md service.yaml": Run(),
-    "docs/how-to/from-kserve.md kserve.yaml": Run(),
-    "docs/how-to/from-kthena.md kthena.yaml": Run(),
-    "docs/how-to/from-modelplane.md modelplane.yaml": Not("devices that a DRA driver prepares"),
-    "docs/how-to/gateways.md qwen.yaml": Same(PLATFORM),
+    "docs/how-to/ask-the-cluster.md platform/__main__.py": Run(),
+    "docs/how-to/ci.md before.yaml": Same(SMALL),
+    "docs/how-to/gateways.md qwen.yaml": Same(SMALL),
     "docs/how-to/model-service.md app/__main__.py": Run(),
     "docs/how-to/model-service.md own.yaml": Not(
         "vLLM refuses its 16384 tokens: the tiny model has 4096"
     ),
-    "docs/how-to/model-service.md pair/__main__.py": Not(
+    SHORT: Run(),
+    "docs/how-to/migrate.md kserve.yaml": Run(),
+    "docs/how-to/migrate.md kthena.yaml": Run(),
+    "docs/how-to/migrate.md modelplane.yaml": Not("devices that a DRA driver prepares"),
+    "docs/how-to/models.md qwen.yaml": Run(names=("sql",), secrets=("hub",)),
+    "docs/how-to/move.md before.yaml": Same(SMALL),
+    "docs/how-to/placement.md services.yaml": Not(ENGINES),
+    "docs/how-to/policies.md __main__.py": Same(SHORT),
+    "docs/how-to/prefill-decode.md app/__main__.py": Not(
         f"with one rank a pod it is that of {PAIR}"
     ),
-    SHORT: Run(),
-    "docs/how-to/models.md qwen.yaml": Run(names=("sql",), secrets=("hub",)),
-    "docs/how-to/move.md before.yaml": Same(PLATFORM),
-    "docs/how-to/move.md weights/__main__.py": Same(PLATFORM),
-    "docs/how-to/placement.md services.yaml": Not(f"{NODES}; the other service is {SINGLE}"),
-    "docs/how-to/policies.md __main__.py": Same(PLATFORM),
-    "docs/how-to/policies.md platform/__main__.py": Same(PLATFORM),
     PAIR: Run(),
-    "docs/how-to/prefill-decode.md rdma.yaml": Not("network cards with RDMA"),
-    "docs/how-to/security.md direct.yaml": Run(certificate="direct.models.svc"),
-    "docs/how-to/security.md qwen.yaml": Same(PLATFORM),
+    "docs/how-to/scale-to-zero.md qwen.yaml": Run(),
+    "docs/how-to/security.md qwen.yaml": Same(SMALL),
     "docs/how-to/serve-locally.md small.yaml": Run(),
     "docs/how-to/several-nodes.md deepseek.yaml": Not(f"{ENGINES}; {NODES}"),
-    "docs/how-to/single-gpu.md app/__main__.py": Same(PLATFORM),
     SINGLE: Same(PLATFORM),
-    "docs/how-to/single-gpu.md sglang.yaml": Not("SGLang's kernels on PyPI are for GPUs alone"),
-    "docs/languages.md Pulumi.yaml": Run(),
-    "docs/languages.md __main__.py": Run(),
+    "docs/how-to/tls.md direct.yaml": Run(certificate="direct.models.svc"),
+    SMALL: Run(),
     "docs/operations.md qwen.yaml": Same(MONOLITHIC),
     "docs/operations.md scaled.yaml": Same(PLATFORM),
     "docs/placement.md services.yaml": Not(ENGINES),

@@ -1,7 +1,7 @@
 """Serves: who has no key, asks too much or shows the wrong certificate is not answered.
 
-The objects are those of docs/how-to/security.md. Envoy Gateway leaves InferencePools to Envoy AI
-Gateway, whose controller is not on the Go module proxy: the route leads to a service without a
+The objects are those of the how-to pages on security. Envoy Gateway leaves InferencePools to Envoy
+AI Gateway, whose controller is not on the Go module proxy: the route leads to a service without a
 router. Its pod is the rendered one, with the certificate and the probes; in place of the engine a
 program answers with what it was asked.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import urllib3
-import yaml
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -27,7 +26,7 @@ from e2e.catalog import tool
 from e2e.harness import Object
 from e2e.harness.certificates import create_certificates
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.inputs import ROOT
+from e2e.inputs import security_objects
 from e2e.serve.deploy import wait_serving
 from e2e.serve.envoy_gateway import CLASS, EnvoyGateway, secret
 from e2e.serve.services import NEED
@@ -42,7 +41,6 @@ pytestmark = [
     ),
 ]
 
-PAGE = ROOT / "docs" / "how-to" / "security.md"
 HOST = "qwen.example.com"
 NAMESPACE = "models"
 NAME = "direct.models.svc"
@@ -72,15 +70,9 @@ server.serve_forever()
 FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 
-def shown(file: str) -> list[Object]:
-    """The objects that the page shows in a file."""
-    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f'```yaml title="{file}"\n')
-    return list(yaml.safe_load_all(rest.partition("```")[0]))
-
-
 def our_route() -> Object:
     """The HTTPRoute that the page's service gets."""
-    (args,) = load(shown("qwen.yaml")[0])
+    (args,) = load(security_objects("qwen.yaml")[0])
     (route,) = [each for each in render(plan_service(args)) if each["kind"] == "HTTPRoute"]
     return dict(route)
 
@@ -124,7 +116,7 @@ class Guarded:
             authority: Which of the authorities has to have signed it.
         """
         (self._port,) = free_ports(1)
-        limits = copy.deepcopy(shown("limits.yaml"))
+        limits = copy.deepcopy(security_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
         rule["limit"]["requests"] = requests
         verify = [*_verify(name, engine.authorities[authority])]
@@ -172,7 +164,7 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
     pair = {"tls.crt": own.certificate.read_text(), "tls.key": own.key.read_text()}
     running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
-    (args,) = load(shown("direct.yaml")[0])
+    (args,) = load(security_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
     (lws,) = [manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet"]
     template = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]
@@ -208,7 +200,7 @@ def _entry(port: int, address: str) -> list[Object]:
 
 
 def _verify(name: str, authority: str) -> Iterator[Object]:
-    (policy,) = copy.deepcopy(shown("verify.yaml"))
+    (policy,) = copy.deepcopy(security_objects("verify.yaml"))
     policy["spec"]["targetRefs"] = [BACKEND_REFERENCE]
     policy["spec"]["validation"]["hostname"] = name
     yield policy
@@ -225,7 +217,7 @@ def test_who_has_no_key_or_asks_too_much_is_not_answered(
     running: Serving, tmp_path: Path, engine: Engine
 ) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
-    (clients,) = shown("clients.yaml")
+    (clients,) = security_objects("clients.yaml")
     with Guarded(running, tmp_path, engine, clients=clients, requests=3) as guarded:
         assert guarded.first().status == 401
         assert guarded.ask(Authorization="Bearer something").status == 401
@@ -252,7 +244,7 @@ def test_who_has_no_key_or_asks_too_much_is_not_answered(
 def test_an_engine_with_another_certificate_gets_no_requests(
     running: Serving, tmp_path: Path, engine: Engine, name: str, authority: int, status: int
 ) -> None:
-    (clients,) = shown("clients.yaml")
+    (clients,) = security_objects("clients.yaml")
     key = {"Authorization": f"Bearer {KEYS['team-b']}"}
     more: dict[str, Any] = {"clients": clients, "name": name, "authority": authority}
     with Guarded(running, tmp_path, engine, **more) as guarded:
@@ -266,7 +258,7 @@ def test_an_engine_with_another_certificate_gets_no_requests(
 def test_who_shows_a_token_is_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    (policy,) = copy.deepcopy(shown("tokens.yaml"))
+    (policy,) = copy.deepcopy(security_objects("tokens.yaml"))
     (provider,) = policy["spec"]["jwt"]["providers"]
     # There is no identity provider here: its keys stand in the policy.
     provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_key_set(key))}

@@ -219,7 +219,7 @@ def _values(args: AutoscalingArgs) -> dict[str, float]:
     return {**values, "in-flight": IN_FLIGHT} if wakes(args) else values
 
 
-#: What prometheus-adapter has to call them; `docs/how-to/autoscaling.md` has its rules.
+#: What prometheus-adapter has to call them; `docs/prometheus-adapter.yaml` has its rules.
 EXTERNAL = {
     "in-flight": "fusioninfer_requests_in_flight",
     "waiting": "fusioninfer_requests_waiting",
