@@ -16,8 +16,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.labels import OWNED_LABELS
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.validate import examine
+from fusioninfer_pulumi.loading.validate import examine, plan_document
 
 ROOT = Path(__file__).parent.parent
 

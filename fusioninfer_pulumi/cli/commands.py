@@ -168,7 +168,7 @@ def convert(options: argparse.Namespace) -> int:
     services = [document.args for document in source.planned]
     manifests = [dict(document.manifest) for document in source.planned]
     if options.expand:
-        from fusioninfer_pulumi.loading.written import written
+        from fusioninfer_pulumi.loading.validate import written
         from fusioninfer_pulumi.presets.expand import expand
 
         services = [expand(args).args for args in services]

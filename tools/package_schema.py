@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fusioninfer_pulumi import __version__, api
-from fusioninfer_pulumi.api.schema import attribute_docstrings, fields_schema
+from json_schema import attribute_docstrings, fields_schema
+
+from fusioninfer_pulumi import api
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.component import status
@@ -20,14 +21,10 @@ from fusioninfer_pulumi.component.prerequisites import (
     ServingPrerequisitesArgs,
 )
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
+from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION
 
-#: Its file in `generated`.
-PACKAGED = "pulumi-package.json"
 REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
-#: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
-VERSION = __version__.replace(".dev", "-dev.")
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
@@ -40,11 +37,6 @@ _PREREQUISITES: Mapping[str, dict[str, Any]] = {
         "items": {"$ref": f"#/types/fusioninfer:index:{_SERVICE}"},
     },
     "kubeconfig": {"type": "string", "secret": True},
-}
-#: Outputs of the components in other languages.
-OUTPUTS: Mapping[type, tuple[str, ...]] = {
-    InferenceService: ("name", "namespace", "endpoint", "status"),
-    ServingPrerequisites: ("checked", "releases"),
 }
 
 
@@ -101,11 +93,6 @@ def package_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as the package holds it."""
     return json.dumps(package_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def packaged_schema() -> str:
-    """The text of the schema in the installed package."""
-    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
 def _component(component: type, inputs: dict[str, Any], required: list[str]) -> dict[str, Any]:
