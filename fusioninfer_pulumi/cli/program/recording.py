@@ -165,7 +165,9 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_unmarked(key): _unmarked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_unmarked(item) for item in value)
+        items = [_unmarked(item) for item in value]
+        # A named tuple takes its items one by one.
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{item.name: _unmarked(getattr(value, item.name)) for item in fields(value)}
