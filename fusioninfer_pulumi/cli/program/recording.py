@@ -161,7 +161,7 @@ def _unmarked(value: Any) -> Any:
         return {_unmarked(key): _unmarked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = [_unmarked(item) for item in value]
-        # A named tuple takes its items apart.
+        # A named tuple takes its items one by one.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
