@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.engine import EngineArgs
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import InvalidServiceError, error, similar
+from fusioninfer_pulumi.findings import InvalidServiceError, closest_name, error
 from fusioninfer_pulumi.rules.common import UNKNOWN_KEY
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _check_names(fields: Mapping[str, Any]) -> None:
     known = {*parameters, *ROLE_FIELDS, *InferenceServiceArgs.model_fields} - own
     findings = []
     for name in sorted(set(fields) - known):
-        meant = similar(name, known)
+        meant = closest_name(name, known)
         hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(sorted(known))}"
         findings.append(error(UNKNOWN_KEY, (name,), f"unknown field; {hint}"))
     if findings:

@@ -23,7 +23,7 @@ from samples import (
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, shown
 from fusioninfer_pulumi.loading import load, loads
-from fusioninfer_pulumi.loading.validate import examine, plan_document
+from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 NAME = "must be a name of a-z, 0-9 and - that starts and ends with a letter or digit"
 FIRST = "must be a name of a-z, 0-9 and - that starts with a letter and ends with a letter or digit"
@@ -170,13 +170,15 @@ SPLIT = template(container(gpus=1, args=["--model", "m", "--tensor-parallel-size
 @pytest.mark.parametrize("raw", [[], None, {"spec": 5}, {"spec": {"roles": 5, "model": 5}}])
 def test_malformed_service_is_not_planned(raw: Any) -> None:
     manifest = {**service(role()), **raw} if isinstance(raw, dict) else raw
-    plan, findings = plan_document(examine(manifest))
+    plan, findings = plan_document(validate_document(manifest))
     assert plan is None
     assert findings
 
 
 def test_service_with_conflicting_fields_is_not_planned() -> None:
-    plan, findings = plan_document(examine(service(role(template=SPLIT, strategy="queue-size"))))
+    plan, findings = plan_document(
+        validate_document(service(role(template=SPLIT, strategy="queue-size")))
+    )
     assert plan is None
     assert [str(finding) for finding in findings] == [EXCLUSIVE]
 
