@@ -31,7 +31,7 @@ def install_command(package: str = "", extra: str = "") -> str:
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:
-    """Yields the name and the object of each entry point of a group, sorted by name.
+    """Yield the name and the object of each entry point of a group, sorted by name.
 
     Raises:
         PluginError: A package is broken; the message names it.

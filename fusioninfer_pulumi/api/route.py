@@ -156,7 +156,7 @@ _OWN = (
 
 
 def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
-    """Checks the spec of an HTTPRoute, each field of which is valid."""
+    """Check the spec of an HTTPRoute, each field of which is valid."""
     spec = {
         "parentRefs": route.parent_refs,
         "hostnames": route.hostnames,
@@ -166,7 +166,7 @@ def httproute_findings(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     yield from _checked(at, spec, HTTP_ROUTE)
     given_away = sum(share.weight for share in route.split or ())
     if given_away > 100:
-        message = f"gives away {given_away} percent of the requests, of at most 100"
+        message = f"gives away {given_away} percent of the requests; must be at most 100"
         yield error(OUT_OF_RANGE, (*at, "split"), message)
     yield from _elsewhere(at, route)
 
@@ -176,15 +176,15 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     if external is None:
         return
     message = (
-        "belongs to a route, and none is made here: another one leads to the pool "
-        f"({external}); give one or the other"
+        "has no effect: no route is created, because another one leads to the pool "
+        f"({external}); remove one of them"
     )
     fields = sorted(route.model_fields_set - {to_snake(external)})
     yield from reject_fields(at, route, fields, message)
 
 
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
-    """Checks the spec of a Gateway, or the references to existing ones."""
+    """Check the spec of a Gateway, or the references to existing ones."""
     if gateway.refs is not None:
         message = (
             "belongs to a Gateway that is created here, and refs name existing ones; "
@@ -209,7 +209,7 @@ def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
 
 
 def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    """Checks the spec of a route or of a Gateway as far as it is set."""
+    """Check the spec of a route or of a Gateway as far as it is set."""
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
@@ -237,7 +237,7 @@ class ModelRewriteArgs(SpecModel):
 
 
 def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
-    """Checks rewrites, each field of which is valid."""
+    """Check rewrites, each field of which is valid."""
     seen: set[str | None] = set()
     for index, rewrite in enumerate(rewrites):
         here = (*at, index)

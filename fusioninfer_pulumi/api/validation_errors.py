@@ -67,12 +67,12 @@ def rule_error(rule: Rule, message: str) -> PydanticCustomError:
 
 
 def finding_error(finding: Finding) -> PydanticCustomError:
-    """The same of a finding."""
+    """Return a finding as an error to be raised inside of validators."""
     return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Raises findings inside of a model's validators, where there are any."""
+    """Raise findings inside of a model's validators, where there are any."""
     details = [
         InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
         for finding in findings
@@ -82,7 +82,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
-    """What is wrong with a value that must be `kind`, such as `a list`; None is a missing one."""
+    """Return the finding about a value that must be `kind`, such as `a list`."""
     if value is None:
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
@@ -188,7 +188,7 @@ def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[st
 
 
 def _model_at(location: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
-    """Walks from the root model to the one at a location."""
+    """Walk from the root model to the one at a location."""
     model = root
     for part in location:
         if isinstance(part, int):

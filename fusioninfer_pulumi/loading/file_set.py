@@ -115,7 +115,7 @@ def parse(text: Text) -> ParsedText:
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Loads the documents of several texts as those of one input, which may refer to each other.
+    """Load the documents of several texts as those of one input, which may refer to each other.
 
     Returns the services in the order of the documents, and the documents that became none; for
     `allow_lossy` see `read_all`.

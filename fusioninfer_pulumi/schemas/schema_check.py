@@ -71,7 +71,7 @@ MAX_DEPTH = 100
 
 
 def normalize_part(value: Any, part: Part) -> Any:
-    """Returns a copy without fields that are null, and with fractional quantities as strings.
+    """Return a copy without fields that are null, and with fractional quantities as strings.
 
     A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and refuses a
     null, which a pod reads as a field that is not set.
@@ -105,7 +105,7 @@ def _quantity(value: float) -> Any:
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    """What does not fit the schema of an object's kind; nothing where there is no schema.
+    """Return findings about an object that violates the schema of its kind; none without a schema.
 
     Locations are relative to the object.
     """
@@ -114,7 +114,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
-    """What API validation rejects in single fields of a pod template that fits its schema."""
+    """Return findings about single fields of a pod template that API validation rejects."""
     return _findings(pod_template_rules(), (), _set_fields(template))
 
 
@@ -126,7 +126,7 @@ def _set_fields(value: Any) -> Any:
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """What does not fit the schema of a part that a user wrote, checked as `normal` writes it."""
+    """Return findings about a part of an object that violates its schema, after normalization."""
     problems = _findings(part_schema(part), part.path, normalize_part(value, part))
     return [problem.at(*at, *problem.location[len(part.path) :]) for problem in problems]
 
@@ -157,7 +157,7 @@ def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
 def _absurd(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Refuses quantities that have the form of one and no meaning, such as a hundred digits."""
+    """Reject quantities that have the form of one and no meaning, such as a hundred digits."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
@@ -292,7 +292,7 @@ def _outside(at: Location, name: str, limit: Any, value: Any) -> Finding:
 def _same_keys(
     schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
 ) -> Iterator[Finding]:
-    """Yields an error for each item whose keys are those of an earlier one."""
+    """Yield an error for each item whose keys are those of an earlier one."""
     fields = schema.below(part, 0)
     first: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -317,7 +317,7 @@ def _same_keys(
 
 
 def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warns of fields that only the experimental channel of the Gateway API has."""
+    """Warn of fields that only the experimental channel of the Gateway API has."""
     fields = schema.get("properties", {})
     for key in value:
         if "x-experimental" in fields.get(key, ()):

@@ -25,8 +25,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "a strategy beside a configuration": (
         routed(strategy="queue-size", scorers={"queue": 1}, endpointPickerConfig="plugins: []"),
         [
-            "roles[0].strategy: endpointPickerConfig stands in its place; give one or the other",
-            "roles[0].scorers: endpointPickerConfig stands in its place; give one or the other",
+            "roles[0].strategy: conflicts with endpointPickerConfig; remove one of them",
+            "roles[0].scorers: conflicts with endpointPickerConfig; remove one of them",
         ],
     ),
     "an unknown strategy": (
@@ -201,7 +201,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "references beside parentRefs": (
         routed(gateway={"refs": [REF]}),
-        ["roles[0].httproute.parentRefs: follow from gateway.refs; give one or the other"],
+        ["roles[0].httproute.parentRefs: conflicts with gateway.refs; remove one of them"],
     ),
     "no references": (
         routed(httproute=None, gateway={"refs": []}),
@@ -245,7 +245,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "two routers": (
         service(router(), router(name="second"), role()),
-        ["roles[1].componentType: a service has one router, roles[0] is one already"],
+        ["roles[1].componentType: a service has one router; remove this one or roles[0]"],
     ),
 }  # fmt: skip
 

@@ -21,13 +21,13 @@ from fusioninfer_pulumi.generated import dicts
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 class AutoscalingEngine(str, enum.Enum):
-    """Who scales."""
+    """Autoscaler of a role."""
 
     HPA = "HPA"
     KEDA = "KEDA"
 
 class AutoscalingTarget(str, enum.Enum):
-    """What the replicas are for: it decides which metrics they follow, and to which values."""
+    """Goal of autoscaling, which determines metrics and target values."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"

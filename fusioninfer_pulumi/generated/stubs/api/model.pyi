@@ -47,7 +47,7 @@ RelativePath = Annotated[
 ]
 
 class Fetch(str, enum.Enum):
-    """Who brings a model's files into a pod."""
+    """The component that downloads a model's files into a pod."""
 
     ENGINE = "Engine"
     INIT_CONTAINER = "InitContainer"
@@ -70,7 +70,7 @@ class SecretKeyArgs(SpecModel):
     "Key that holds the value."
 
 class S3Args(SpecModel):
-    """How a bucket is reached."""
+    """Access to an S3 bucket."""
 
     def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
     secret_name: NameOrOutput | None = None
