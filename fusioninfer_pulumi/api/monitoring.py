@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import rule_error, string_format
-from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
+from fusioninfer_pulumi.api.types import AlertLabelMap, LabelMap, PassedText, Text, WebAddress
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
@@ -46,7 +46,7 @@ class TokenSecretArgs(SpecModel):
 class AlertsArgs(SpecModel):
     """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
 
-    labels: LabelMap = Field(default_factory=dict)
+    labels: AlertLabelMap = Field(default_factory=dict)
     """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
 
     runbook: WebAddress | None = None

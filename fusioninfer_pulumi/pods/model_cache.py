@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.model import FETCHER_USER, CacheArgs, ModelArgs, StorageArgs
+from fusioninfer_pulumi.api.model import FETCHER_USER, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, names
 from fusioninfer_pulumi.kube.metadata import Manifest, ServiceMeta, metadata
@@ -75,7 +75,7 @@ def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
     if cache is None:
         return ModelPlan()
     claim = cache_claim(service, cache)
-    warm_up = _job_spec(model, cache, claim, files) if cache.warm_up else None
+    warm_up = _job_spec(args, model, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
     return ModelPlan(claim, cache.storage, warm_up)
@@ -111,7 +111,11 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
 
 
-def _job_spec(model: ModelArgs, cache: CacheArgs, claim: Any, files: ModelFiles) -> Manifest:
+def _job_spec(
+    args: InferenceServiceArgs, model: ModelArgs, claim: Any, files: ModelFiles
+) -> Manifest:
+    cache = model.cache
+    assert cache is not None, "only a cache is warmed"
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     volume, job = "model-cache", cache.job
@@ -142,7 +146,10 @@ def _job_spec(model: ModelArgs, cache: CacheArgs, claim: Any, files: ModelFiles)
         "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
         # People select serving pods by the service's label, so this pod does not have it.
         "template": {
-            "metadata": {"labels": {labels.APP: "model-warm-up"}},
+            "metadata": {
+                "labels": {**args.pod_labels, labels.APP: "model-warm-up"},
+                **({"annotations": args.pod_annotations} if args.pod_annotations else {}),
+            },
             "spec": pod,
         },
     }
