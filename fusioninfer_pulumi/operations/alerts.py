@@ -60,7 +60,7 @@ class Alert:
 
 
 def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
-    """Yields the alerts of a service; without monitors of engines, those of the picker alone."""
+    """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
     scraped = {monitor.role for monitor in monitoring.engines}
     roles = [role for role in plan.roles if role.name in scraped]
     for role in roles:
@@ -79,7 +79,7 @@ def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
 
 
 def least_replicas(role: RolePlan) -> int:
-    """Returns how many replicas a role has at least: an autoscaler may remove the others."""
+    """Return how many replicas a role has at least: an autoscaler may remove the others."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -189,14 +189,14 @@ def _ratio(hits: str, queries: str, window: str) -> str:
 
 
 def _whole(duration: str) -> str:
-    """A duration as Prometheus reads it, without fractions."""
+    """Return a duration as Prometheus reads it, without fractions."""
     return f"{int(seconds(duration) or 0)}s"
 
 
 def prometheus_rule(
     plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
-    """Builds the PrometheusRule with these alerts."""
+    """Build the PrometheusRule with these alerts."""
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK

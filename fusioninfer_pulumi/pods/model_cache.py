@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done"""
 
 # The kubelet may have created the mounted folder, empty, for an earlier pod. So it is filled in
-# place, and a mark beside it shows that it is complete.
+# place, and a marker file next to it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -66,7 +66,7 @@ class ModelPlan:
 
 
 def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
-    """Plans the claim and the Job of a service's model; None without one."""
+    """Plan the claim and the Job of a service's model; None without one."""
     model = args.model
     files = model_files(service, model) if model is not None else None
     if model is None or files is None:
@@ -82,7 +82,7 @@ def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
 
 
 def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
-    """Builds the claim and the Job, those that a service needs."""
+    """Build the claim and the Job, those that a service needs."""
     if model is None:
         return
     own_labels = {labels.SERVICE: meta.service}
