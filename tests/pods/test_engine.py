@@ -149,9 +149,9 @@ OTHER = {"name": "main", "image": "mine:1", "command": ["/serve"]}
 def test_an_engine_that_is_not_known_cannot_be_moved() -> None:
     assert problems(pair(decode=OTHER)) == [
         (
-            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: the "
-            "container runs neither vLLM nor SGLang; configure another port for the engine, and "
-            "set kvTransfer.enginePort to it"
+            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
+            "the container runs neither vLLM nor SGLang; configure another port for the engine, "
+            "and set kvTransfer.enginePort to it"
         )
     ]
 
