@@ -102,6 +102,8 @@ _PODS = (
     ),
 )
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
+#: Sections of models that are not among the definitions of a manifest.
+_ANCHORS = {"InferenceServiceArgs": "servicespec"}
 
 
 def pages() -> dict[str, str]:
@@ -225,7 +227,8 @@ def _cell(text: str, breaks: str = " ") -> str:
 def outputs_page() -> str:
     """The page with every field that takes an Output."""
     rows = [
-        f"| [{name}](fields.md#{name.lower()}) | {', '.join(f'`{field}`' for field in fields)} |"
+        f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
+        f"| {', '.join(f'`{field}`' for field in fields)} |"
         for name, schema in fields_schema(InferenceServiceArgs).items()
         if (fields := [key for key, its in schema.get("properties", {}).items() if _marked(its)])
     ]
