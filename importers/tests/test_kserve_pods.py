@@ -31,17 +31,17 @@ def template(*documents: Manifest, block: str = "template") -> Manifest:
     return found
 
 
-def with_volumes(*listed: Any, **main: Any) -> Manifest:
+def add_volumes(*listed: Any, **main: Any) -> Manifest:
     return {**pod(**main), "volumes": list(listed)}
 
 
 def test_memory_to_share_may_be_made_larger() -> None:
     larger = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
-    made = template(llm(template=with_volumes(larger)))
+    made = template(llm(template=add_volumes(larger)))
     assert made["volumes"] == volumes("16Gi")
     only_size = {"name": "dshm", "emptyDir": {"sizeLimit": "4Gi"}}
     below = config("base", template={"volumes": [larger]})
-    above = llm(template=with_volumes(only_size), baseRefs=[{"name": "base"}])
+    above = llm(template=add_volumes(only_size), baseRefs=[{"name": "base"}])
     assert template(below, above)["volumes"] == volumes("4Gi")
 
 
@@ -65,7 +65,7 @@ def test_what_the_user_mounts_there_holds() -> None:
     own = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
     claim = {"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}
     env = [{"name": "HOME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
-    made = template(llm(template=with_volumes(claim, volumeMounts=own, env=env)))
+    made = template(llm(template=add_volumes(claim, volumeMounts=own, env=env)))
     (main,) = made["containers"]
     assert main["volumeMounts"] == [*PRESET["volumeMounts"][:3], *own]
     assert main["env"] == [PRESET["env"][1], *env]
@@ -76,7 +76,7 @@ def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
     mounts = [{"name": "model-cache", "mountPath": "/cache"}]
     assert problems(llm(template=pod(volumeMounts=mounts))) == []
     claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
-    document = llm(template=with_volumes(claim))
+    document = llm(template=add_volumes(claim))
     assert template(document)["volumes"] == [*volumes()[:3], claim]
     told = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
     assert any(each.startswith(told) for each in said(document))
@@ -426,7 +426,7 @@ def test_nothing_is_added_to_a_complete_command() -> None:
 
 
 def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
-    weights = with_volumes(
+    weights = add_volumes(
         {"name": "weights", "persistentVolumeClaim": {"claimName": "c"}},
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
     )

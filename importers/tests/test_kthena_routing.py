@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fusioninfer_importers.kthena.routes import full_match
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import (
     GATEWAY,
     PAIR,

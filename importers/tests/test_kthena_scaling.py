@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, Manifest, binding, policy, role, scaled, serving
 from importers.tests.reads import problems, said, source, spec, warned
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_importers.kthena.serving import component_types
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
 from importers.tests.reads import problems, said, source, spec
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
     Manifest,
     deployment,

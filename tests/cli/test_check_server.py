@@ -11,8 +11,7 @@ import yaml
 from clusters import FakeCluster, stored
 from samples import role, service, template
 
-from fusioninfer_pulumi.checks.server import API_SERVER_NOT_ASKED
-from fusioninfer_pulumi.cli import server
+from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import warning
 

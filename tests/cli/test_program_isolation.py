@@ -11,7 +11,7 @@ import pulumi
 import pytest
 import yaml
 
-from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run, run_program
+from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program
 
 
 def project(folder: Path, program: str, **modules: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from fusioninfer_pulumi.component import children, update
+from fusioninfer_pulumi.component import children
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component.cluster_access import LiveState
 from fusioninfer_pulumi.rollout import state_machine

@@ -16,9 +16,8 @@ from fusioninfer_pulumi import (
     ServingPrerequisites,
     ServingPrerequisitesArgs,
 )
-from fusioninfer_pulumi.component import prerequisites
-from fusioninfer_pulumi.component.prerequisites import TOKEN
-from fusioninfer_pulumi.component.sdk import collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.component.serving_prerequisites import TOKEN
 
 UNCHECKED = "warning: the cluster's prerequisites were not checked: "
 LWS = "leaderworkerset.x-k8s.io"

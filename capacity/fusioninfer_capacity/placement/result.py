@@ -325,7 +325,11 @@ def _nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "pools": dict(nearest.pools),
         "missing": [
-            {"pool": shortage.pool, "nodes": shortage.nodes, "accelerators": shortage.accelerators}
-            for shortage in nearest.missing
+            {
+                "pool": explain_shortage.pool,
+                "nodes": explain_shortage.nodes,
+                "accelerators": explain_shortage.accelerators,
+            }
+            for explain_shortage in nearest.missing
         ],
     }

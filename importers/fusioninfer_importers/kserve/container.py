@@ -18,7 +18,7 @@ from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import (
     SHARED_MEMORY,
     Rule,
-    flag_value,
+    get_flag_value,
     integer,
     read_command,
 )
@@ -207,7 +207,7 @@ def _port(container: Node, preset: Preset) -> int:
     texts += [str(argument.content) for argument in (args.items if args is not None else [])]
     arguments = [part for text in texts if text is not None for part in text.split()]
     preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
-    return integer(flag_value(arguments, "--port")) or preset_port
+    return integer(get_flag_value(arguments, "--port")) or preset_port
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:

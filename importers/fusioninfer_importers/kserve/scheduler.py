@@ -19,8 +19,8 @@ from fusioninfer_pulumi.plugins.importers import (
     Family,
     Location,
     SourceDocument,
-    epp_config_text,
-    family_of,
+    dump_epp_config,
+    find_family,
 )
 
 #: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
@@ -164,11 +164,11 @@ def _config(
         image = builder.get((*target, "endpointPicker", "image"))
         adapters = spec.get("model", "lora", "adapters")
         made = default_config(
-            (family_of(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
+            (find_family(image) if isinstance(image, str) else None) or FAMILIES[Family.LLM_D_0_10],
             paired=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
-        builder.default(ours, epp_config_text(made), scheduler.at)
+        builder.default(ours, dump_epp_config(made), scheduler.at)
 
 
 def _pool(builder: ServiceBuilder, pool: Node) -> None:

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.plugins.importers import (
     EngineCommand,
     Location,
     SourceField,
-    flag_value,
+    get_flag_value,
     integer,
     is_output,
     labels,
@@ -78,7 +78,7 @@ def convert_workload(
 def _decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
     """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
     command = _program_of_its_own(workload.get("template"))
-    port = None if command is None else integer(flag_value(command.argv.texts(), PORT_FLAG))
+    port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
         settings = {"enabled": False, "enginePort": port}
         builder.default((*target, "kvTransfer"), settings, workload.at)

@@ -336,7 +336,7 @@ def _add_rule(
     place = server.document.at("spec", "trafficPolicy")
     if policy is not None and policy.retry is not None:
         interval = policy.retry.retry_interval
-        backoff = {} if interval is None else {"backoff": durations.for_routes(interval)}
+        backoff = {} if interval is None else {"backoff": durations.format_route_duration(interval)}
         built["retry"] = {"attempts": policy.retry.attempts, **backoff}
     builder.derive(target, built, at / "modelMatch")
     builder.set_origin((*target, "name"), at / "name", copied=True)

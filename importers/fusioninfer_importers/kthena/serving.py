@@ -113,7 +113,7 @@ def _role_rollout(
     if role.partition is not None:
         place = at / "partition"
         if by_role:
-            count = replicas_of(role.partition, 1 if role.replicas is None else role.replicas)
+            count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
                 builder.report.translated(place, f"{role.partition} of the replicas is {count}")
@@ -128,7 +128,7 @@ def _no_effect(builder: ServiceBuilder, at: SourceField) -> None:
     )
 
 
-def replicas_of(partition: CountOrPercentage, replicas: int) -> int:
+def count_replicas(partition: CountOrPercentage, replicas: int) -> int:
     """A partition in replicas; Kthena rounds percentages up."""
     if isinstance(partition, int):
         return partition
@@ -249,7 +249,7 @@ def _rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -
     builder.default(level, "Group", kind)
     builder.copy_fields(target, place, "maxUnavailable")
     if update.partition is not None:
-        count = replicas_of(update.partition, groups)
+        count = count_replicas(update.partition, groups)
         builder.derive((*target, "partition"), count, place / "partition")
         if count != update.partition:
             builder.report.translated(
