@@ -61,7 +61,7 @@ def test_example_package_works(package: Path) -> None:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(capacity, "plugins", lambda _: iter(()))
+    monkeypatch.setattr(capacity_package, "plugins", lambda _: iter(()))
     capacity_package.capacity.cache_clear()
     yield
     capacity_package.capacity.cache_clear()

@@ -15,6 +15,7 @@ import dashboard_pictures
 import dashboards
 import llms
 import model_catalogue
+import package_schema
 import pictures
 import reference
 import rule_page
@@ -41,7 +42,7 @@ def main() -> int:
     model_catalogue.write(model_catalogue.read_written())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
-    (FOLDER / PACKAGED).write_text(build_package_schema.schema_text(), encoding="utf-8")
+    (FOLDER / PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.write()
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():

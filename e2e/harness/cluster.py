@@ -77,7 +77,7 @@ class Cluster(Lifetime, Client):
         if unknown:
             raise ValueError(f"no components {sorted(unknown)}: {sorted(known)}")
         self.components = frozenset(components)
-        self.compute_startup_seconds = 0.0
+        self.startup_seconds = 0.0
         self._schedule_period = schedule_period
         self._lws = lws
         self._kubernetes = kubernetes
@@ -108,7 +108,7 @@ class Cluster(Lifetime, Client):
             stack.enter_context(self.programs)
             self._start()
             self._stack = stack.pop_all()  # all went well: what was begun ends with close()
-        self.compute_startup_seconds = time.monotonic() - started
+        self.startup_seconds = time.monotonic() - started
 
     def close(self) -> None:
         """End all programs and remove all files; a second call does nothing."""

@@ -51,8 +51,8 @@ def check_targets(
             yield make_finding(
                 SERVICE_NOT_FOUND,
                 place,
-                f"{other.service} has no InferencePool {object_names.inference_pool(other.service)}: "
-                f"{fails}; {remedy}",
+                f"{other.service} has no InferencePool "
+                f"{object_names.inference_pool(other.service)}: {fails}; {remedy}",
             )
         elif (
             share.weight

@@ -158,8 +158,8 @@ def _concerns_capacity(role: RolePlan) -> bool:
     engine = command.engine
     if engine is None:
         return False
-    sizes = engine_checks.size_flags
-    return command.has(*sizes["tensor"], *sizes["pipeline"], engine_checks.length_flag)
+    sizes = engine.size_flags
+    return command.has(*sizes["tensor"], *sizes["pipeline"], engine.length_flag)
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:

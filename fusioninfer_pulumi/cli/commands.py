@@ -251,8 +251,8 @@ def check(options: argparse.Namespace) -> int:
         _place_all(options, sources)
     if options.server or options.context is not None:
         from fusioninfer_pulumi.cli.cluster_checks import (
-            ask_cluster,  # the client takes long to import
-        )
+            ask_cluster,
+        )  # the client takes long to import
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":

@@ -67,7 +67,7 @@ def send_dry_runs(
     Args:
         api: The cluster.
         trials: The objects.
-        next_try: What to send after an answer, None for nothing.
+        next_request: What to send after an answer, None for nothing.
         seconds: How long all of them may take.
 
     Raises:

@@ -60,7 +60,7 @@ class Alert:
 
 
 def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
-    """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
+    """Yields the alerts of a service; without monitors of engines, those of the picker alone."""
     scraped = {monitor.role for monitor in monitoring.engines}
     roles = [role for role in plan.roles if role.name in scraped]
     for role in roles:
@@ -74,12 +74,13 @@ def alerts(plan: Topology, monitoring: MonitoringPlan) -> Iterator[Alert]:
             "5m",
             "critical",
             "No endpoint picker answers: the gateway cannot choose replicas.",
-            f"Look at the Deployment {object_names.endpoint_picker(plan.service)}, its events and logs.",
+            f"Look at the Deployment {object_names.endpoint_picker(plan.service)}, its events and "
+            "logs.",
         )
 
 
 def least_replicas(role: RolePlan) -> int:
-    """Return how many replicas a role has at least: an autoscaler may remove the others."""
+    """Returns how many replicas a role has at least: an autoscaler may remove the others."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -189,14 +190,14 @@ def _ratio(hits: str, queries: str, window: str) -> str:
 
 
 def _whole(duration: str) -> str:
-    """Return a duration as Prometheus reads it, without fractions."""
+    """A duration as Prometheus reads it, without fractions."""
     return f"{int(seconds(duration) or 0)}s"
 
 
 def prometheus_rule(
     plan: Topology, monitoring: MonitoringPlan, chosen: Sequence[Alert]
 ) -> dict[str, Any]:
-    """Build the PrometheusRule with these alerts."""
+    """Builds the PrometheusRule with these alerts."""
     args = monitoring.args
     assert args.alerts is not None
     page = args.alerts.runbook or RUNBOOK

@@ -31,6 +31,7 @@ from fusioninfer_pulumi.findings import shown as shown
 from fusioninfer_pulumi.findings import warning as warning
 from fusioninfer_pulumi.kube import durations as durations
 from fusioninfer_pulumi.kube import labels as labels
+from fusioninfer_pulumi.kube import object_names as object_names
 from fusioninfer_pulumi.kube import quantity as quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
 from fusioninfer_pulumi.kube.durations import seconds as seconds

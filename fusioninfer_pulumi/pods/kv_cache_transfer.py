@@ -210,8 +210,8 @@ def _decode_side(
         moves = []
         if args.engine_port is None and port == pool:
             message = (
-                f"cannot free port {pool} for the sidecar: {explain_unknown_engine(command)}; configure "
-                "another port for the engine, and set kvTransfer.enginePort to it"
+                f"cannot free port {pool} for the sidecar: {explain_unknown_engine(command)}; "
+                "configure another port for the engine, and set kvTransfer.enginePort to it"
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
     moved_from = frozenset({port, pool} - {engine})

@@ -280,8 +280,8 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
             warning(
                 ENGINE_UNKNOWN,
                 pod.command_path,
-                f"the model is not passed to it because {explain_unknown_engine(command)}; configure it to "
-                f"serve {place}",
+                f"the model is not passed to it because {explain_unknown_engine(command)}; "
+                f"configure it to serve {place}",
             )
         ]
     refused = check_model_arguments(command, command.engine, wanted)

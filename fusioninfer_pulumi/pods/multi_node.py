@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
-from fusioninfer_pulumi.engines import launchers as launchers
+from fusioninfer_pulumi.engines import launchers
 from fusioninfer_pulumi.engines.accelerator_checks import check_size_arguments
 from fusioninfer_pulumi.engines.command_editing import missing
 from fusioninfer_pulumi.engines.engine_commands import serving_port

@@ -142,9 +142,13 @@ def _patience(args: InferenceServiceArgs, roles: Sequence[RoleArgs]) -> dict[str
     """Timeouts of an update that wait as long as the engines may take to start."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
-        (compute_startup_seconds(new.startup) for old, new in pairs if new.startup is not old.startup and
-         new.startup is not None), default=0,
-    )  # fmt: skip
+        (
+            compute_startup_seconds(new.startup)
+            for old, new in pairs
+            if new.startup is not old.startup and new.startup is not None
+        ),
+        default=0,
+    )
     if longest <= (durations.seconds(DEFAULT_TIMEOUT) or 0):
         return {}
     timeout = f"{-(-longest // 60) + 10}m"

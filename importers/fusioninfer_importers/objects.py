@@ -12,7 +12,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     SourceField,
     is_output,
-    names,
+    object_names,
     shown,
 )
 
@@ -151,7 +151,7 @@ def _report_labels(
 def pool_backend(service: Any) -> dict[str, Any]:
     """The backendRef to a service's InferencePool, without a weight."""
     return {
-        "group": names.POOL_GROUP,
-        "kind": names.POOL_KIND,
-        "name": names.inference_pool(str(service)),
+        "group": object_names.POOL_GROUP,
+        "kind": object_names.POOL_KIND,
+        "name": object_names.inference_pool(str(service)),
     }

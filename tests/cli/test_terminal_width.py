@@ -12,6 +12,7 @@ import pytest
 from cli.printed import Terminal, to_text
 from samples import container, plan_of, role, service, template
 
+from fusioninfer_pulumi.cli import printing
 from fusioninfer_pulumi.cli.diff import Difference, compare
 from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.main import main
@@ -114,7 +115,7 @@ def test_long_work_is_named_on_a_terminal_alone(
 ) -> None:
     held = stream()
     monkeypatch.setattr(sys, "stderr", held)
-    monkeypatch.setattr(output, "_FIRST_NOTICE", 0.01)
+    monkeypatch.setattr(printing, "_FIRST_NOTICE", 0.01)
     with working("pools.yaml: placing"):
         end = time.monotonic() + 5
         while said and not held.getvalue() and time.monotonic() < end:

@@ -10,7 +10,7 @@ import pytest
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import quotas
+from fusioninfer_pulumi.checks import cluster_checks, quotas, server_dry_run
 from fusioninfer_pulumi.checks.quotas import QUOTA_TOO_SMALL
 from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
 from fusioninfer_pulumi.component import server_check
@@ -55,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked()
     monkeypatch.setattr(server_check, "has_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", made.connect)
-    monkeypatch.setattr(server, "server_findings", made.check_on_api_server)
-    monkeypatch.setattr(quotas, "quota_findings", made.check_quotas)
-    monkeypatch.setattr(cluster, "gang_backend_findings", lambda *_: [()])
+    monkeypatch.setattr(server_dry_run, "check_on_api_server", made.check_on_api_server)
+    monkeypatch.setattr(quotas, "check_quotas", made.check_quotas)
+    monkeypatch.setattr(cluster_checks, "check_gang_backends", lambda *_: [()])
     return made
 
 

@@ -170,8 +170,8 @@ def test_scripts_that_cannot_be_read_are_refused() -> None:
     del decode["args"]
     assert problems(pair(decode=decode)) == [
         (
-            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: no "
-            "command of either is found in the container's shell script; configure another port "
+            "roles[2].template.spec.containers[0].command: cannot free port 8000 for the sidecar: "
+            "no command of either is found in the container's shell script; configure another port "
             "for the engine, and set kvTransfer.enginePort to it"
         )
     ]

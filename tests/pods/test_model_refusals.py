@@ -42,7 +42,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
     (
         serving({"uri": "pvc://m"}, **MOUNTED),
         [("roles[0].template.spec.containers[0].volumeMounts: /mnt/models conflicts with the "
-         "mount of the model's files; remove it, or set model.mountPath (cache.mountPath for a cache)"),
+         "mount of the model's files; remove it, or set model.mountPath (cache.mountPath for a "
+         "cache)"),
          ('roles[0].template.spec.containers[0].volumeMounts[0].name: the pod has no volume "x": '
          "add it to its volumes")],
     ),

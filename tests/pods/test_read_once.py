@@ -25,7 +25,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(held.get("args"))
         return real(held)
 
-    monkeypatch.setattr(command, "_read", counted)
+    monkeypatch.setattr(engine_commands, "_read", counted)
     return found
 
 

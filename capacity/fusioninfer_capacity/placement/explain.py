@@ -174,9 +174,9 @@ def unplaced_findings(
 def missing_text(missing: Sequence[Missing]) -> str:
     """What is missing, as a sentence goes on."""
     return " and ".join(
-        f"{explain_shortage.nodes} more node{'s' if explain_shortage.nodes > 1 else ''} of {explain_shortage.pool} "
-        f"({explain_shortage.accelerators} accelerators)"
-        for explain_shortage in missing
+        f"{shortage.nodes} more node{'s' if shortage.nodes > 1 else ''} of {shortage.pool} "
+        f"({shortage.accelerators} accelerators)"
+        for shortage in missing
     )
 
 

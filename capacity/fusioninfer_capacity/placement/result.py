@@ -326,10 +326,10 @@ def _nearest(nearest: Nearest) -> dict[str, Any]:
         "pools": dict(nearest.pools),
         "missing": [
             {
-                "pool": explain_shortage.pool,
-                "nodes": explain_shortage.nodes,
-                "accelerators": explain_shortage.accelerators,
+                "pool": shortage.pool,
+                "nodes": shortage.nodes,
+                "accelerators": shortage.accelerators,
             }
-            for explain_shortage in nearest.missing
+            for shortage in nearest.missing
         ],
     }

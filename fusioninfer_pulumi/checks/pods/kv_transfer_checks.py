@@ -89,8 +89,8 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             TAKEN_BY_TEMPLATE,
             ctx.at(),
-            f"container {plan.user_sidecar} listens on port {plan.pool_port}, and so does the engine, "
-            "as far as its arguments say; give it another --port",
+            f"container {plan.user_sidecar} listens on port {plan.pool_port}, and so does the "
+            "engine, as far as its arguments say; give it another --port",
         )
     if plan.sidecar is None:
         return

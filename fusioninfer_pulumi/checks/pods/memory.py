@@ -216,8 +216,8 @@ def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Fin
             yield error(
                 SHARED_MEMORY_TOO_SMALL,
                 at,
-                f"{takes}, but the volume {volume['name']} of {format_path(pod.path)} holds {limit}; "
-                "raise its sizeLimit, or remove it",
+                f"{takes}, but the volume {volume['name']} of {format_path(pod.path)} holds {limit}"
+                "; raise its sizeLimit, or remove it",
             )
 
 

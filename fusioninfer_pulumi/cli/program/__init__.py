@@ -21,7 +21,7 @@ __all__ = [
     "Recorded",
     "Recording",
     "Secrets",
+    "no_service_finding",
+    "remove_marks",
     "run_program",
-    "unmarked",
-    "without_service",
 ]

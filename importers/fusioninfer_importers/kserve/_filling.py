@@ -12,7 +12,7 @@ from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.container import ADDITIONAL
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
 from fusioninfer_importers.rules import FIELD_UNSUPPORTED
-from fusioninfer_pulumi.plugins.importers import Location, names
+from fusioninfer_pulumi.plugins.importers import Location, object_names
 
 #: Suffix of the Service in front of KServe's endpoint picker.
 _PICKER = "-epp-service"
@@ -60,7 +60,7 @@ class _Filling:
         self._settings = {
             **_SETTINGS,
             "InferencePoolNamespacedName": (
-                f"{document.namespace}/{names.inference_pool(str(document.name))}"
+                f"{document.namespace}/{object_names.inference_pool(str(document.name))}"
             ),
         }
 
@@ -161,11 +161,11 @@ class _Filling:
             if parent != self._service:
                 raise TemplateError(f"no service in this input creates {made}")
             if suffix == _PICKER:
-                return names.endpoint_picker(parent)
+                return object_names.endpoint_picker(parent)
             if path[:1] == ("router",) and suffix in (POOL, SERVICE):
                 return made  # replaced where it is used
             if suffix == POOL:
-                return names.inference_pool(parent)
+                return object_names.inference_pool(parent)
             raise TemplateError(f"KServe's {made} does not exist here")
 
         return Scope(self._metadata, self._spec, self._settings, child)

@@ -12,13 +12,13 @@ from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.objects import pool_backend
 from fusioninfer_importers.rules import REFERENCE_MISSING
-from fusioninfer_pulumi.plugins.importers import Location, Rule, names
+from fusioninfer_pulumi.plugins.importers import Location, Rule, object_names
 
 EXTERNAL_ROUTE_BACKEND = Rule("external-route-backend")
 
 #: Objects that KServe's controller creates for each service, by kind (InferencePoolName of its API
 #: types, workloadServiceName of its controller); its own route leads to both.
-_SUFFIXES = {names.POOL_KIND: POOL, "Service": SERVICE}
+_SUFFIXES = {object_names.POOL_KIND: POOL, "Service": SERVICE}
 #: Our backend in place of each such object, by the object's namespace, kind and name.
 Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
 #: Port of KServe's Service, and of its presets' engines.
@@ -112,7 +112,7 @@ def service_backend(service: Any, spec: Node) -> dict[str, Any]:
     """The backendRef to a service's pool or Service, without a weight."""
     if has_picker(spec):
         return pool_backend(service)
-    return {"kind": "Service", "name": names.serving_service(str(service)), "port": _PORT}
+    return {"kind": "Service", "name": object_names.serving_service(str(service)), "port": _PORT}
 
 
 def kserve_backends(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder
 from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node
-from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, names
+from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
 #: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
 STOP = "serving.kserve.io/stop"
@@ -84,7 +84,7 @@ def _convert_wva(builder: ServiceBuilder, target: Location, scaling: Node, wva: 
     """
     ours = (*target, "autoscaling")
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
-    name = names.role_lws(str(builder.main.name), builder.get((*target, "name")))
+    name = object_names.role_lws(str(builder.main.name), builder.get((*target, "name")))
     metric = {
         "name": "wva_desired_replicas",
         "source": "External",
