@@ -27,13 +27,6 @@ NO_ROUTER = {
     "add a role of componentType router",
 }
 
-REQUIRED = {
-    "severity": "info",
-    "path": "schedulingStrategy.gangPolicy.requiredReplicas",
-    "message": "is Any: in an update an optional replica of decode without room may take that of "
-    "a required one, and the update fails; LowestOrdinals prevents it",
-}
-
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["plan", *arguments]) == 0
@@ -132,7 +125,7 @@ def test_the_whole_json_of_a_gang(capsys: pytest.CaptureFixture[str], partial: s
                     "name": "deepseek",
                 },
             ],
-            "findings": [NO_ROUTER, REQUIRED],
+            "findings": [NO_ROUTER],
         }
     ]
 
