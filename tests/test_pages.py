@@ -92,11 +92,11 @@ def _program(block: Block) -> None:
     if Path(block.title).name == "__main__.py":
         folder = Path(block.title).parent
         project = folder / "Pulumi.yaml"
-        is_skip = project.exists()
-        if not is_skip:
+        is_shown = project.exists()
+        if not is_shown:
             project.write_text("name: app\nruntime: python\n", encoding="utf-8")
         assert _run(f"fusioninfer-pulumi check {folder}") == [], block
-        if not is_skip:  # a command of the page fails on this folder, as it does for readers
+        if not is_shown:  # a command of the page fails on this folder, as it does for readers
             project.unlink()
     elif Path(block.title).name.startswith("test_"):
         command = [sys.executable, "-m", "unittest", block.title]
