@@ -52,6 +52,13 @@ def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=name)
+def test_guide_answers_one_question_in_400_words(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.partition("\n")[0].endswith("?")
+    assert len(text.split()) <= 400
+
+
 def test_python_page_lists_every_public_name() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     shown = {line.rpartition(".")[2] for line in page.splitlines() if line.startswith(":::")}
