@@ -36,6 +36,11 @@ def pages() -> dict[str, str]:
     return written
 
 
+def test_the_page_of_rules_is_current() -> None:
+    written = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert written == tool("rule_page").page(), "make regenerate"
+
+
 @pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="argparse words its help in its own way in each version"
 )

@@ -18,9 +18,9 @@ import model_catalogue
 import package_schema
 import pictures
 import reference
+import rule_page
 from json_schema import schema_text
 
-from fusioninfer_pulumi.cli import rule_texts
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.provider.server import PACKAGED
@@ -31,7 +31,6 @@ TESTS = ROOT / "tests"
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
-    TESTS / "cli" / "test_diff_expected",
 )
 
 
@@ -42,7 +41,7 @@ def main() -> int:
         return 1
     model_catalogue.write(model_catalogue.read_written())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
-    (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
+    (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
     (FOLDER / PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.write()
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
