@@ -90,6 +90,12 @@ def test_an_importer_of_another_package_is_used(acme: Path) -> None:
     assert "replicas: 2" in text
 
 
+def test_rules_of_another_package_are_listed(acme: Path) -> None:
+    ((status, text, _),) = run(acme, "rules acme-field")
+    assert status == 0
+    assert "Field of a LanguageModel has no counterpart." in text
+
+
 def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
     (shown,) = [
         block for block in blocks(ROOT / "docs" / "importers.md") if block.language == "text"
