@@ -16,8 +16,8 @@ from e2e.harness import Cluster, Object
 from e2e.mutations import mutants
 from fusioninfer_pulumi.checks.pods import template as resources
 from fusioninfer_pulumi.checks.server import server_findings
-from fusioninfer_pulumi.cli.planned import Source
-from fusioninfer_pulumi.cli.sources import plan_all
+from fusioninfer_pulumi.cli.read_sources import plan_documents
+from fusioninfer_pulumi.cli.source import Source
 from fusioninfer_pulumi.findings import Origin, Rule, Severity, errors
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import read_all
@@ -65,7 +65,7 @@ def read(documents: Sequence[Any]) -> Source:
     """An input as `check` reads it."""
     source = Source("f")
     named = [(Origin("f", number), each) for number, each in enumerate(documents, start=1)]
-    plan_all(source, read_all(named, allow_lossy=True))
+    plan_documents(source, read_all(named, allow_lossy=True))
     return source
 
 

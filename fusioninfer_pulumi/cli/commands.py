@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.output import print_json, print_objects
-from fusioninfer_pulumi.cli.planned import (
+from fusioninfer_pulumi.cli.finding_formats import report
+from fusioninfer_pulumi.cli.printing import print_json, print_objects
+from fusioninfer_pulumi.cli.read_sources import read_separately, read_sources
+from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
     Source,
     objects_of,
 )
-from fusioninfer_pulumi.cli.report import report
-from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.ignoring import ignoring_findings
@@ -51,7 +51,7 @@ def plan(options: argparse.Namespace) -> int:
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.server import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
@@ -105,14 +105,16 @@ def _updates(
 ) -> list[ServiceTimeline] | None:
     """Returns the updates of services from an older source, None after printing its errors."""
     from fusioninfer_pulumi.cli.diff.timelines import timelines
-    from fusioninfer_pulumi.cli.sources import read_side
+    from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
     if options.output not in ("text", "json"):
         sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
         return None
-    old = read_side(options.update, options)
+    old = read_diff_side(options.update, options)
     # Both sides of a comparison mark the secrets of a program in the same way.
-    new = [read_side(source.name, options) if source.is_project else source for source in sources]
+    new = [
+        read_diff_side(source.name, options) if source.is_project else source for source in sources
+    ]
     objects, *new_objects = [source.rendered() for source in (old, *new)]
     refused = [
         located
@@ -240,12 +242,14 @@ def init(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Validates sources."""
     if options.inventory is None and options.previous is None:
-        sources = read_apart(options.sources, options)
+        sources = read_separately(options.sources, options)
     else:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
     if options.server or options.context is not None:
-        from fusioninfer_pulumi.cli.server import ask_cluster  # the client takes long to import
+        from fusioninfer_pulumi.cli.cluster_checks import (
+            ask_cluster,  # the client takes long to import
+        )
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
@@ -257,7 +261,7 @@ def check(options: argparse.Namespace) -> int:
 
 def rules(options: argparse.Namespace) -> int:
     """Prints all rules, or one in full."""
-    from fusioninfer_pulumi.cli.rule_texts import chosen, print_full, print_table, rule_json
+    from fusioninfer_pulumi.cli.rule_texts import chosen, print_rule, print_rule_table, rule_json
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
@@ -265,7 +269,7 @@ def rules(options: argparse.Namespace) -> int:
         if options.output == "json":
             print_json([rule_json(rule) for rule in listed])
         else:
-            print_table(listed, sys.stdout)
+            print_rule_table(listed, sys.stdout)
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
@@ -276,21 +280,21 @@ def rules(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json(rule_json(rule))
     else:
-        print_full(rule, sys.stdout)
+        print_rule(rule, sys.stdout)
     return 0
 
 
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
-    from fusioninfer_pulumi.cli.compared import read_compared
-    from fusioninfer_pulumi.cli.program import Secrets, unmarked
+    from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
+    from fusioninfer_pulumi.cli.program import Secrets, remove_marks
     from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
         return 2
-    both = read_compared(options)
+    both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
@@ -302,17 +306,17 @@ def diff(options: argparse.Namespace) -> int:
     caches = _cache_notes(both.old.plans, both.new.plans)
     engines = _engine_notes(objects[0], objects[1], both.new.plans)
     notes = [*both.notes, *difference.notes, *engines, *caches]
-    difference = unmarked(replace(difference, notes=tuple(notes)))
+    difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
-        from fusioninfer_pulumi.cli.diff.text import print_difference
+        from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
         from fusioninfer_pulumi.cli.terminal import console
 
         with console(sys.stdout) as screen:
-            print_difference(difference, screen)
+            print_diff(difference, screen)
     return 1 if difference else 0
 
 
@@ -367,7 +371,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed
 
 def _place(options: argparse.Namespace, source: Source) -> Placed | None:
     if options.inventory is not None:
-        from fusioninfer_pulumi.cli.sources import place_source
+        from fusioninfer_pulumi.cli.read_sources import place_source
 
         return place_source(source, options.inventory, options.previous)
     if options.previous is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.rollout import Layout
-from fusioninfer_pulumi.cli.report import finding_json
+from fusioninfer_pulumi.cli.finding_formats import finding_json
 from fusioninfer_pulumi.kube.outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.capacity import Capacity

@@ -14,8 +14,8 @@ from rich.text import Text
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
 from fusioninfer_pulumi.capacity import Placed
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
+from fusioninfer_pulumi.cli.finding_formats import finding_text, rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, plain
-from fusioninfer_pulumi.cli.report import placed_text, rule_mark
 from fusioninfer_pulumi.cli.terminal import console, table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.outputs import surely_equal
@@ -51,7 +51,7 @@ def print_plans(
         for number, view in enumerate(views):
             if number:
                 screen.print()
-            draw_plan(screen, view, alone=len(views) == 1)
+            print_plan(screen, view, alone=len(views) == 1)
             if view.update is not None:
                 screen.print()
                 _draw_update(screen, view.update, old)
@@ -102,7 +102,7 @@ def print_placement(plans: Sequence[ServicePlan], placement: Placed, file: TextI
         screen.print(placement.pools_table())
 
 
-def draw_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
+def print_plan(screen: Console, view: PlanView, *, alone: bool = True) -> None:
     """Prints one service's plan; `alone` if no other service is shown."""
     plan = view.plan
     screen.print(_title(plan))
@@ -297,7 +297,7 @@ def _findings(plan: ServicePlan) -> Table:
     table.add_column(overflow="fold")
     for finding in plan.findings:
         severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
-        table.add_row(severity, Text.assemble(placed_text(finding), (rule_mark(finding), "dim")))
+        table.add_row(severity, Text.assemble(finding_text(finding), (rule_suffix(finding), "dim")))
     return table
 
 

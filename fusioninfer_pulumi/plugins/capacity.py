@@ -83,7 +83,7 @@ from fusioninfer_pulumi.topology.role import RolePlan as RolePlan
 def print_service(manifest: Mapping[str, Any], output: str) -> None:
     """Prints a manifest as `yaml`, or as a Pulumi program (`python`)."""
     # Imported here: a check of memory prints nothing.
-    from fusioninfer_pulumi.cli.output import print_objects  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.cli.printing import print_objects  # noqa: PLC0415  # see above
     from fusioninfer_pulumi.cli.python_program import python_program  # noqa: PLC0415  # see above
 
     if output == "yaml":
@@ -104,6 +104,6 @@ def print_text(parts: Iterable[Any]) -> None:
 
 def working(text: str) -> AbstractContextManager[None]:
     """Shows on a terminal what takes its time."""
-    from fusioninfer_pulumi.cli import output  # noqa: PLC0415  # as above
+    from fusioninfer_pulumi.cli import printing  # noqa: PLC0415  # as above
 
-    return output.working(text)
+    return printing.working(text)

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.monitoring import Interval
 from fusioninfer_pulumi.api.rollout import Duration
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, CountOrPercentage, Quantity
-from fusioninfer_pulumi.cli.output import to_yaml
+from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.loading import loads
 
 SCHEMA = jsonschema.Draft202012Validator(manifest_schema())

@@ -14,7 +14,7 @@ from samples import role
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.program.child import _Pickler
+from fusioninfer_pulumi.cli.program.child_process import _Pickler
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, errors
 from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
 from fusioninfer_pulumi.loading import loads

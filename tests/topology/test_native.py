@@ -23,7 +23,7 @@ from samples import (
 
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.cli.diff.manifests import gang_of
+from fusioninfer_pulumi.cli.diff.manifests import pod_group_reference
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
@@ -179,7 +179,7 @@ def test_replicas_of_volcanos_gang_join_another() -> None:
     """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {
-        name: {gang_of(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
+        name: {pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
         for name, manifest in manifests.items()
     }
     plan = plan_of(manifests["Native"])

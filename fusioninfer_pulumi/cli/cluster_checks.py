@@ -12,13 +12,13 @@ from fusioninfer_pulumi.checks.server import (
     API_SERVER_REFUSES,
     server_findings,
 )
-from fusioninfer_pulumi.cli.output import working
+from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.cli.planned import Source
+    from fusioninfer_pulumi.cli.source import Source
 
 #: How long all answers together may take.
 SECONDS = 60.0

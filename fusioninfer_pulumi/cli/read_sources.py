@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checks.between_services import target_findings
 from fusioninfer_pulumi.checks.stages import with_collisions
-from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.planned import (
+from fusioninfer_pulumi.cli.printing import working
+from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
     PlannedDocument,
     Source,
-    with_known_names,
+    resolve_output_names,
 )
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -112,11 +112,11 @@ def _manifests(
             return source
     if parsed:
         with working(f"{source.name}: planning"):
-            plan_all(source, read_set(parsed, allow_lossy=options.allow_lossy))
+            plan_documents(source, read_set(parsed, allow_lossy=options.allow_lossy))
     return source
 
 
-def read_side(path: str, options: argparse.Namespace) -> Source:
+def read_diff_side(path: str, options: argparse.Namespace) -> Source:
     """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
 
     The masks of a program's secrets are marked (see `Secrets`).
@@ -127,7 +127,7 @@ def read_side(path: str, options: argparse.Namespace) -> Source:
     return _manifests([input_], options, compared=True)
 
 
-def read_apart(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
+def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[Source]:
     """Reads several inputs whose services may be of several stacks, one source for each path.
 
     Their documents may refer to each other, unless two of them are of one kind and name: then each
@@ -151,7 +151,7 @@ def read_apart(paths: Sequence[str], options: argparse.Namespace) -> list[Source
             files = {input_.name, *(text.text.file for text in texts)}
             source.documents += _planned([one for one in together if one.origin.file in files])
         elif texts:
-            plan_all(source, read_set(texts, allow_lossy=options.allow_lossy))
+            plan_documents(source, read_set(texts, allow_lossy=options.allow_lossy))
         sources.append(source)
     if together is not None:
         _add_shares(sources)
@@ -173,10 +173,10 @@ def _unreadable(input_: _Input, file: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        input_.refuse(file, cannot_be_read(problem))
+        input_.refuse(file, unreadable_file_finding(problem))
 
 
-def cannot_be_read(problem: OSError) -> Finding:
+def unreadable_file_finding(problem: OSError) -> Finding:
     """Why a file cannot be read."""
     return error(UNREADABLE_FILE, (), f"cannot be read: {problem.strerror or problem}")
 
@@ -223,7 +223,7 @@ def _bytes(path: str) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def plan_all(source: Source, loaded: Sequence[LoadedDocument]) -> None:
+def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plans what was loaded, as further documents of a source, and compares its services."""
     source.documents += _planned(loaded)
     _add_shares([source])
@@ -285,7 +285,12 @@ def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
 
 def _project(path: str, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Only a project needs Pulumi, which costs more to import than a manifest to read.
-    from fusioninfer_pulumi.cli.program import ProgramError, Secrets, run_program, without_service
+    from fusioninfer_pulumi.cli.program import (
+        ProgramError,
+        Secrets,
+        no_service_finding,
+        run_program,
+    )
 
     source = Source(path, encrypted={})
     hidden = Secrets.MARKED if marked else Secrets.MASKED
@@ -301,14 +306,14 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
         return source
     source.encrypted = recording.encrypted
     source.objects = [recorded.manifest for recorded in recording.resources]
-    plans = with_known_names(recording.plans, source.objects)
+    plans = resolve_output_names(recording.plans, source.objects)
     for number, (service, plan) in enumerate(zip(recording.services, plans, strict=True), start=1):
         file = str(Path(path, service.file)) if service.file else path
         origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in plan.findings)
         source.documents.append(PlannedDocument(origin, plan, findings, provider=service.provider))
     if not recording.services and options.command in _ABOUT_SERVICES:
-        source.add(path, without_service())
+        source.add(path, no_service_finding())
     source.add(path, *recording.findings)
     return source
 
@@ -365,7 +370,7 @@ def _placed(
     placement = package.place_services(services, pools, previous=before, plans=source.plans)
     placed = iter(placement.services)
     source.documents, source.remarks = [], []
-    plan_all(
+    plan_documents(
         source,
         [
             document if _args(document) is None else _with_args(document, next(placed))
@@ -391,7 +396,7 @@ def _refusals(source: Source, file: str) -> Iterator[None]:
     except InvalidServiceError as problem:
         source.add(file, *problem.findings)
     except OSError as problem:
-        source.add(file, cannot_be_read(problem))
+        source.add(file, unreadable_file_finding(problem))
 
 
 def _args(document: LoadedDocument) -> InferenceServiceArgs | None:

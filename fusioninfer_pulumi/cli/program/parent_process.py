@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.output import working
-from fusioninfer_pulumi.cli.program.project import Project, StackConfig, load_project, stack_config
+from fusioninfer_pulumi.cli.printing import working
+from fusioninfer_pulumi.cli.program.project_files import (
+    Project,
+    StackConfig,
+    load_project,
+    read_stack_config,
+)
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_ENDED,
     ProgramError,
@@ -94,9 +99,9 @@ def run_program(
             failed.
     """
     project = load_project(folder)
-    config = stack_config(project, stack)
+    config = read_stack_config(project, stack)
     # Imported before the fork: several programs share the loaded SDK.
-    child = importlib.import_module("fusioninfer_pulumi.cli.program.child")
+    child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     hidden: set[str] = set()
     descriptor, path = tempfile.mkstemp(prefix="fusioninfer-pulumi-")
     with os.fdopen(descriptor, "rb") as printed:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.checks.pods.prefill_decode import pair_setting
-from fusioninfer_pulumi.cli.diff._cells import compressed, count, counts, service_name
+from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_TEMPLATE,
@@ -17,7 +17,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
     at,
-    count_at,
+    get_count,
     label,
     role_of,
 )
@@ -121,7 +121,9 @@ def _service_notes(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Iterat
         yield from _scale(effect, edits, rest)
     for edit in edits:
         yield from _growth(edit)
-        yield from (note + rest for note in share_notes(edit.key.kind, edit.old, edit.new))
+        yield from (
+            note + rest for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
+        )
 
 
 def _object(edit: Edit) -> str:
@@ -149,7 +151,7 @@ def _scale(effect: RoleEffect, edits: Sequence[Edit], rest: str) -> Iterator[str
 def _scales(edit: Edit, role: str) -> bool:
     """Whether the replicas of a set change in number, and are those of a role."""
     sides = [side for side in (edit.old, edit.new) if side]
-    replicas = {count_at(side, "spec", "replicas") for side in sides}
+    replicas = {get_count(side, "spec", "replicas") for side in sides}
     of_role = any(role_of(edit.key, side) == role for side in sides)
     return of_role and (len(sides) == 1 or len(replicas) > 1)
 
@@ -185,7 +187,7 @@ def _without_effect(edits: Sequence[Edit]) -> str:
     return f"{text}; nothing restarts"
 
 
-def share_notes(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
+def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | None) -> Iterator[str]:
     """Yields what changes in the shares of an InferenceModelRewrite or an HTTPRoute."""
     before, after = _shares(kind, old), _shares(kind, new)
     own_pool = inference_pool(label(new, labels.SERVICE))
@@ -242,7 +244,7 @@ _MOST_DEFAULTS = 6
 _TEMPLATES = ("leaderTemplate", "workerTemplate")
 
 
-def engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
+def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     """What the engines of LeaderWorkerSets no longer take, once for each role."""
     changed_engines: list[EngineChange] = []
     for edit, old, new in _commands(edits):
@@ -264,7 +266,7 @@ def engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     return changed_engines
 
 
-def handshake_notes(edits: Sequence[Edit]) -> Iterator[str]:
+def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
     """Yields a warning for each decode role whose requests fail while both revisions run.
 
     The endpoint picker pairs prefill and decode pods of either revision.
@@ -308,7 +310,7 @@ def _containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 
-def engine_notes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
+def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
     """Says in sentences what the engines no longer take; names services where there are several."""
     for change in changes:
         name = f"{service_name(change.namespace, change.service)}: " if services > 1 else ""

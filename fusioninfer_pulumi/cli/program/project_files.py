@@ -99,7 +99,7 @@ def load_project(folder: Path) -> Project:
     )
 
 
-def stack_config(project: Project, stack: str | None) -> StackConfig:
+def read_stack_config(project: Project, stack: str | None) -> StackConfig:
     """The configuration of a stack; without a name, of the only stack there is, else of `dev`.
 
     Raises ProgramError if the stack does not exist, its file cannot be used or a value is missing.

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._cells import (
+from fusioninfer_pulumi.cli.diff._formatting import (
     Group,
-    before_after,
+    build_replica_table,
     counts,
-    effect_rows,
+    format_pair,
     grouped,
     lines,
     printable,
@@ -46,7 +46,7 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
         return f"{first}\n"
     head = [first, "", *(f"- {_escaped(note)}" for note in difference.notes), ""]
     if difference.effects:
-        titles, rows = effect_rows(difference)
+        titles, rows = build_replica_table(difference)
         head += _table([name.capitalize() for name in titles], rows)
     if difference.totals:
         head += _table(
@@ -54,8 +54,8 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
             [
                 [
                     service_name(totals.namespace, totals.service),
-                    before_after(totals.pods),
-                    before_after(totals.accelerators),
+                    format_pair(totals.pods),
+                    format_pair(totals.accelerators),
                 ]
                 for totals in difference.totals
             ],

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import yaml
 
-from fusioninfer_pulumi.cli.output import print_json, wrapped
+from fusioninfer_pulumi.cli.printing import print_json, wrap_text
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -62,7 +62,9 @@ def report(
 def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
     """Writes lines of findings to standard error."""
     if not sys.stderr.isatty():
-        sys.stderr.writelines(f"{finding_line(str(origin), item)}\n" for origin, item in findings)
+        sys.stderr.writelines(
+            f"{format_finding_line(str(origin), item)}\n" for origin, item in findings
+        )
         return
     # Imported here: a check in CI should not pay for a terminal.
     from rich.text import Text
@@ -71,26 +73,26 @@ def print_findings(findings: Iterable[tuple[Origin, Finding]]) -> None:
 
     with console(sys.stderr) as screen:
         for origin, finding in findings:
-            line = Text(finding_line(str(origin), finding, screen.width))
-            line.highlight_words([rule_mark(finding).strip()], "dim")
+            line = Text(format_finding_line(str(origin), finding, screen.width))
+            line.highlight_words([rule_suffix(finding).strip()], "dim")
             screen.print(line, soft_wrap=True)
 
 
-def finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
+def format_finding_line(origin: str, finding: Finding, width: int | None = None) -> str:
     """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
     # A file name with blanks is not broken at them.
     place = one_line(origin).replace(" ", _HARD_SPACE)
     first, *frames = f"{place}: {finding}".split("\n")
-    first = wrapped(f"{first}{rule_mark(finding)}", width, "    ").replace(_HARD_SPACE, " ")
+    first = wrap_text(f"{first}{rule_suffix(finding)}", width, "    ").replace(_HARD_SPACE, " ")
     return "\n".join([first, *frames])
 
 
-def placed_text(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
     """The message after the field that it is about."""
     return f"{one_line(finding.path)}: {finding.text}" if finding.path else finding.text
 
 
-def rule_mark(finding: Finding) -> str:
+def rule_suffix(finding: Finding) -> str:
     """What follows a message that people read: ` [rule-id]`."""
     return f" [{finding.rule}]" if finding.rule else ""
 
@@ -141,7 +143,7 @@ def _github(place: Located) -> str:
         f"{key}={_property(str(value))}" for key, value in places.items() if value is not None
     )
     return (
-        f"::{_COMMANDS[place.finding.severity]} {properties}::{_data(placed_text(place.finding))}"
+        f"::{_COMMANDS[place.finding.severity]} {properties}::{_data(finding_text(place.finding))}"
     )
 
 
@@ -194,7 +196,7 @@ def _result(located: Located, index: int) -> dict[str, Any]:
         "ruleId": located.finding.rule,
         "ruleIndex": index,
         "level": _LEVELS[located.finding.severity],
-        "message": {"text": placed_text(located.finding)},
+        "message": {"text": finding_text(located.finding)},
         "locations": [location],
     }
 

@@ -193,7 +193,7 @@ UNREADABLE_REVISION = Rule("unreadable-revision")
 Objects = Sequence[Mapping[str, Any]]
 
 
-def with_known_names(plans: Sequence[ServicePlan], objects: Objects) -> list[ServicePlan]:
+def resolve_output_names(plans: Sequence[ServicePlan], objects: Objects) -> list[ServicePlan]:
     """The plans with the namespaces and host names that their objects state.
 
     A program passes an Output, such as the name of a Namespace; its objects have the value.

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.planned import UNREADABLE_REVISION, Source
-from fusioninfer_pulumi.cli.sources import is_project, read_side
+from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
+from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
 from fusioninfer_pulumi.loading.file_set import manifest_files
 
 
 @dataclass(frozen=True)
-class Compared:
+class DiffSides:
     """The two sides of `diff`.
 
     Attributes:
@@ -32,32 +32,32 @@ class Compared:
     notes: tuple[str, ...] = ()
 
 
-def read_compared(options: argparse.Namespace) -> Compared:
+def read_diff_sides(options: argparse.Namespace) -> DiffSides:
     """Reads both sides of `diff`.
 
     Errors of a git revision are warnings: it is there already, and a change that repairs it can be
     compared. What only one side has is added or removed.
     """
     if options.base is None:
-        old, new = (read_side(path, options) for path in (options.old, options.new))
-        return Compared(old, new, judged=(old, new), notes=_encrypted(old, new))
+        old, new = (read_diff_side(path, options) for path in (options.old, options.new))
+        return DiffSides(old, new, judged=(old, new), notes=_encrypted(old, new))
     path = options.old
     old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
     try:
         with _at_revision(path, options.base) as revised:
             existed = not _holds_nothing(revised)
             if existed:
-                old = read_side(str(revised), options).named(str(revised), old.name)
+                old = read_diff_side(str(revised), options).named(str(revised), old.name)
                 old.rendered()
     except _RevisionError as problem:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
-        return Compared(old, Source(path, objects=[]), judged=(old,))
+        return DiffSides(old, Source(path, objects=[]), judged=(old,))
     if existed and _holds_nothing(Path(path)):
         new = Source(path, objects=[])
     else:
-        new = read_side(path, options)
+        new = read_diff_side(path, options)
     notes = _forgive(old)
-    return Compared(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
+    return DiffSides(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
 
 
 def _holds_nothing(path: Path) -> bool:

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.cli.diff._records import (
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
 
 
-def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
+def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the rows, of the table of what happens to replicas.
 
     A column that says nothing is left out: that of the service where there is one, or of added
@@ -30,7 +30,7 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
     columns: dict[str, list[str]] = {
         "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
-        "replicas": [before_after(effect.replicas) for effect in effects],
+        "replicas": [format_pair(effect.replicas) for effect in effects],
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
@@ -68,7 +68,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def before_after(pair: Pair) -> str:
+def format_pair(pair: Pair) -> str:
     """Writes a number, or two where it changes."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
 

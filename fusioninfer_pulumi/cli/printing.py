@@ -17,7 +17,7 @@ _NARROWEST = 40
 _FIRST_NOTICE, _NEXT_NOTICE = 2.0, 10.0
 
 
-def wrapped(text: str, width: int | None, indent: str = "") -> str:
+def wrap_text(text: str, width: int | None, indent: str = "") -> str:
     """A text with line breaks between words, and an indent below its first line.
 
     Longer words, such as paths, stay whole: the terminal lets them be copied as they are.

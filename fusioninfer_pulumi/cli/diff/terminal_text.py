@@ -8,10 +8,10 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from fusioninfer_pulumi.cli.diff._cells import (
+from fusioninfer_pulumi.cli.diff._formatting import (
     Group,
-    before_after,
-    effect_rows,
+    build_replica_table,
+    format_pair,
     grouped,
     lines,
     one_line,
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.diff._cells import (
     summary,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
-from fusioninfer_pulumi.cli.output import wrapped
+from fusioninfer_pulumi.cli.printing import wrap_text
 from fusioninfer_pulumi.cli.terminal import table
 
 _MOST_FIELDS = 100
@@ -36,7 +36,7 @@ _SIGNS: dict[Action, tuple[str, str]] = {
 _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def print_difference(difference: Difference, console: Console) -> None:
+def print_diff(difference: Difference, console: Console) -> None:
     """Prints what `compare` found."""
     for part in _parts(difference, console):
         # Words longer than a line stay whole: the terminal lets them be copied.
@@ -44,9 +44,9 @@ def print_difference(difference: Difference, console: Console) -> None:
 
 
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    yield wrapped(summary(difference), console.width, "  ")
+    yield wrap_text(summary(difference), console.width, "  ")
     for totals in difference.totals:
-        pods, devices = before_after(totals.pods), before_after(totals.accelerators)
+        pods, devices = format_pair(totals.pods), format_pair(totals.accelerators)
         name = service_name(totals.namespace, totals.service)
         yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
@@ -67,12 +67,12 @@ def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]
 def _paragraph(lead: str, text: str, style: str, width: int, more: str = "") -> Text:
     """A styled text behind a sign, with its further lines below the first one's text."""
     indent = " " * len(lead) + more
-    return Text.assemble(lead, (wrapped(f"{lead}{text}", width, indent)[len(lead) :], style))
+    return Text.assemble(lead, (wrap_text(f"{lead}{text}", width, indent)[len(lead) :], style))
 
 
 def _effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
     """The table of replicas; where it is too wide, its rows as paragraphs."""
-    head, rows = effect_rows(difference)
+    head, rows = build_replica_table(difference)
     cells = [[printable(cell) for cell in row] for row in rows]
     replicas = table(map(str.upper, head), header="dim")
     above = ""

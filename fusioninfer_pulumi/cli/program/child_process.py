@@ -34,15 +34,15 @@ from pulumi.errors import RunError
 from pulumi.output import UNKNOWN, Unknown
 from pulumi.runtime.settings import SETTINGS
 
-from fusioninfer_pulumi.cli.program.project import Project, StackConfig
+from fusioninfer_pulumi.cli.program.parent_process import Request
+from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_ENDED,
     PROGRAM_FAILED,
     ProgramError,
-    mark_with,
+    use_mark_key,
 )
-from fusioninfer_pulumi.cli.program.run import Request
 from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
 from fusioninfer_pulumi.findings import InvalidServiceError, error
 from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
@@ -81,7 +81,7 @@ def main(connection: Connection, request: Request) -> None:
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )
-    mark_with(request.key)
+    use_mark_key(request.key)
     program = request.project.program
     importlib.invalidate_caches()  # the folder may have been written a moment ago
     os.chdir(program.parent)
