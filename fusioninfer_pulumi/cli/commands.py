@@ -157,7 +157,7 @@ def convert(options: argparse.Namespace) -> int:
     sources = read_sources(options.sources, options)
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
-            message = "is a Pulumi project: there is nothing to convert"
+            message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
         # A service that cannot be built is not printed either.
         source.rendered()
@@ -189,7 +189,7 @@ def _converted_kinds() -> str:
     from fusioninfer_pulumi.loading.importer import importers
 
     kinds = [f"{', '.join(system.services)} ({system.name})" for system in importers()]
-    return f"no service in it; these kinds become one: {', '.join([KIND, *kinds])}"
+    return f"no service found; supported kinds: {', '.join([KIND, *kinds])}"
 
 
 def place(options: argparse.Namespace) -> int:
@@ -292,7 +292,7 @@ def diff(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
-        sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
+        sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
         return 2
     both = read_diff_sides(options)
     objects = [source.rendered() for source in (both.old, both.new)]
@@ -347,7 +347,7 @@ def _engine_notes(
                 for images, others in ((before, after), (after, before))
             )
             if engine.default and gone and come:
-                yield f"{engine.role}: engine {gone} -> {come}, from the library's default"
+                yield f"{engine.role}: engine {gone} -> {come} (new default)"
 
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
