@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusioninfer_pulumi.checks.cluster import Lacking, cluster_findings
-from fusioninfer_pulumi.checks.server import (
+from fusioninfer_pulumi.checks.cluster_checks import ClusterFindings, check_cluster
+from fusioninfer_pulumi.checks.server_dry_run import (
     API_SERVER_NOT_ASKED,
     API_SERVER_REFUSES,
-    server_findings,
+    check_on_api_server,
 )
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
@@ -45,8 +45,8 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
             api = KubernetesApi(None, context)
             answers: list[tuple[Finding, ...]] = [() for _ in plans]
             if dry_run:
-                answers = server_findings(api, plans, seconds=SECONDS)
-            lacking = cluster_findings(api, plans, registered=registered)
+                answers = check_on_api_server(api, plans, seconds=SECONDS)
+            lacking = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
@@ -61,7 +61,7 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
 
 
-def _merge(answers: tuple[Finding, ...], lacking: Lacking) -> tuple[Finding, ...]:
+def _merge(answers: tuple[Finding, ...], lacking: ClusterFindings) -> tuple[Finding, ...]:
     # The API server refuses pods that name a missing ServiceAccount or class.
     named = {finding.location for finding in lacking.names}
     kept = (

@@ -18,12 +18,12 @@ from fusioninfer_pulumi.cli.source import (
     Source,
     objects_of,
 )
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, closest_name, error, shown
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.ignoring import ignoring_findings
+from fusioninfer_pulumi.rules.ignoring import check_ignored_rules
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.capacity import Placed
+    from fusioninfer_pulumi.capacity_package import PlacementResult
     from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -44,7 +44,10 @@ def render(options: argparse.Namespace) -> int:
 def plan(options: argparse.Namespace) -> int:
     """Prints the plan of every service of the sources."""
     from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
-    from fusioninfer_pulumi.topology.topology import capacity_for_gpus, capacity_on
+    from fusioninfer_pulumi.topology.service_topology import (
+        compute_capacity,
+        compute_capacity_for_gpus,
+    )
 
     sources = read_sources(options.sources, options)
     # An error of the placement alone still leaves plans to print, which explain it.
@@ -76,9 +79,9 @@ def plan(options: argparse.Namespace) -> int:
         views.append(
             PlanView(
                 item,
-                [capacity_on(item, options.nodes)]
+                [compute_capacity(item, options.nodes)]
                 if options.nodes
-                else capacity_for_gpus(item, options.gpus),
+                else compute_capacity_for_gpus(item, options.gpus),
                 objects_of(source, document),
                 provider=document.provider,
                 update=None if updates is None else updates[number],
@@ -132,7 +135,7 @@ def _updates(
 def dashboards(options: argparse.Namespace) -> int:
     """Writes the dashboards of every service of the sources, and prints the names of the files."""
     from fusioninfer_pulumi.cli.plan_output import plain
-    from fusioninfer_pulumi.operations.dashboards import dashboard_files
+    from fusioninfer_pulumi.operations.dashboards import render_dashboards
 
     sources = read_sources(options.sources, options)
     plans = [plan for source in sources for plan in source.plans]
@@ -143,7 +146,7 @@ def dashboards(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             named = replace(plan, namespace=plain(plan.namespace))
-            for name, text in dashboard_files(named, plan.routing).items():
+            for name, text in render_dashboards(named, plan.routing).items():
                 (folder / name).write_text(text, encoding="utf-8")
                 sys.stdout.write(f"{folder / name}\n")
     except OSError as problem:
@@ -170,7 +173,7 @@ def convert(options: argparse.Namespace) -> int:
     manifests = [dict(document.manifest) for document in source.planned]
     if options.expand:
         from fusioninfer_pulumi.loading.validate import written
-        from fusioninfer_pulumi.presets.expand import expand
+        from fusioninfer_pulumi.presets.expansion import expand
 
         services = [expand(args).args for args in services]
         manifests = [written(args) for args in services]
@@ -223,7 +226,7 @@ def place(options: argparse.Namespace) -> int:
 
 def size(options: argparse.Namespace) -> int:
     """Prints the layouts of a model that fit."""
-    from fusioninfer_pulumi.capacity import MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
     package = capacity()
     if package is None:
@@ -247,9 +250,8 @@ def check(options: argparse.Namespace) -> int:
         sources = read_sources(options.sources, options)
         _place_all(options, sources)
     if options.server or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_checks import (
-            ask_cluster,  # the client takes long to import
-        )
+        # The client takes long to import.
+        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
@@ -273,7 +275,7 @@ def rules(options: argparse.Namespace) -> int:
         return 0
     rule = all_rules().get(options.rule)
     if rule is None:
-        near = similar(options.rule, all_rules())
+        near = closest_name(options.rule, all_rules())
         hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
         sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
         return 2
@@ -289,7 +291,7 @@ def diff(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
     from fusioninfer_pulumi.cli.program import Secrets, remove_marks
-    from fusioninfer_pulumi.pods.credentials import without_credentials
+    from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
@@ -300,7 +302,7 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     if not options.show_secrets:
         # Each mask carries a mark of its value, so that a changed credential is a difference.
-        objects = [without_credentials(items, Secrets.MARKED.mask) for items in objects]
+        objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
     plans = both.old.plans, both.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _cache_notes(both.old.plans, both.new.plans)
@@ -363,13 +365,13 @@ def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[s
     return images
 
 
-def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placed | None:
+def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
     """Places the services of manifests; those of a program are an error."""
     placed = [_place(options, source) for source in sources]
     return placed[0]
 
 
-def _place(options: argparse.Namespace, source: Source) -> Placed | None:
+def _place(options: argparse.Namespace, source: Source) -> PlacementResult | None:
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source
 
@@ -409,7 +411,7 @@ def _judged(
         judged_sources[-1].add(judged_sources[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
     ignored = frozenset(options.ignore)
     findings = [finding for source in judged_sources for _, finding in source.findings]
-    judged_sources[-1].add("--ignore", *ignoring_findings(ignored, findings, ()))
+    judged_sources[-1].add("--ignore", *check_ignored_rules(ignored, findings, ()))
     for source in sources:
         source.ignore(ignored)
     strict = options.strict and any(source.has(Severity.WARNING) for source in judged_sources)

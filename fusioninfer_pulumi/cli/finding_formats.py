@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import (
     Severity,
     one_line,
 )
-from fusioninfer_pulumi.loading.yaml import nodes
+from fusioninfer_pulumi.loading.yaml_text import nodes
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checks.between_services import target_findings
-from fusioninfer_pulumi.checks.stages import with_collisions
+from fusioninfer_pulumi.checks.between_services import check_targets
+from fusioninfer_pulumi.checks.stages import add_collision_findings
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.source import (
     OPTION_OUT_OF_PLACE,
@@ -29,22 +29,22 @@ from fusioninfer_pulumi.findings import (
     error,
     errors,
 )
-from fusioninfer_pulumi.loading.documents import LoadedDocument, is_read
+from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    Parsed,
+    ParsedText,
     Text,
+    load_texts,
     manifest_files,
     parse,
-    read_set,
 )
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE, plan_document
-from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
+from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
-    from fusioninfer_pulumi.capacity import Placed
+    from fusioninfer_pulumi.capacity_package import PlacementResult
 
 
 STDIN = "<stdin>"
@@ -112,7 +112,7 @@ def _manifests(
             return source
     if parsed:
         with working(f"{source.name}: planning"):
-            plan_documents(source, read_set(parsed, allow_lossy=options.allow_lossy))
+            plan_documents(source, load_texts(parsed, allow_lossy=options.allow_lossy))
     return source
 
 
@@ -139,7 +139,7 @@ def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[S
     together: list[LoadedDocument] | None = None
     if len(identities) == len(set(identities)) and len(set(paths)) == len(paths):
         everything = [text for texts in parsed for text in texts]
-        together = read_set(everything, allow_lossy=options.allow_lossy)
+        together = load_texts(everything, allow_lossy=options.allow_lossy)
     sources = []
     for input_, texts in zip(inputs, parsed, strict=True):
         if input_.project:
@@ -151,7 +151,7 @@ def read_separately(paths: Sequence[str], options: argparse.Namespace) -> list[S
             files = {input_.name, *(text.text.file for text in texts)}
             source.documents += _planned([one for one in together if one.origin.file in files])
         elif texts:
-            plan_documents(source, read_set(texts, allow_lossy=options.allow_lossy))
+            plan_documents(source, load_texts(texts, allow_lossy=options.allow_lossy))
         sources.append(source)
     if together is not None:
         _add_shares(sources)
@@ -234,7 +234,7 @@ def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
         (None, ()) if document.document is None else plan_document(document.document)
         for document in loaded
     ]
-    compared = iter(with_collisions([plan for plan, _ in planned if plan is not None]))
+    compared = iter(add_collision_findings([plan for plan, _ in planned if plan is not None]))
     documents = []
     for document, (plan, refusals) in zip(loaded, planned, strict=True):
         final = None if plan is None else next(compared)
@@ -253,12 +253,12 @@ def _add_shares(sources: Sequence[Source]) -> None:
         source.documents = [
             document
             if document.plan is None or document.loaded is None
-            else document.noting(*target_findings(document.plan, plans, complete=complete))
+            else document.noting(*check_targets(document.plan, plans, complete=complete))
             for document in source.documents
         ]
 
 
-def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
+def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
     """Kubernetes objects of texts, None when they hold anything else."""
     objects: list[dict[str, Any]] = []
     for text in texts:
@@ -277,7 +277,7 @@ def _objects(texts: Sequence[Parsed]) -> list[dict[str, Any]] | None:
         and isinstance(item.get("apiVersion"), str)
         and isinstance(item.get("kind"), str)
         and isinstance(item.get("metadata"), Mapping)
-        and not is_read(item)
+        and not is_loaded_kind(item)
         for item in objects
     )
     return objects if complete and objects else None
@@ -318,7 +318,7 @@ def _project(path: str, options: argparse.Namespace, *, marked: bool = False) ->
     return source
 
 
-def place_source(source: Source, inventory: str, previous: str | None) -> Placed | None:
+def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
     """Places all services of an input, and plans them again with what was chosen.
 
     Args:
@@ -330,7 +330,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
     Returns:
         The placement, one record for each plan; None where nothing could be placed.
     """
-    from fusioninfer_pulumi.checks.service import PLACEMENT_NOT_APPLIED
+    from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
 
     loaded = [document.loaded for document in source.documents if document.loaded is not None]
     if not loaded:
@@ -349,8 +349,8 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placed
 
 def _placed(
     source: Source, loaded: Sequence[LoadedDocument], inventory: str, previous: str | None
-) -> Placed | None:
-    from fusioninfer_pulumi.capacity import CAPACITY_MISSING, MISSING, capacity
+) -> PlacementResult | None:
+    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, capacity
     from fusioninfer_pulumi.loading import load_inventory
 
     package = capacity()

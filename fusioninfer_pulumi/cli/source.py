@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rules.ignoring import ignored_by, ignoring_findings, without_ignored
+from fusioninfer_pulumi.rules.ignoring import check_ignored_rules, drop_ignored, parse_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -70,7 +70,7 @@ class PlannedDocument:
     @property
     def ignored(self) -> frozenset[str]:
         """The rules that the service ignores by its annotation."""
-        return frozenset() if self.plan is None else ignored_by(self.plan.annotations)
+        return frozenset() if self.plan is None else parse_ignored_rules(self.plan.annotations)
 
 
 def _has(findings: Sequence[tuple[Origin, Finding]], severity: Severity) -> bool:
@@ -84,7 +84,7 @@ def _bare(findings: Sequence[tuple[Origin, Finding]]) -> Iterator[Finding]:
 def _without_ignored(
     findings: Sequence[tuple[Origin, Finding]], ignored: frozenset[str]
 ) -> Iterator[tuple[Origin, Finding]]:
-    return (located for located in findings if without_ignored([located[1]], ignored))
+    return (located for located in findings if drop_ignored([located[1]], ignored))
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Source:
         notes = [
             (document.origin, note)
             for document in self.documents
-            for note in ignoring_findings(document.ignored, _bare(document.findings))
+            for note in check_ignored_rules(document.ignored, _bare(document.findings))
         ]
         self.documents = [
             replace(
@@ -178,7 +178,7 @@ class Source:
     def rendered(self) -> list[dict[str, Any]]:
         """All objects in apply order, without those of documents that hold errors."""
         if self.objects is None:
-            from fusioninfer_pulumi.plan.objects import render
+            from fusioninfer_pulumi.plan.service_objects import render
 
             plans = [document.plan for document in self.documents if not document.refused]
             self.objects = [item for plan in plans if plan is not None for item in render(plan)]
@@ -262,7 +262,7 @@ def objects_of(source: Source, document: PlannedDocument) -> list[Mapping[str, A
 
     Services of one name in two clusters have the objects of both.
     """
-    from fusioninfer_pulumi.plan.objects import render
+    from fusioninfer_pulumi.plan.service_objects import render
 
     plan = document.plan
     assert plan is not None, "the caller asked"

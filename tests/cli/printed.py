@@ -15,7 +15,7 @@ from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import print_plan
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 

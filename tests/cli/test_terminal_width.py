@@ -18,9 +18,9 @@ from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.printing import working
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.accelerator_checks import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
-from fusioninfer_pulumi.plan.objects import render
+from fusioninfer_pulumi.plan.service_objects import render
 
 PLACE = "clusters/a folder/with-a-long-name/of-services/deepseek-v3.yaml:12"
 FOUND = warning(

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "svc-pool -> endpoint picker svc-epp (gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "http://<address> (the Gateway's, once it has one)",
+            "http://<address> (the address of the Gateway, once assigned)",
         ),
     ),
     "no route": (
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: the Gateway is not ours, and the route has no host name",
+            "unknown: the Gateway is managed elsewhere, and the route has no host name",
         ),
     ),
     "another service's route": (
@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: that of the route of service stable",
+            "unknown: the route belongs to service stable",
         ),
     ),
     "routes made elsewhere": (
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Manifest, tuple[str, str, str]]] = {
                 "(gaie-1.2) -> 1 inference pod, port 8000"
             ),
             f"each request goes to the pod with the highest score: {BALANCED}",
-            "not known: that of HTTPRoute infra/a, b, which is made elsewhere",
+            "unknown: HTTPRoute infra/a, b is managed elsewhere",
         ),
     ),
     "prefill and decode": (

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.checks.pods.prefill_decode import pair_setting
+from fusioninfer_pulumi.checks.pods.prefill_decode import read_pair_setting
 from fusioninfer_pulumi.cli.diff._formatting import compressed, count, counts, service_name
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
@@ -22,12 +22,12 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     role_of,
 )
 from fusioninfer_pulumi.cli.diff.restarts import Edit, below
-from fusioninfer_pulumi.engines.argument_checks import argument_changes
-from fusioninfer_pulumi.engines.command import read_command
+from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, listed
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.names import (
+from fusioninfer_pulumi.kube.object_names import (
     POOL_GROUP,
     POOL_KIND,
     REWRITE_KIND,
@@ -248,7 +248,7 @@ def find_engine_changes(edits: Sequence[Edit]) -> list[EngineChange]:
     """What the engines of LeaderWorkerSets no longer take, once for each role."""
     changed_engines: list[EngineChange] = []
     for edit, old, new in _commands(edits):
-        found = argument_changes(old, new)
+        found = compare_arguments(old, new)
         if found is None or not (found.removed or found.defaults):
             continue
         namespace, service = edit.service
@@ -276,12 +276,14 @@ def describe_rejected_kv_caches(edits: Sequence[Edit]) -> Iterator[str]:
         engine = new.engine
         if engine is None or old.engine is not engine:
             continue
-        remedy = engine.kv_cache.missing_recompute(old) or engine.kv_cache.missing_recompute(new)
+        remedy = engine.kv_cache.missing_recompute_setting(
+            old
+        ) or engine.kv_cache.missing_recompute_setting(new)
         if remedy is None or label(edit.new, labels.COMPONENT_TYPE) != ComponentType.DECODER.value:
             continue
         changed = []
-        for key in sorted({*engine.kv_cache.must_agree(old, new)} - {"served name"}):
-            before, after = pair_setting(old, engine, key), pair_setting(new, engine, key)
+        for key in sorted({*engine.kv_cache.settings_to_match(old, new)} - {"served name"}):
+            before, after = read_pair_setting(old, engine, key), read_pair_setting(new, engine, key)
             if None not in (before, after) and before != after:
                 changed.append(f"{key} {before} -> {after}")
         if changed:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
-from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, reference_of
+from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, read_gang_reference
 
 Manifest = Mapping[str, Any]
 #: Namespace and name of a service.
@@ -178,7 +178,7 @@ def pod_group_reference(manifest: Manifest | None) -> str:
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = at(template, "metadata", "annotations")
     native = get_text(template, "spec", "schedulingGroup", "podGroupName")
-    return reference_of(annotations if isinstance(annotations, Mapping) else None, native)
+    return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 
 def get_partition(manifest: Manifest) -> int:
@@ -237,7 +237,7 @@ def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | 
         return None
     olds, news = (at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new))
     policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in (olds, news)]
-    if not lws_objects.same_policy(*policies):
+    if not lws_objects.is_same_policy(*policies):
         if None in policies:
             return lws_objects.SUB_GROUP_POLICY
         sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)

@@ -13,8 +13,12 @@ from itertools import groupby
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
-from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
-from fusioninfer_pulumi.checks.update import kueue_findings, layout_findings, policy_findings
+from fusioninfer_pulumi.checks.gang_joins import RunningLws, check_gang_joins
+from fusioninfer_pulumi.checks.update_checks import (
+    check_kueue_changes,
+    check_layout_change,
+    check_subgroup_policies,
+)
 from fusioninfer_pulumi.cli.diff._records import (
     FieldChange,
     ObjectChange,
@@ -40,8 +44,8 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
-from fusioninfer_pulumi.rollout.running import layout_of
+from fusioninfer_pulumi.rollout.stack_lws import layout_of
+from fusioninfer_pulumi.rollout.update_order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
@@ -122,13 +126,13 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
     for plan in plans:
         namespace = plan.namespace if isinstance(plan.namespace, str) else ""
         grouped = by_group(plan)
-        groups = group_rollout(plan).side_by_side if grouped else None
+        groups = group_rollout(plan).parallel_limit if grouped else None
         sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL and not grouped
         roles: list[str] = []
         for position, step in enumerate(update_order(plan)):
             if not roles or roles[-1] != step.role:
                 roles.append(step.role)
-            at_a_time = step.rollout.side_by_side
+            at_a_time = step.rollout.parallel_limit
             if at_a_time is not None and step.whole:
                 at_a_time = max(1, at_a_time + step.rollout.max_surge)
             elif at_a_time is not None and groups is not None:
@@ -434,9 +438,9 @@ def refusals(
         service = next(iter(keys.values())).namespace, plan.service
         refused.setdefault(service, []).extend(
             [
-                *policy_findings(plan, differing),
-                *kueue_findings(plan, in_place),
-                *gang_findings(plan, running),
+                *check_subgroup_policies(plan, differing),
+                *check_kueue_changes(plan, in_place),
+                *check_gang_joins(plan, running),
             ]
         )
     return refused
@@ -448,7 +452,9 @@ def _layout_refusals(
     """Services whose sets run one replica each and are to run all of a role, or the other way."""
     olds, news = _by_layout(old), _by_layout(new)
     return {
-        service: layout_findings(layout, others, planned, awaits_replicas=service not in unawaited)
+        service: check_layout_change(
+            layout, others, planned, awaits_replicas=service not in unawaited
+        )
         for service, layouts in news.items()
         for layout, planned in layouts.items()
         for other, others in olds.get(service, {}).items()

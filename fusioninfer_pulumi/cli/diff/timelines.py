@@ -21,8 +21,14 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 from fusioninfer_pulumi.cli.diff.restarts import lws_by_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.order import update_order
-from fusioninfer_pulumi.rollout.timeline import LwsChange, LwsSize, Timeline, hours_text, timeline
+from fusioninfer_pulumi.rollout.timeline import (
+    LwsChange,
+    LwsSize,
+    Timeline,
+    format_duration,
+    timeline,
+)
+from fusioninfer_pulumi.rollout.update_order import update_order
 
 # Each turn looks at every LeaderWorkerSet: for more of them it takes long.
 _MOST_LWS = 400
@@ -83,7 +89,7 @@ class ServiceTimeline:
             name = {0: "before", last: "after"}.get(number, str(number))
             yield (
                 name,
-                hours_text(row.seconds) if number else "",
+                format_duration(row.seconds) if number else "",
                 in_order(map(self._short, row.restarting)),
                 in_order(map(self._short, row.starting)),
                 *(str(row.serving.get(role, 0)) for role in self._roles),

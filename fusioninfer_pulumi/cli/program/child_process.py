@@ -43,9 +43,9 @@ from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
     use_mark_key,
 )
-from fusioninfer_pulumi.component.sdk import CollectedService, collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import CollectedService, collect_services
 from fusioninfer_pulumi.findings import InvalidServiceError, error
-from fusioninfer_pulumi.kube.outputs import UnknownOutput, is_output
+from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     refused,
 )
 from fusioninfer_pulumi.findings import Finding, warning
-from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Where a program starts when the entry point is a folder.
@@ -192,12 +192,9 @@ def _choose(project: Project, stack: str | None) -> tuple[str, Path | None, list
         return name, path, []
     if not stacks:
         return _DEFAULT_STACK, None, []
+    used = "running without config"
     if _DEFAULT_STACK in stacks:
-        text = (
-            f"no stack selected, using {_DEFAULT_STACK} (stacks: {names}); select one with --stack"
-        )
-    else:
-        used = "running without config"
+        used = f"using {_DEFAULT_STACK}"
     text = f"no stack selected, {used} (stacks: {names}); select one with --stack"
     return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), [warning(STACK_NOT_CHOSEN, (), text)]
 
