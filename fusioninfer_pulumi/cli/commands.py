@@ -54,7 +54,7 @@ def plan(options: argparse.Namespace) -> int:
     unplanned = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=False)
     # At a terminal the text below has the warnings already.
@@ -251,7 +251,7 @@ def check(options: argparse.Namespace) -> int:
         _place_all(options, sources)
     if options.server or options.context is not None:
         # The client takes long to import.
-        from fusioninfer_pulumi.cli.cluster_checks import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
 
         ask_cluster(sources, options.context, dry_run=True)
     if options.output == "text":
