@@ -203,7 +203,7 @@ class ModelArgs(SpecModel):
 
 URI_FORMATS = "hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or oci://IMAGE"
 _PART = "(?![\\w.-]*(?:--|\\.\\.|\\.git(?![\\w.-])))\\w(?:[\\w.-]*\\w)?"
-_REPO = re.compile(f"({_PART}/{_PART})(?:[@:]([\\w./-]+))?", re.ASCII)
+_REPO = re.compile(f"({_PART}(?:/{_PART})?)(?:[@:]([\\w./-]+))?", re.ASCII)
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _CLAIM = re.compile(f"({_LABEL}(?:\\.{_LABEL})*)(?:/(.*))?")
 _BUCKET = re.compile(f"(?=[^/]{{1,63}}/)({_LABEL}(?:\\.{_LABEL})*)/([^/\\s]\\S*)")
