@@ -51,7 +51,7 @@ def check_on_server(
         log(without_ignored(problems, ignored_by(plan.annotations)), component)
         refused = errors(problems)
         if refused:
-            lines = "\n".join(f"{plan.service}: {finding}" for finding in refused)
+            lines = "\n".join(f"{plan.service}: {finding} [{finding.rule}]" for finding in refused)
             raise pulumi.RunError(lines)
         return True
 

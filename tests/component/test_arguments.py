@@ -175,8 +175,11 @@ def test_all_problems_of_a_mapping_are_told_at_once(engine: Any) -> None:
         "roles[1].componentType",
     ]
     assert all(line.startswith("svc: ") for line in lines)
-    assert lines[1] == "svc: roles[0].replicas: must be at least 0, got -1"
-    assert lines[2] == "svc: roles[0].restrtPolicy: unknown key, did you mean restartPolicy?"
+    assert lines[1] == "svc: roles[0].replicas: must be at least 0, got -1 [out-of-range]"
+    assert (
+        lines[2]
+        == "svc: roles[0].restrtPolicy: unknown key, did you mean restartPolicy? [unknown-key]"
+    )
 
 
 @pytest.mark.parametrize("args", [None, 5, "manifest.yaml", [MANIFEST], pulumi.ResourceOptions()])
@@ -202,3 +205,12 @@ def test_the_callers_mapping_is_not_changed(engine: Any) -> None:
     given = copy.deepcopy(MANIFEST)
     inputs(engine, given)
     assert given == MANIFEST
+
+
+def test_rejected_service_has_no_traceback_and_names_the_rule(engine: Any) -> None:
+    # Pulumi's language host prints the text of a RunError, and a traceback of anything else.
+    with pytest.raises(pulumi.RunError) as raised:
+        engine.run(lambda: InferenceService("svc", {"roles": []}) and None)
+    assert isinstance(raised.value, InvalidServiceError)
+    assert str(raised.value).startswith("svc: roles: ")
+    assert str(raised.value).endswith(f"[{raised.value.findings[0].rule}]")

@@ -51,7 +51,7 @@ def test_what_is_told(engine: Any) -> None:
     assert str(refused.value) == (
         "svc: rollout.strategy: Rolling would never end: small restarts only when gang svc is "
         "complete, and svc-small-1, svc-small-0 would join it later. Use AllAtOnce or Recreate for "
-        "this update, or rename the role (docs/rollout.md)"
+        "this update, or rename the role (docs/rollout.md) [gang-update-never-ends]"
     )
 
 

@@ -178,7 +178,7 @@ def test_warnings_reach_the_log(engine: Any, story: Story) -> None:
     warned = [finding for finding in plans[0].findings if finding.severity is Severity.WARNING]
     assert warned
     assert sorted(deployment.logged) == sorted(
-        f"warning: {each.path}: {each.message}" for each in warned
+        f"warning: {each.path}: {each.message} [{each.rule}]" for each in warned
     )
 
 

@@ -170,8 +170,9 @@ def test_services_may_be_specs_plans_and_components(
 def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = FakeCluster(denied=["/resourcequotas"])
     monkeypatch.setattr(prerequisites, "KubernetesApi", lambda *_: denied)
-    assert "warning: not checked: resourcequotas in default: 403 Forbidden" in (
-        run(engine, service).logged
+    assert (
+        "warning: not checked: resourcequotas in default: 403 Forbidden [cluster-not-checked]"
+        in (run(engine, service).logged)
     )
 
 

@@ -96,12 +96,16 @@ def test_what_is_refused_fails_the_preview(engine: Any, asked: Asked) -> None:
 
 def test_the_rest_is_logged(engine: Any, asked: Asked) -> None:
     asked.found = (DOUBTED, UNASKED)
-    assert previewed(engine) == ["warning: roles[0].template: no PriorityClass"]
+    assert previewed(engine) == [
+        "warning: roles[0].template: no PriorityClass [api-server-refuses]"
+    ]
 
 
 def test_a_quota_that_is_too_small_is_logged(engine: Any, asked: Asked) -> None:
     asked.over_quota = (warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),)
-    assert previewed(engine) == ["warning: allows 1: the API server creates no more"]
+    assert previewed(engine) == [
+        "warning: allows 1: the API server creates no more [quota-too-small]"
+    ]
 
 
 def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:

@@ -109,7 +109,7 @@ def test_share_of_service_that_is_deleted_is_a_warning(stack: Stack, preview: bo
     (line,) = [line for line in logged if "deletes" in line]
     assert line == (
         "warning: roles[0].httproute.split[0].service: this update deletes next, which gets 10 % "
-        "of the requests; remove its share in the same update"
+        "of the requests; remove its share in the same update [service-not-found]"
     )
     run(stack, "chat", "next", split={"next": 10}, wait={"timeout": "60s"})
     assert not [line for line in run(stack, "chat", split={}).logged if "deletes" in line]
