@@ -92,8 +92,11 @@ def main(connection: Connection, request: Request) -> None:
     def send(message: Any) -> None:
         data = io.BytesIO()
         _Pickler(data).dump(message)
-        with lock:
-            connection.send_bytes(data.getvalue())
+        try:
+            with lock:
+                connection.send_bytes(data.getvalue())
+        except OSError:  # the program has closed it, such as with `os.closerange`
+            os._exit(1)
 
     def give_up() -> None:
         text = f"the program did not end within {request.limit:g} s; it waits here"
