@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from fusioninfer_pulumi.api.base import SpecModel
-from fusioninfer_pulumi.api.messages import rule_error
-from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
+from fusioninfer_pulumi.api.field_types import (
+    Count,
+    LabelMap,
+    PositiveCount,
+    Quantity,
+    WebAddress,
+    fits,
+)
+from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.validation_errors import rule_error
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
-from fusioninfer_pulumi.schemas.kind import SCALING
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
+from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -44,10 +46,6 @@ class MetricSource(str, enum.Enum):
 class AutoscalingMetricArgs(SpecModel):
     """One metric, with the value that a replica may have of it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AutoscalingMetricArgsDict]) -> None: ...
-
     name: str | None = Field(default=None, min_length=1)
     """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
 
@@ -70,10 +68,6 @@ class AutoscalingMetricArgs(SpecModel):
 class KedaFallbackArgs(SpecModel):
     """Replicas while the metrics cannot be had."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KedaFallbackArgsDict]) -> None: ...
-
     failure_threshold: PositiveCount
     """Failures in a row after which it holds."""
 
@@ -86,10 +80,6 @@ class KedaFallbackArgs(SpecModel):
 
 class KedaArgs(SpecModel):
     """Further fields of a ScaledObject."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KedaArgsDict]) -> None: ...
 
     polling_interval: PositiveCount | None = None
     """Seconds between two reads of the metrics."""
@@ -109,10 +99,6 @@ class KedaArgs(SpecModel):
 
 class AutoscalingArgs(SpecModel):
     """Scales the replicas of a role; needs `layout: PerRole`."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AutoscalingArgsDict]) -> None: ...
 
     engine: Annotated[AutoscalingEngine, Field(strict=False)] = AutoscalingEngine.HPA
     """`HPA` (default) or `KEDA`."""
@@ -158,23 +144,21 @@ class AutoscalingArgs(SpecModel):
         return self
 
 
-def wakes(args: AutoscalingArgs) -> bool:
+def scales_to_zero(args: AutoscalingArgs) -> bool:
     """Whether a role scales to zero, so that something else has to ask for its first replica."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 
 
-def asks_picker(args: AutoscalingArgs) -> bool:
+def uses_picker_metrics(args: AutoscalingArgs) -> bool:
     """Whether `target` counts requests that the endpoint picker holds."""
-    return args.target is not None and (args.target is AutoscalingTarget.QUEUE or wakes(args))
+    return args.target is not None and (
+        args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
+    )
 
 
 class PrefillDecodeRatioArgs(SpecModel):
     """Bounds for the replicas of prefill for each replica of decode."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PrefillDecodeRatioArgsDict]) -> None: ...
 
     min: float | None = Field(default=None, gt=0)
     """Fewest, such as `0.25`."""

@@ -6,42 +6,35 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
-from fusioninfer_pulumi.api.types import (
+from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
-    LeafText,
-    PassedName,
-    PassedText,
+    NameOrOutput,
     PodPart,
     PositiveCount,
+    StringOrOutput,
     Text,
+    TextOrOutput,
     fits,
     json_findings,
 )
+from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields, require_one
+from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
+from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, RESOURCES, TOLERATIONS
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
@@ -85,11 +78,7 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
-
-    name: PassedName
+    name: NameOrOutput
     """Name of the Secret; may be an Output."""
 
     key: Text = "HF_TOKEN"
@@ -99,11 +88,7 @@ class SecretKeyArgs(SpecModel):
 class S3Args(SpecModel):
     """How a bucket is reached."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
-
-    secret_name: PassedName | None = None
+    secret_name: NameOrOutput | None = None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
 
     access_key_id_key: Text = "AWS_ACCESS_KEY_ID"
@@ -112,19 +97,15 @@ class S3Args(SpecModel):
     secret_access_key_key: Text = "AWS_SECRET_ACCESS_KEY"  # noqa: S105  # the name of a key
     """Key of the Secret that holds the secret access key."""
 
-    endpoint: PassedText | None = None
+    endpoint: TextOrOutput | None = None
     """URL of a store other than AWS; may be an Output."""
 
-    region: PassedText | None = None
+    region: TextOrOutput | None = None
     """Region of the bucket; may be an Output."""
 
 
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
 
     name: Text
     """Name by which requests ask for it."""
@@ -135,10 +116,6 @@ class LoraAdapterArgs(SpecModel):
 
 class LoraArgs(SpecModel):
     """LoRA adapters that are served beside the model."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
@@ -156,11 +133,7 @@ class LoraArgs(SpecModel):
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
-
-    image: LeafText = FETCHER_IMAGE
+    image: StringOrOutput = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
 
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
@@ -179,14 +152,10 @@ class FetcherArgs(SpecModel):
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
-
     size: Bytes
     """Its size, such as `500Gi`."""
 
-    storage_class_name: PassedName | None = None
+    storage_class_name: NameOrOutput | None = None
     """StorageClass, by default the cluster's; may be an Output."""
 
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
@@ -199,10 +168,6 @@ class StorageArgs(SpecModel):
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
-
     timeout: Text = "2h"
     """How long it may take, all attempts together."""
 
@@ -213,24 +178,20 @@ class WarmUpJobArgs(SpecModel):
     """Seconds after which the cluster deletes it; by default it stays, as Pulumi would create a
     deleted one again."""
 
-    node_selector: dict[str, LeafText] | None = None
+    node_selector: dict[str, StringOrOutput] | None = None
     """Nodes on which it may run; values may be Outputs."""
 
     tolerations: Annotated[list[PodPart], fits(TOLERATIONS)] | None = None
     """Taints that it tolerates."""
 
-    service_account_name: PassedName | None = None
+    service_account_name: NameOrOutput | None = None
     """Its ServiceAccount, by default the namespace's; it gets no token. May be an Output."""
 
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
-
-    claim_name: PassedName | None = None
+    claim_name: NameOrOutput | None = None
     """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
 
     storage: StorageArgs | None = None
@@ -258,10 +219,6 @@ class CacheArgs(SpecModel):
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
@@ -296,7 +253,7 @@ class ModelArgs(SpecModel):
     s3: S3Args = default(S3Args)
     """How `s3://` is reached."""
 
-    image_pull_secrets: list[PassedName] = Field(default_factory=list)
+    image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
     """Secrets for pulling `oci://` and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
@@ -349,7 +306,7 @@ class ModelSource:
         return f"{self.scheme}://{self.place}{revision}"
 
 
-def read_source(uri: str) -> ModelSource | None:
+def parse_model_uri(uri: str) -> ModelSource | None:
     """The source that a `uri` names; None when it has none of the formats.
 
     A revision of a repository stands behind `@`, or `:` as in KServe's documents.
@@ -377,17 +334,13 @@ def read_source(uri: str) -> ModelSource | None:
 
 def hub_name(uri: str) -> str | None:
     """The repository of Hugging Face that a `uri` names; None where it names another source."""
-    source = read_source(uri)
+    source = parse_model_uri(uri)
     return source.place if source is not None and source.scheme == "hf" else None
-
-
-#: Fields of a cache that need `warmUp`, by their names in YAML.
-_WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
 
 
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
     """Checks a model, each field of which is valid."""
-    source = read_source(model.uri)
+    source = parse_model_uri(model.uri)
     if source is None:
         yield error(
             INVALID_MODEL_URI, (*at, "uri"), f"must be {URI_FORMATS}, got {shown(model.uri)}"
@@ -400,41 +353,25 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from _cache((*at, "cache"), model, model.cache, source)
 
 
+#: Fields of a model, and the one scheme whose files they are about.
+_SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
+
+
 def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    others = [read_source(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())]
-    schemes = {
-        source.scheme,
-        *(adapter_source.scheme for adapter_source in others if adapter_source is not None),
-    }
-    if model.path is not None and source.scheme != "oci":
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "path"),
-            f"belongs to oci:// (this model is {source.scheme}://)",
-        )
-    if model.fetch is not None and source.scheme != "hf":
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "fetch"),
-            f"belongs to hf:// (this model is {source.scheme}://)",
-        )
-    if model.token_secret is not None and "hf" not in schemes:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "tokenSecret"),
-            "has no effect: nothing comes from hf://; remove it",
-        )
+    adapters = [
+        parse_model_uri(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())
+    ]
+    schemes = {adapter.scheme for adapter in adapters if adapter is not None}
+    for field, scheme in _SCHEMES.items():
+        of_adapters = schemes if field in ("token_secret", "s3") else set()
+        if scheme not in {source.scheme, *of_adapters}:
+            message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
+            yield from reject_fields(at, model, [field], message)
     if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
         yield error(
             INVALID_FORMAT,
             (*at, "s3", "endpoint"),
             f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
-        )
-    if model.s3 != S3Args() and "s3" not in schemes:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "s3"),
-            "has no effect: nothing comes from s3://; remove it",
         )
 
 
@@ -456,7 +393,7 @@ def _lora(at: Location, model: ModelArgs) -> Iterator[Finding]:
                 f"must hold neither = nor /, got {shown(adapter.name)}",
             )
         taken.setdefault(adapter.name, f"adapters[{index}]")
-        if read_source(adapter.uri) is None:
+        if parse_model_uri(adapter.uri) is None:
             yield error(
                 INVALID_MODEL_URI,
                 (*here, "uri"),
@@ -479,12 +416,7 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
 def _cache(
     at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
 ) -> Iterator[Finding]:
-    if (cache.claim_name is None) == (cache.storage is None):
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "needs either claimName (an existing claim) or storage (one of ours)",
-        )
+    yield from require_one(at, cache, "claim_name", "storage")
     if source is not None and source.scheme in ("pvc", "oci"):
         yield error(
             FIELD_WITHOUT_EFFECT,
@@ -498,11 +430,9 @@ def _cache(
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
-        for field, key in _WARMED.items():
-            if field in cache.model_fields_set:
-                yield error(
-                    FIELD_WITHOUT_EFFECT, (*at, key), "has no effect without warmUp; remove it"
-                )
+        message = "has no effect without warmUp; remove it"
+        warmed = ("job", "mount_model", "read_only")
+        yield from reject_fields(at, cache, warmed, message, FIELD_WITHOUT_EFFECT)
     elif model.fetch is not None:
         yield error(
             FIELD_WITHOUT_EFFECT,

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.field_types import (
+    OnOff,
+    PodPart,
+    Port,
+    PositiveCount,
+    StringOrOutput,
+    TextOrOutput,
+    known_json_findings,
+)
 from fusioninfer_pulumi.api.pod_template import (
     image_findings,
     pod_part_findings,
     pod_template_findings,
 )
-from fusioninfer_pulumi.api.types import (
-    LeafText,
-    OnOff,
-    PassedText,
-    PodPart,
-    Port,
-    PositiveCount,
-    known_json_findings,
-)
+from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
@@ -33,14 +33,8 @@ from fusioninfer_pulumi.rules.common import (
     SET_BY_LIBRARY,
     STATED_TWICE,
 )
-from fusioninfer_pulumi.schemas.check import part_findings
-from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
+from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS, RESOURCES
+from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -73,14 +67,10 @@ class GroupPairing(str, enum.Enum):
 class PickerTlsArgs(SpecModel):
     """TLS between the gateway and the endpoint picker."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PickerTlsArgsDict]) -> None: ...
-
     enabled: bool = True
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
-    secret_name: PassedText | None = None
+    secret_name: TextOrOutput | None = None
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the picker signs a
     certificate by itself, which no gateway verifies."""
 
@@ -88,15 +78,11 @@ class PickerTlsArgs(SpecModel):
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker: the program that chooses a pod for each request."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
-
     enabled: bool = True
     """Whether there is one. Without it the route leads to a Service, which spreads requests without
     regard to caches and queues, and there is no InferencePool."""
 
-    image: LeafText | None = None
+    image: StringOrOutput | None = None
     """Its image; by default the router document's, and llm-d's for `pd-disaggregation`. May be an
     Output, together with `family`."""
 
@@ -147,10 +133,6 @@ class EndpointPickerArgs(SpecModel):
 class PoolArgs(SpecModel):
     """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
-
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
     """Ports of each pod, of which the picker chooses one, for engines of several servers that a
     script of yours starts; by default those that the engines' arguments and `parallelism` say."""
@@ -168,14 +150,10 @@ class NetworkPolicyArgs(SpecModel):
     By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
     """
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
-
     enabled: bool = True
     """Whether there are NetworkPolicies; false lets everybody in."""
 
-    gateway_namespace: PassedText | None = None
+    gateway_namespace: TextOrOutput | None = None
     """Namespace of the gateway's proxies, all of whose pods are let in; by default that in which
     `gateway.implementation` runs them. May be an Output."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from routed import LLM_D, ROUTE, V1_2, V1_5, objects, only, picker_container, routed
-from samples import Manifest, container, plan_of, problems, role, service, template, warnings
+from routed import LLM_D, ROUTE, V1_2, V1_5, only, routed
+from samples import Manifest, container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.diff._notes import share_notes
+from fusioninfer_pulumi.cli.diff._sentences import describe_traffic_shares
 from fusioninfer_pulumi.loading import load
 
 
@@ -61,18 +61,6 @@ def test_the_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
             }
         ],
     }
-
-
-def test_without_an_image_the_picker_is_one_that_reads_rewrites() -> None:
-    assert picker_container(canary(95, 5))["image"] == LLM_D
-    assert picker_container(routed())["image"] == V1_2
-    assert not objects(routed(), "InferenceModelRewrite")
-
-
-def test_a_weight_of_0_is_left_out() -> None:
-    made = only(canary(100, 0), "InferenceModelRewrite")
-    (rule,) = made["spec"]["rules"]
-    assert rule["targets"] == [{"modelRewrite": "base", "weight": 100}]
 
 
 def test_a_rewrite_of_all_other_names_comes_last() -> None:
@@ -149,13 +137,6 @@ def test_a_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
     assert not [line for line in warnings(canary(95, 5)) if "modelRewrites" in line]
 
 
-def test_the_plan_has_the_shares() -> None:
-    router = plan_of(canary(3, 1)).picker
-    assert router is not None
-    assert router.rewrites is not None
-    assert router.rewrites.text() == "chat -> base 75 %, tuned 25 %"
-
-
 def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> None:
     def named(service_: str, own: str, **route: Any) -> Manifest:
         rewrites = [{"models": ["chat"], "targets": [{"model": own}]}]
@@ -186,7 +167,7 @@ def test_a_difference_says_the_shares(
     before: tuple[int, int], after: tuple[int, int], notes: list[str]
 ) -> None:
     old, new = (only(canary(*weights), "InferenceModelRewrite") for weights in (before, after))
-    assert list(share_notes(old["kind"], old, new)) == notes
+    assert list(describe_traffic_shares(old["kind"], old, new)) == notes
 
 
 def test_a_difference_says_the_shares_of_pools() -> None:
@@ -194,11 +175,11 @@ def test_a_difference_says_the_shares_of_pools() -> None:
         share = [{"service": "next", "weight": weight}]
         return only(routed(httproute={**ROUTE, "split": share}), "HTTPRoute")
 
-    assert list(share_notes("HTTPRoute", split(5), split(50))) == [
+    assert list(describe_traffic_shares("HTTPRoute", split(5), split(50))) == [
         "requests: svc-pool 95 % -> 50 %, next-pool 5 % -> 50 %, when next-pool can serve"
     ]
     alone = only(routed(httproute=ROUTE), "HTTPRoute")
-    assert list(share_notes("HTTPRoute", split(50), alone)) == [
+    assert list(describe_traffic_shares("HTTPRoute", split(50), alone)) == [
         "requests: svc-pool 50 % -> 100 %, next-pool 50 % -> 0 %, when svc-pool can serve"
     ]
 
@@ -210,6 +191,6 @@ def test_diff_does_not_claim_to_wait_for_user_backends() -> None:
         refs[0]["weight"] = 1
         return only(routed(httproute={**ROUTE, "rules": [{"backendRefs": refs}]}), "HTTPRoute")
 
-    assert list(share_notes("HTTPRoute", route(1), route(3))) == [
+    assert list(describe_traffic_shares("HTTPRoute", route(1), route(3))) == [
         "requests: a 50 % -> 25 %, b 50 % -> 75 %"
     ]

@@ -1,0 +1,115 @@
+"""The JSON Schema of the manifest, for editors that complete and check it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import json
+import sys
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
+from fusioninfer_pulumi.api.service import InferenceServiceManifest
+
+#: Key of a class's own docstring among those of its fields.
+_CLASS = ""
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles that pydantic derives from field names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A field's name is its title."""
+        del schema
+        return False
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        """Describes a model's fields by their docstrings.
+
+        pydantic's own `use_attribute_docstrings` reads and parses the source of every model at
+        each start of the program.
+        """
+        built = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        built["description"] = class_docstring(model)
+        for name, text in field_docstrings(model).items():
+            alias = model.model_fields[name].alias or name
+            built["properties"][alias].setdefault("description", text)
+        return built
+
+
+def class_docstring(model: type[BaseModel]) -> str:
+    """The docstring of a model as it is written: `__doc__` has the fields, too."""
+    return _module_docstrings(model.__module__)[model.__name__][_CLASS]
+
+
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The string below each field of a model and of its bases."""
+    docstrings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            docstrings |= attribute_docstrings(base)
+    return docstrings
+
+
+def attribute_docstrings(kind: type) -> dict[str, str]:
+    """The string below each attribute of a class."""
+    docstrings = dict(_module_docstrings(kind.__module__).get(kind.__name__, {}))
+    docstrings.pop(_CLASS, None)
+    return docstrings
+
+
+@functools.cache
+def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstring of each class and the string below each field, by the name of the class."""
+    classes: dict[str, dict[str, str]] = {}
+    for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if not isinstance(definition, ast.ClassDef):
+            continue
+        docstrings = classes[definition.name] = {_CLASS: ast.get_docstring(definition) or ""}
+        for field, text in itertools.pairwise(definition.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    docstrings[name] = inspect.cleandoc(words)
+    return classes
+
+
+def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
+    """The schema of each model and enum that can be reached from `roots`, by its name.
+
+    Fields have their names in YAML; those that may be Outputs carry `OUTPUT_MARK`.
+    """
+    schemas: dict[str, Any] = {}
+    for root in roots:
+        schema = root.model_json_schema(by_alias=True, schema_generator=_Untitled)
+        schemas |= schema.pop("$defs", {})
+        schemas[root.__name__] = schema
+    return dict(sorted(schemas.items()))
+
+
+def manifest_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a manifest, generated from the models."""
+    schema = InferenceServiceManifest.model_json_schema(by_alias=True, schema_generator=_Untitled)
+    schema["title"] = "InferenceService (fusioninfer.io/v1alpha1)"
+    return {"$schema": _DIALECT, **_unmarked(schema)}
+
+
+def _unmarked(schema: Any) -> Any:
+    """Without the mark of Outputs, which manifests cannot hold."""
+    if isinstance(schema, dict):
+        return {key: _unmarked(item) for key, item in schema.items() if key != OUTPUT_MARK}
+    return [_unmarked(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def schema_text() -> str:
+    """The schema as text: `make regenerate` writes it to `docs/inference-service.schema.json`."""
+    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
