@@ -146,5 +146,7 @@ PICKER = {"status": {"availableReplicas": 1}}
         ([lws("a", 1)], [{}], "its endpoint picker is not available"),
     ],
 )
-def test_what_a_service_lacks_to_serve(lws_list: Any, pickers: Any, missing: str | None) -> None:
+def test_unavailable_service_names_missing_part(
+    lws_list: Any, pickers: Any, missing: str | None
+) -> None:
     assert find_unavailable(lws_list, pickers) == missing
