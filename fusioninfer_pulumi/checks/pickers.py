@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -24,6 +25,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     FLAG_UNKNOWN,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
+    find_closest_image,
     find_family,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_flags import OWNED_FLAGS
@@ -81,13 +83,10 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
-            able = max(
-                (f for f in FAMILIES.values() if can_read_metrics(f, metrics)),
-                key=lambda family: (family.repository == epp.family.repository, family.versions),
-            )
+            able = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
                 f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
-                f"{metrics.kv_cache}; use {able.image}"
+                f"{metrics.kv_cache}; use {able}"
             )
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
@@ -292,9 +291,6 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 
 
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    def images(able: Callable[[EppFamily], bool]) -> str:
-        return ", ".join(candidate.image for candidate in FAMILIES.values() if able(candidate))
-
     def pairs(candidate: EppFamily) -> bool:
         return all(
             candidate.registers(plugin["type"]) for plugin in build_pairing_plugins(request.groups)
@@ -303,14 +299,14 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
     if not family.supports_pd:
         message = (
             f"{request.strategy.value} needs plugins that no {family.name} image has; "
-            f"images that have them: {images(lambda candidate: candidate.supports_pd)}"
+            f"use {find_closest_image(family, lambda candidate: candidate.supports_pd)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
     if not pairs(family):
         message = (
-            f"{family.name} cannot keep prefill and decode of a request in one group; images that "
-            f"can: {images(pairs)}"
+            f"{family.name} cannot keep prefill and decode of a request in one group; use "
+            f"{find_closest_image(family, pairs)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
@@ -324,14 +320,12 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     if not rewrites:
         return
     if epp.family.rewrite_api is None:
-        able = ", ".join(
-            family.image for family in FAMILIES.values() if family.rewrite_api is not None
-        )
+        able = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} reads no InferenceModelRewrites: requests would keep the names "
-            f"that they ask for; images that read them: {able}",
+            f"that they ask for; use {able}",
         )
         return
     served = [(role.name, role.pods.command.requestable_names) for role in parts.served]

@@ -89,8 +89,8 @@ REFUSED: dict[str, tuple[Manifest, str]] = {
     "prefill and decode on an image that cannot": (
         pair(strategy="pd-disaggregation", endpointPicker={"image": V1_2}),
         (
-            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; images "
-            "that have them: "
+            "roles[0].strategy: pd-disaggregation needs plugins that no gaie-1.2 image has; "
+            "use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
         ),
     ),
     "a threshold where the strategy follows from the roles": (
