@@ -45,7 +45,7 @@ class UnreachableError(Exception):
 
 
 def probe(url: str) -> None:
-    """Sends one request to the endpoint.
+    """Send one request to the endpoint.
 
     Raises NotReadyError where it is reachable and does not serve, else UnreachableError.
     """
@@ -89,7 +89,7 @@ async def wait_until_ready(
     grace: float = GRACE_SECONDS,
     pause: float = _PAUSE_SECONDS,
 ) -> None:
-    """Waits until an endpoint serves.
+    """Wait until an endpoint serves.
 
     Raises UnreachableError where it stays out of reach for `grace` seconds; a name inside of a
     cluster (`.svc`) is known at once or never. Raises NotReadyError where it is reachable and does
@@ -121,7 +121,7 @@ def probe_endpoint(
     endpoint: pulumi.Output[str],
     deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
-    """Probes the endpoint after all that is awaited, and fails the program if it does not serve.
+    """Probe the endpoint after all that is awaited, and fails the program if it does not serve.
 
     Not in a preview, where files are written, or without Pulumi (the command line, tests with
     mocks). No resource and no output depends on it. `deadline` gives the update's deadline, known

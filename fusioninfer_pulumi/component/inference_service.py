@@ -98,7 +98,7 @@ class InferenceService(pulumi.ComponentResource):
         args: InferenceServiceArgs | InferenceServiceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Registers the service and its objects.
+        """Register the service and its objects.
 
         Args:
             name: Logical name; also the Kubernetes name where `args` has none.
@@ -238,7 +238,7 @@ def with_rule(finding: Finding) -> str:
 
 
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
-    """Logs the warnings among findings; what is only worth knowing with `--debug`."""
+    """Log the warnings among findings; what is only worth knowing with `--debug`."""
     for finding in problems:
         # Pulumi writes the severity itself.
         text = with_rule(finding).removeprefix(f"{finding.severity.value}: ")
@@ -249,7 +249,7 @@ def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> Non
 
 
 def raise_errors(problems: Iterable[Finding], title: str) -> None:
-    """Raises the errors among findings, if there are any."""
+    """Raise the errors among findings, if there are any."""
     refused = findings.errors(problems)
     if refused:
         raise RejectedServiceError(refused, title)

@@ -72,7 +72,7 @@ def service_status(
     failures: Mapping[str, str] | None = None,
     routing: Mapping[str, Live | None] | None = None,
 ) -> ServiceStatus:
-    """Computes a service's status.
+    """Compute a service's status.
 
     Args:
         plan: The service.
@@ -120,7 +120,7 @@ def service_status(
 
 
 def observed(live: Live | None) -> Live:
-    """The status of a LeaderWorkerSet, empty while it is about an older spec.
+    """Return the status of a LeaderWorkerSet, empty while it is about an older spec.
 
     Such a LeaderWorkerSet is about to restart its replicas, in spite of its conditions.
     """
@@ -130,12 +130,12 @@ def observed(live: Live | None) -> Live:
 
 
 def is_available(live: Live | None) -> bool:
-    """Whether the condition Available holds for the current spec."""
+    """Return whether the condition Available holds for the current spec."""
     return _condition_of(observed(live), "Available").get("status") == "True"
 
 
 def is_ready(live: Live | None) -> bool:
-    """Whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
+    """Return whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
 
     Without its `spec` it counts as one of a single replica.
     """
@@ -156,7 +156,7 @@ def ready_replicas(planned: LwsPlan, live: Live | None) -> int:
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
-    """Why the scheduler holds the gang back, None when it does not."""
+    """Explain why the scheduler holds the gang back, None when it does not."""
     native = _native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
@@ -175,7 +175,7 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:
-    """Why a gang is not placed, None once it is.
+    """Explain why a gang is not placed, None once it is.
 
     Kubernetes' own scheduler says so of the first time only. Volcano never takes its condition
     back: a running gang may lack single pods all the same.
@@ -187,7 +187,7 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
 
 
 def _native_condition(pod_group: Live) -> Live:
-    """What Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
+    """Describe what Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
@@ -215,7 +215,7 @@ def refusal(router: Routing, objects: Mapping[str, Live | None]) -> tuple[str, s
 
 
 def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list[Live]:
-    """The objects that the service's `wait.level` waits for beside replicas."""
+    """Return the objects that the service's `wait.level` waits for beside replicas."""
     kinds: tuple[str, ...] = ()
     if plan.wait.level is WaitLevel.SCHEDULED:
         kinds = ("PodGroup",)
@@ -227,7 +227,7 @@ def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list
 def find_unaccepted(
     plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
 ) -> str | None:
-    """The first of these objects that is not accepted yet, and why; None when all are.
+    """Return the first of these objects that is not accepted yet, and why; None when all are.
 
     A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
     pool that each Gateway of the route has accepted it and resolved its references. Only conditions
@@ -270,7 +270,7 @@ def find_unaccepted(
 
 
 def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
-    """Yields each Gateway that judges an object, and its current conditions by type.
+    """Yield each Gateway that judges an object, and its current conditions by type.
 
     The first ones, with an empty reference, are the object's own.
     """
@@ -287,7 +287,7 @@ def _routing_conditions(live: Live) -> Iterator[tuple[Live, dict[str, Live]]]:
 
 
 def _is_old(live: Live | None, condition: Live) -> bool:
-    """Whether a condition, or a status, is about an older spec of a live object."""
+    """Return whether a condition, or a status, is about an older spec of a live object."""
     generation = ((live or {}).get("metadata") or {}).get("generation")
     about = condition.get("observedGeneration")
     return generation is not None and about is not None and int(about) < int(generation)

@@ -58,7 +58,7 @@ reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Returns the prefix of one serving group's names, which is also the name of its PodGroup.
+    """Return the prefix of one serving group's names, which is also the name of its PodGroup.
 
     The service's name without groups.
     """
@@ -81,12 +81,12 @@ def role_lws(service: str, role: str, serving_group_index: int | None = None) ->
 
 
 def leader_pod(lws_name: str, group: int = 0) -> str:
-    """Name of a group's leader pod, which is also the name of its worker StatefulSet."""
+    """Return the name of a group's leader pod, which is also the name of its worker StatefulSet."""
     return f"{lws_name}-{group}"
 
 
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Returns the longest LeaderWorkerSet name whose pods can be created.
+    """Return the longest LeaderWorkerSet name whose pods can be created.
 
     52 characters for groups of one pod. Otherwise the worker StatefulSet is named `<name>-<group>`,
     so two less for a one-digit group index.

@@ -25,7 +25,7 @@ _LIMIT = 64
 
 
 def parse(value: str | float | Decimal) -> Decimal:
-    """Returns the exact amount of a quantity such as `8`, `500m`, `1.5Gi` or `1e3`.
+    """Return the exact amount of a quantity such as `8`, `500m`, `1.5Gi` or `1e3`.
 
     Raises:
         ValueError: The value is not a quantity.
@@ -57,7 +57,7 @@ def is_absurd(value: str | float) -> bool:
 
 
 def write(amount: Decimal) -> str:
-    """Returns an amount as Kubernetes stores it.
+    """Return an amount as Kubernetes stores it.
 
     Whole amounts are integers, with a binary suffix if it divides them. Others are thousandths,
     rounded up.
