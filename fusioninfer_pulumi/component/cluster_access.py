@@ -39,12 +39,12 @@ _programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = We
 
 
 def reads_cluster() -> bool:
-    """Whether this run reads clusters: an update by Pulumi, no preview, no test with mocks."""
+    """Return whether this run reads clusters: only updates by Pulumi do."""
     return has_engine() and not pulumi.runtime.is_dry_run()
 
 
 async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
-    """Kubeconfig and context of a component's provider; each None for what kubectl would use."""
+    """Return kubeconfig and context of a component's provider; None for kubectl's default."""
     provider = provider_of(component)
     if provider is None:
         config = pulumi.Config("kubernetes")

@@ -70,7 +70,7 @@ class Snapshot:
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Snapshot of a service's pods, their warnings, its PodGroups, and what nodes have free.
+    """Return a service's pods, their warnings, its PodGroups, and the nodes around them.
 
     `kubeconfig` is a path or text; it and `context` are None for what kubectl would use. What one
     has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
@@ -100,7 +100,7 @@ def read_service(
 def read_pods(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Snapshot of a service's pods alone; raises UnreadableError where they cannot be read."""
+    """Return a service's pods alone; raises UnreadableError if they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
@@ -180,7 +180,7 @@ def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def explain_gang(snapshot: Snapshot) -> list[str]:
-    """Why pods of a service have no node: the scheduler's messages and missing accelerators."""
+    """Explain why pods have no node: the scheduler's messages and missing accelerators."""
     waiting = [pod for pod in snapshot.pods if not is_bound(pod)]
     if not waiting:
         return []
@@ -251,7 +251,7 @@ async def find_failed_replicas(
         return find_failed_lws(revisions, pods)
     # Any error: the status then says less, as it does without rights.
     except Exception as problem:  # noqa: BLE001
-        message = f"whether replicas fail was not read: {describe_read_error(problem)}"
+        message = f"failures of replicas were not read: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
         return {}
 

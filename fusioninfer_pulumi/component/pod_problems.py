@@ -114,13 +114,11 @@ def describe_missing_accelerators(
         unplaced = _unplaced(sizes, free)
         if unplaced:
             pods = " and ".join(
-                f"{count} pod{'' if count == 1 else 's'} of {size}"
+                f"1 pod needs {size}" if count == 1 else f"{count} pods need {size} each"
                 for size, count in sorted(Counter(sizes).items())
             )
             most = f", at most {max(free)} on one node" if any(free) else ""
-            lines.append(
-                f"{unplaced} {kind} are missing: {pods} wait for a node, {sum(free)} are free{most}"
-            )
+            lines.append(f"{unplaced} {kind} are missing: {pods}; {sum(free)} are free{most}")
     return "; ".join(lines)
 
 
@@ -166,7 +164,7 @@ def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
             times = container.get("restartCount") or 0
             yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
         elif is_running and not container.get("ready"):
-            yield f"{name}: runs and is not ready"
+            yield f"{name}: is running but not ready"
 
 
 def _containers(pod: Object) -> list[Mapping[str, Any]]:

@@ -80,7 +80,7 @@ async def _renders(provider: pulumi.ProviderResource) -> bool:
 
 
 async def provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
-    """The arguments of a provider, which in Python are none of its outputs: Pulumi is asked."""
+    """Return the arguments of a provider; in Python they are not outputs, so Pulumi is queried."""
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
     return (answer or {}).get("state") or {}
@@ -107,7 +107,7 @@ class HeldResource(pulumi.CustomResource):
 
 
 def stack_resources() -> Mapping[str, Any] | None:
-    """Resources of the stack's state by URN, as Pulumi returns them.
+    """Return the resources of the stack's state by URN, as Pulumi has them.
 
     Not read with the SDK's `invoke`, which would let the whole program fail where there is no
     answer, and read the whole state into Python.

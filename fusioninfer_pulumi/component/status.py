@@ -96,7 +96,7 @@ def service_status(
     refused = refusal(plan.routing, routing or {}) if plan.routing is not None else None
     if not plan.total_pods:
         initialized = ("True", "InferenceServiceProcessing", "all objects exist")
-        active = ("False", "Parked", "every role is parked")
+        active = ("False", "Parked", "every role is scaled to zero")
     elif not any(lws.get(planned.name) for role in plan.roles for planned in role.lws):
         initialized = active = ("Unknown", "InferenceServiceCreating", "no object was read")
     else:
@@ -183,11 +183,11 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
     running = (pod_group.get("status") or {}).get("phase") == "Running"
     if running or _native_condition(pod_group).get("status") == "True":
         return None
-    return explain_blocked_gang(pod_group) or "the gang is not placed"
+    return explain_blocked_gang(pod_group) or "the gang is not scheduled"
 
 
 def _native_condition(pod_group: Live) -> Live:
-    """Describe what Kubernetes' own scheduler says of a PodGroup; empty for one of Volcano."""
+    """Return the condition that Kubernetes' own scheduler sets; empty for Volcano's PodGroups."""
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
@@ -258,14 +258,14 @@ def find_unaccepted(
             found = (c for p, c in _routing_conditions(state) if reference.items() <= p.items())
             conditions = next(found, None)
             if conditions is None:
-                return f"{what}: Gateway {reference['name']} has not judged it"
+                return f"{what}: Gateway {reference['name']} has not reported a status"
             for condition_type in types:
                 condition = conditions.get(condition_type) or {}
                 if condition.get("status") == "False":
                     why = condition.get("message") or condition.get("reason") or "no reason given"
                     return f"{at}: not {condition_type}, {why}"
                 if condition.get("status") != "True":
-                    return f"{at}: {condition_type} is not known"
+                    return f"{at}: {condition_type} is unknown"
     return None
 
 
@@ -398,7 +398,7 @@ def _counts(components: Mapping[str, ComponentStatus]) -> str:
 
 
 def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
-    """Whether a replica of each role that is needed is ready, of the service or of one group."""
+    """Return whether each required role has a ready replica, in the service or in one group."""
     minima = gang_minima(plan.gang)
     needed = [
         role

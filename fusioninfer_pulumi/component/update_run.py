@@ -106,7 +106,7 @@ class Update:
         self._task = asyncio.ensure_future(self._run())
 
     def turn(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
-        """What a LeaderWorkerSet depends on: nothing, but it is known only when its turn comes."""
+        """Return an Output that is known when a LeaderWorkerSet may change; it has no resources."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
 
@@ -234,7 +234,7 @@ class Update:
             await asyncio.sleep(pause(waited))
 
     def is_of(self, service: str, other: Update) -> bool:
-        """Whether this is the update of a service in the namespace and cluster of another."""
+        """Return whether this updates a service in the namespace and cluster of another update."""
         return (
             self._plan.service == service
             and is_known_equal(self._plan.namespace, other._plan.namespace)
@@ -278,7 +278,7 @@ class Update:
         return live, dict(map(_minimum, manifests)) if is_scheduled else {}
 
     async def _seen(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
-        """Describe what is noted in the state; reads once more where something may be down."""
+        """Return what the state keeps; list once more where something may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live.lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = step(self._state, await self._list())
@@ -338,7 +338,7 @@ def _minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _trimmed(live: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe what of a live object is kept for the status."""
+    """Return the part of a live object that the status needs."""
     metadata = live["metadata"]
     keys = ("generation", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}

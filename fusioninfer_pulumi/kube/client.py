@@ -151,7 +151,7 @@ class KubernetesApi:
     def changes(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:
-        """Watch a kind for some seconds, and yields each event's type and object.
+        """Watch a kind for some seconds, and yield each event's type and object.
 
         The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
         or closes the connection.
@@ -186,7 +186,7 @@ class KubernetesApi:
         body: Any = None,
         accept: str = "application/json",
     ) -> tuple[int, Object]:
-        """Send a request and returns its status and JSON; a PATCH is a server-side apply.
+        """Send a request and return its status and JSON; a PATCH is a server-side apply.
 
         Raises:
             UnreadableError: The cluster does not respond, or does not accept the credentials.

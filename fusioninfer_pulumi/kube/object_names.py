@@ -71,12 +71,12 @@ pod_group = serving_group
 def leader_worker_set(
     service: str, role: str, replica: int, serving_group_index: int | None = None
 ) -> str:
-    """Name of one replica's LeaderWorkerSet, and of its leader StatefulSet and headless Service."""
+    """Return the name of a replica's LeaderWorkerSet, leader StatefulSet and headless Service."""
     return f"{serving_group(service, serving_group_index)}-{role}-{replica}"
 
 
 def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
-    """Name of the one LeaderWorkerSet of a role, of its StatefulSet and headless Service."""
+    """Return the name of a role's one LeaderWorkerSet, StatefulSet and headless Service."""
     return f"{serving_group(service, serving_group_index)}-{role}"
 
 

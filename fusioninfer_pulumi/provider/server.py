@@ -83,7 +83,7 @@ class Provider(pulumi.provider.Provider):
 
 
 def normalize_inputs(value: Any) -> Any:
-    """A value as programs write it: all numbers arrive as floats, and unknown ones as markers."""
+    """Return a value as programs write it: numbers arrive as floats, unknowns as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
@@ -96,7 +96,7 @@ def normalize_inputs(value: Any) -> Any:
 
 
 def build_property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
-    """Findings as errors of a component's properties."""
+    """Convert findings to errors of a component's properties."""
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
@@ -146,7 +146,7 @@ def _done(result: Any) -> asyncio.Future[Any]:
 
 
 def _explained(output: Any, name: str) -> Any:
-    """An output whose refusal, found only while it is computed, is one of properties, too."""
+    """Return an Output whose late errors become property errors, too."""
     if not is_output(output):
         return output
 

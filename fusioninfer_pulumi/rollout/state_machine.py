@@ -463,7 +463,7 @@ def _unreadable(state: UpdateState, observation: Listed) -> _Result:
     if state.stage is not Stage.RUNNING:
         return replace(state, stage=Stage.RUNNING), ()
     state = state.with_each(state.in_phases(Phase.CHANGING, Phase.STARTING), phase=Phase.DONE)
-    return state, (Say(f"whether replicas are available was not checked: {observation.problem}"),)
+    return state, (Say(f"availability of replicas was not checked: {observation.problem}"),)
 
 
 def pause(quiet: float, *, turns: bool = False) -> float:

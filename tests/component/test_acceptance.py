@@ -49,15 +49,15 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
     ("objects", "expected"),
     [
         (live(), None),
-        ({}, "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
+        ({}, "InferencePool svc-pool: Gateway svc-gateway has not reported a status"),
         (
             live(gateway={"status": {"conditions": [ACCEPTED]}}),
-            "Gateway svc-gateway: Programmed is not known",
+            "Gateway svc-gateway: Programmed is unknown",
         ),
-        (live(pool=judged()), "InferencePool svc-pool: Gateway svc-gateway has not judged it"),
+        (live(pool=judged()), "InferencePool svc-pool: Gateway svc-gateway has not reported a status"),
         (
             live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
-            "HTTPRoute svc-httproute: Gateway svc-gateway has not judged it",
+            "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",
         ),
         (
             live(httproute=judged(at("svc-gateway", REFUSED, RESOLVED))),
@@ -65,7 +65,7 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
         ),
         (
             live(httproute=judged(at("svc-gateway", OLD, RESOLVED), generation=2)),
-            "HTTPRoute svc-httproute at svc-gateway: Accepted is not known",
+            "HTTPRoute svc-httproute at svc-gateway: Accepted is unknown",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_all_parents_must_accept_route() -> None:
     pool = judged(at("a", ACCEPTED, RESOLVED))
     assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
     assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
-        "HTTPRoute svc-httproute: Gateway a has not judged it"
+        "HTTPRoute svc-httproute: Gateway a has not reported a status"
     )
 
 
@@ -112,7 +112,7 @@ PLACED = {"type": "PodGroupInitiallyScheduled"}
     [
         ({"status": {"phase": "Running"}}, None),
         ({"status": {"phase": "Inqueue"}}, "PodGroup svc: the PodGroup is Inqueue"),
-        ({}, "PodGroup svc: the gang is not placed"),
+        ({}, "PodGroup svc: the gang is not scheduled"),
         ({"status": {"conditions": [{**PLACED, "status": "True"}]}}, None),
         (
             {"status": {"conditions": [{**PLACED, "status": "False", "message": "no room"}]}},

@@ -54,7 +54,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
         (pod(phase="Pending"), "phase Pending, not ready"),
         (pod(), "phase unknown, not ready"),
         (pod(phase="Running", **container(state={"running": {}})),
-         "container vllm: runs and is not ready"),
+         "container vllm: is running but not ready"),
         (pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}})),
          "phase Pending, not ready"),
         (pod(**container(state={"waiting": {"reason": "ErrImagePull", "message": "no\n  such"}})),
@@ -127,7 +127,7 @@ def test_latest_volcano_condition_explains_gang() -> None:
         "PodGroup svc: 2"
     ]
     assert explain_gang(Snapshot(waiting, pod_groups=[group(None)])) == [
-        "PodGroup svc: the gang is not placed"
+        "PodGroup svc: the gang is not scheduled"
     ]
     # Volcano does not take the condition back.
     assert explain_gang(Snapshot(waiting, pod_groups=[group("Running", new)])) == []
@@ -144,7 +144,7 @@ def test_native_condition_explains_gang() -> None:
         return explain_gang(Snapshot(waiting, pod_groups=[native]))
 
     assert told(status="False", message="no room") == ["PodGroup svc: no room"]
-    assert told() == ["PodGroup svc: the gang is not placed"]
+    assert told() == ["PodGroup svc: the gang is not scheduled"]
     # It stays true, also of a gang that lacks pods again.
     assert told(status="True") == []
 
@@ -197,20 +197,20 @@ GONE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
     [
         ([asking(8)], [node("a")], [], ""),
         ([asking(0)], [], [], ""),
-        ([asking(8)], [], [], "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, "
+        ([asking(8)], [], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
                               "0 are free"),
-        ([asking(8)], [node("a", None)], [], "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a "
-                                             "node, 0 are free"),
+        ([asking(8)], [node("a", None)], [], "8 nvidia.com/gpu are missing: 1 pod needs 8; "
+                                             "0 are free"),
         # Twelve are free, and no node has eight of them.
         ([asking(8)], [node("a"), node("b")], [asking(2, "a"), asking(2, "b")],
-         "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, 12 are free, "
+         "8 nvidia.com/gpu are missing: 1 pod needs 8; 12 are free, "
          "at most 6 on one node"),
         ([asking(8), asking(4), asking(4)], [node("a")], [],
-         "8 nvidia.com/gpu are missing: 2 pods of 4 and 1 pod of 8 wait for a node, 8 are free, "
+         "8 nvidia.com/gpu are missing: 2 pods need 4 each and 1 pod needs 8; 8 are free, "
          "at most 8 on one node"),
         ([asking(8)], [node("a", unschedulable=True), node("b", conditions=NOT_READY),
                        node("c", taints=GONE), node("d", conditions=[])], [],
-         "8 nvidia.com/gpu are missing: 1 pod of 8 wait for a node, 0 are free"),
+         "8 nvidia.com/gpu are missing: 1 pod needs 8; 0 are free"),
     ],
 )  # fmt: skip
 def test_missing_accelerators_by_nodes(waiting: Any, nodes: Any, bound: Any, said: str) -> None:

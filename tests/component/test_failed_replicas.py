@@ -164,7 +164,7 @@ def test_unreadable_cluster_leaves_status_unchanged(
     monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     told, logged, _ = status(problem)
     assert told["components"]["inference"]["phase"] == "Deploying"
-    assert logged == [f"whether replicas fail was not read: {why}"]
+    assert logged == [f"failures of replicas were not read: {why}"]
 
 
 def test_available_service_reads_no_pods(engine: Any, status: Any) -> None:

@@ -184,7 +184,7 @@ def test_optional_replicas_are_created_after_the_required_ones(
 def test_creation_without_cluster_access_is_logged_once(stack: Stack) -> None:
     stack.problem = UnreadableError("no answer")
     run(stack)
-    assert stack.logged == ["whether replicas are available was not checked: no answer"]
+    assert stack.logged == ["availability of replicas was not checked: no answer"]
 
 
 def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
@@ -239,7 +239,7 @@ def test_replicas_can_be_added_without_cluster_access(running: Stack) -> None:
     run(running, role(replicas=5))
     assert sorted(running.order) == names(0, 1, 2, 3, 4)
     said = [each for each in running.logged if "not checked" in each]
-    assert said == ["whether replicas are available was not checked: no answer"]
+    assert said == ["availability of replicas was not checked: no answer"]
 
 
 def test_unknown_state_is_read_from_cluster(running: Stack) -> None:

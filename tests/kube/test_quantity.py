@@ -52,13 +52,13 @@ def test_quantity_grammar_is_parsed(text: str) -> None:
      "--1", "1.2.3", "٣", "9" * 100, "1\n"],
 )  # fmt: skip
 def test_invalid_quantity_raises_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no Kubernetes quantity$"):
+    with pytest.raises(ValueError, match=r"is not a Kubernetes quantity$"):
         quantity.parse(text)
 
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_boolean_is_no_quantity(flag: bool) -> None:
-    with pytest.raises(ValueError, match=r"^(true|false) is no Kubernetes quantity$"):
+    with pytest.raises(ValueError, match=r"^(true|false) is not a Kubernetes quantity$"):
         quantity.parse(flag)
 
 
