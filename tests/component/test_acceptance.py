@@ -54,7 +54,10 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
             live(gateway={"status": {"conditions": [ACCEPTED]}}),
             "Gateway svc-gateway: Programmed is unknown",
         ),
-        (live(pool=judged()), "InferencePool svc-pool: Gateway svc-gateway has not reported a status"),
+        (
+            live(pool=judged()),
+            "InferencePool svc-pool: Gateway svc-gateway has not reported a status",
+        ),
         (
             live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
             "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",

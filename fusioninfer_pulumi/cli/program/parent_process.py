@@ -202,4 +202,4 @@ def _how_it_ended(status: int | None, limit: float) -> str:
     how = "it called os._exit"
     if status:
         how = "it crashed, called os._exit, or closed all file descriptors (os.closerange)"
-    return f"the program ended its process with status {status}: {how}"
+    return f"the program terminated its process with status {status}: {how}"
