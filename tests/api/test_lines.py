@@ -27,7 +27,7 @@ def test_half_of_a_surrogate_pair_is_shown_escaped() -> None:
 def test_an_argument_of_several_lines_is_quoted_in_one() -> None:
     given = template(container(args=["--model", COMMAND]))
     told = problems(service(role(template=given), model={"uri": "pvc://a/b"}))
-    assert [line for line in told if f"{ESCAPED} contradicts model.uri" in line]
+    assert [line for line in told if f"{ESCAPED} conflicts with model.uri" in line]
     assert all(line.isprintable() for line in told)
 
 
