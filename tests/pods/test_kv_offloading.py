@@ -113,7 +113,7 @@ def test_sglang_is_told_gigabytes_of_each_rank() -> None:
         ({"secondary": [DISK, OWN]}, sglang(), ".secondary", "SGLang supports one tier"),
         ({"cpu": "3G"}, sglang("--tp-size", "4"), ".cpu", "must be at least 1G for each rank"),
         ({}, sglang("--tp-size", "$TP"), ".cpu", "SGLang needs the memory of each rank, but the"),
-        ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio conflicts with kvCacheOffloading"),
+        ({}, sglang("--hicache-ratio", "2"), "", "--hicache-ratio conflicts with kvCache"),
     ],
 )  # fmt: skip
 def test_what_an_engine_cannot_do_is_refused(
