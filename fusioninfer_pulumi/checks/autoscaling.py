@@ -83,7 +83,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
             yield error(
                 OUT_OF_RANGE,
                 ("roles", role.position, "replicas"),
-                f"is what the role starts with, and must be within autoscaling's bounds "
+                "is the initial count and must be within autoscaling's bounds "
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
         if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
@@ -100,14 +100,14 @@ def _conflicts(
 ) -> Iterator[tuple[Location, str]]:
     """Fields that do not go with other fields, and why."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
-    group_message = "follows one number for all serving groups, and the role is scaled in each"
+    group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (
         (
             (),
             plan.shape.layout is not Layout.PER_ROLE,
             (
-                "needs layout: PerRole: an autoscaler scales one LeaderWorkerSet, and here each "
-                "replica is one of its own"
+                "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
+                "PerReplica each replica has its own"
             ),
         ),
         (
@@ -121,30 +121,33 @@ def _conflicts(
         (
             (),
             role.args.replicas == 0,
-            "a parked role (replicas: 0) has nothing to scale; remove one of the two",
+            "conflicts with replicas: 0; remove one of them",
         ),
         (
             (),
             plan.gang is not None and plan.gang.native,
             (
-                "does not go with gangPolicy.backend Native: its PodGroup counts the pods of all "
-                "replicas, and no autoscaler changes it, so that after it has scaled down no "
-                "replica that restarts comes back; use backend Volcano with minRoleReplicas"
+                "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
+                "replicas and autoscalers do not change it, so after a scale-down a replica that "
+                "restarts is never scheduled; use backend Volcano with minRoleReplicas"
             ),
         ),
         (
             ("target",),
             args.target is not None and load_metrics(plan.roles) is None,
             (
-                "needs one engine for all roles, vLLM or SGLang: the metrics of others are not "
-                "known; write metrics"
+                "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
+                "unknown; set metrics instead"
             ),
         ),
         (("target",), args.target is not None and groups > 1, f"{group_message}; write metrics"),
         (
             ("target",),
             hpa and args.target is AutoscalingTarget.QUEUE,
-            "queue follows the endpoint picker and needs engine KEDA; or use throughput",
+            (
+                "queue reads metrics of the endpoint picker and requires engine KEDA; or use "
+                "throughput"
+            ),
         ),
         *(
             (
@@ -174,10 +177,10 @@ def _target(
     """What `target` needs: series of the engines and of the endpoint picker, with their labels."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
-        message = "is required with autoscaling.target, whose queries select by its labels"
+        message = "is required with autoscaling.target, whose queries use its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
     if not isinstance(spec.namespace, str):
-        message = "is part of the queries of autoscaling.target, and cannot be an Output"
+        message = "is part of autoscaling.target's queries: pass a string, not an Output"
         yield error(OUTPUT_NOT_ALLOWED, ("namespace",), message)
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
     if asks_picker(args) and not hpa_queue:
@@ -192,31 +195,36 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
         yield error(
             FIELD_REQUIRED,
             where,
-            f"needs {lacking}: the endpoint picker holds requests while there is no replica; "
+            f"requires {lacking}: the endpoint picker queues requests while no replica is ready; "
             "without it clients get an error",
         )
     if router is None or picker is None:
         return
     at = (*router.at, "endpointPicker")
     if not router.intent.flow_control and picker.epp.request is None:
-        message = f"needs featureGates: [flowControl], as {role.name} is scaled by held requests"
+        message = (
+            f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
+            "requests"
+        )
         yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
     elif not router.intent.flow_control:
-        message = f"cannot be false: {role.name} is scaled by the requests that the picker holds"
+        message = (
+            f"cannot be false: {role.name} is scaled by requests that the endpoint picker queues"
+        )
         yield error(FIELD_OUT_OF_PLACE, (*at, "flowControl"), message)
     monitoring = built.args.monitoring
     if picker.epp.args.metrics is MetricsMode.OFF:
-        message = "is required: autoscaling follows requests that the picker holds; Authenticated"
+        message = "is required: autoscaling reads the endpoint picker's queue; set Authenticated"
         yield error(FIELD_REQUIRED, (*at, "metrics"), message)
     elif monitoring is not None and monitoring.picker is False:
-        message = "cannot be false: autoscaling follows requests that the picker holds"
+        message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
     if router.intent.pairs:
         yield error(
             FIELD_OUT_OF_PLACE,
             where,
-            "cannot hold requests for prefill and decode: they are let through when the first of "
-            "the two serves, and fail; use latency or throughput with minReplicas of 1 or more",
+            "cannot queue requests for prefill and decode: they are released when the first of "
+            "the two is ready, and fail; use latency or throughput with minReplicas of 1 or more",
         )
 
 
@@ -235,15 +243,15 @@ def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             yield warning(
                 AUTOSCALING_METRIC_UNSCOPED,
                 (*at, "metrics", index),
-                f"selects no series: {names[0]} of every service counts; select by a label, such "
+                f"has no label selector: it sums {names[0]} over all services; add one, such "
                 'as {fusioninfer_io_service="NAME"}, which monitoring sets',
             )
     if asleep:
         yield error(
             AUTOSCALING_NEVER_WAKES,
             (*at, "metrics"),
-            "are metrics of the role's own pods, and at zero replicas there are none: nothing "
-            "starts the first one; use target, or a metric of the endpoint picker or gateway",
+            "come from the role's own pods, of which none run at zero replicas, so the first one "
+            "never starts; use target, or a metric of the endpoint picker or gateway",
         )
 
 
@@ -264,8 +272,8 @@ def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
         yield error(
             NETWORK_POLICY,
             (*routing.at, "networkPolicy"),
-            f"keeps out Prometheus, so that autoscaling does not see {read}; set metrics to the "
-            "NetworkPolicyPeers that read metrics; enabled: false lets everybody in",
+            f"blocks Prometheus, so autoscaling does not see {read}; set metrics to the "
+            "NetworkPolicyPeers that read metrics, or enabled: false to allow all",
         )
 
 
@@ -287,7 +295,7 @@ def _gang(
             FIELD_REQUIRED,
             at,
             f"needs {path_text(field)}: without it the gang needs every replica, and one more "
-            f"would hold back all of them until there is room; give at most minReplicas "
+            "would block all of them until it fits; set it to at most minReplicas "
             f"({args.min_replicas})",
         )
     elif minima[role.name] > args.min_replicas:
@@ -302,7 +310,7 @@ def _gang(
 def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = args.engine is AutoscalingEngine.KEDA
     if keda and args.prometheus is None:
-        message = "is required with engine KEDA: the address for its queries"
+        message = "is required with engine KEDA: the address of Prometheus"
         yield error(FIELD_REQUIRED, (*at, "prometheus"), message)
     idle = args.keda.idle_replica_count if args.keda is not None else None
     if idle is not None and idle >= args.min_replicas:
@@ -344,7 +352,7 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     if not prefill or not decode:
-        message = "needs roles of prefiller and decoder; remove it"
+        message = "requires prefiller and decoder roles; remove it"
         yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
         return
     now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))

@@ -101,8 +101,8 @@ def _missing_findings(
     yield warning(
         SERVICE_NOT_FOUND,
         at,
-        f"{name} is none of the services of namespace {plan.namespace} here: {otherwise} unless "
-        f"the cluster has it already{hint}",
+        f"no service {name} in namespace {plan.namespace} here: {otherwise} unless it exists in "
+        f"the cluster{hint}",
     )
 
 
@@ -177,8 +177,8 @@ def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Findin
         yield warning(
             ROUTES_CONFLICT,
             ("roles", router.position, "httproute"),
-            f"takes the same requests for {host} as service {other.service} at one Gateway, and "
-            "the older route gets them all; give it another host name, path or header, or "
+            f"matches the same requests for {host} as service {other.service} at one Gateway, and "
+            "the older route receives them all; use another host name, path or header, or "
             "routedBy for a share of them",
         )
 

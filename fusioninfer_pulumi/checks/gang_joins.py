@@ -141,8 +141,8 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
         yield error(
             GANG_UPDATE_HELD_BACK,
             field_location(late[0].role, "partition"),
-            f"holds back replicas that the gang counts on: {_named(late)}. Leave the partition out "
-            "for this update (docs/rollout.md)",
+            f"holds back replicas that the gang needs: {_named(late)}; remove the partition for "
+            "this update (docs/rollout.md)",
         )
 
 

@@ -40,8 +40,8 @@ def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             FAILURE_MODE_IGNORED,
             (*at, "endpointPicker", "failureMode"),
-            f"{explicit.value} is ignored by {known.name}, which always drops requests while "
-            "the picker does not answer (FailClose)",
+            f"{explicit.value} is ignored by {known.name}, which always drops requests while the "
+            "endpoint picker does not respond (FailClose)",
         )
 
 
@@ -57,15 +57,15 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             GATEWAY_IMPLEMENTATION_UNKNOWN,
             (*at, "gateway", "implementation"),
-            f"nothing is known of {shown(named)}, so that nothing is generated beside the route; "
-            f"did you mean {meant}?",
+            f"unknown implementation {shown(named)}, so only the route is generated; did you mean "
+            f"{meant}?",
         )
     if gateway is not None and gateway.name not in parents:
         yield warning(
             ROUTE_WITHOUT_GATEWAY,
             (*at, "httproute", "parentRefs"),
-            f"do not name the service's own Gateway {gateway.name}: nothing attaches to it; "
-            "remove them, or name it",
+            f"do not include the service's own Gateway {gateway.name}, so nothing attaches to it; "
+            "remove them, or add it",
         )
     tls = (args.endpoint_picker or EndpointPickerArgs()).tls
     if not tls.enabled and known.epp_tls in (EppTls.ALWAYS, EppTls.BY_DEFAULT):
@@ -74,7 +74,7 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
         yield say(
             PICKER_TLS_REQUIRED,
             (*at, "endpointPicker", "tls", "enabled"),
-            f"{known.name} speaks TLS to the picker"
+            f"{known.name} uses TLS to the endpoint picker"
             + ("; remove it" if always else ", unless it is configured otherwise"),
         )
 
@@ -103,7 +103,7 @@ def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
             yield error(
                 LISTENERS_REFUSE_ROUTE,
                 parent.at,
-                f"no listener of Gateway {parent.name} takes the route: {reasons}",
+                f"no listener of Gateway {parent.name} accepts the route: {reasons}",
             )
 
 

@@ -49,7 +49,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
         yield from _access(cache.storage.access_modes, roles, pods)
         size = cache.storage.size
         if model.size is not None and quantity.parse(size) < quantity.parse(model.size):
-            message = f"{size} is less than the model, which has {model.size} (model.size)"
+            message = f"{size} is smaller than the model ({model.size}, model.size)"
             at = ("model", "cache", "storage", "size")
             yield error(CACHE_BELOW_MODEL_SIZE, at, f"{message}; raise it")
 
@@ -59,16 +59,16 @@ def _access(modes: Sequence[AccessMode], roles: Sequence[RoleArgs], pods: int) -
     if AccessMode.READ_WRITE_MANY in modes or pods < 2:
         return
     if AccessMode.READ_WRITE_ONCE_POD in modes:
-        message = f"ReadWriteOncePod lets one pod in, the service has {pods}"
+        message = f"ReadWriteOncePod allows one pod, and the service has {pods}"
         yield error(ACCESS_MODE_TOO_NARROW, at, message)
     elif AccessMode.READ_ONLY_MANY in modes:
         return
     elif any(role.nodes > 1 for role in roles):
-        message = "ReadWriteOnce is for one node, and replicas span several; use ReadWriteMany"
+        message = "ReadWriteOnce allows one node, and replicas span several; use ReadWriteMany"
         yield error(ACCESS_MODE_TOO_NARROW, at, message)
     else:
         yield warning(
             ACCESS_MODE_TOO_NARROW,
             at,
-            f"ReadWriteOnce is for one node: all {pods} pods have to fit it; use ReadWriteMany",
+            f"ReadWriteOnce allows one node, so all {pods} pods must fit on it; use ReadWriteMany",
         )

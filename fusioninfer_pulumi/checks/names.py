@@ -85,8 +85,8 @@ def service_name_findings(
             yield error(
                 SERVICE_NAME_BREAKS_ENGINE,
                 _AT,
-                f"for a Service called {entry} pods get {variable}=tcp://..., on which "
-                f"{engine.title} ends; rename the service, or set enableServiceLinks: false",
+                f"for a Service named {entry}, pods get {variable}=tcp://..., and {engine.title} "
+                "fails; rename the service, or set enableServiceLinks: false",
             )
             return
 

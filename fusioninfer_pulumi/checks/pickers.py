@@ -77,7 +77,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*parts.at, "endpointPicker")
     if len(reported) > 1:
-        message = f"{without} with several engines: a picker reads the metrics of one"
+        message = f"{without} with several engines: an endpoint picker reads the metrics of one"
         yield make_finding(RELEASE_WITHOUT_FEATURE, at, message)
     for metrics in reported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
@@ -165,14 +165,14 @@ def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Requests that the picker shall hold, and whether it can."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
-        message = "has no effect beside endpointPickerConfig: use its featureGates: [flowControl]"
+        message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
         yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
-            f"{epp.family.name} cannot hold requests: while no pod is ready it answers 503; leave "
-            "the image out, or use v1.3.1 or later, or llm-d's",
+            f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
+            "remove the image, or use v1.3.1 or later, or llm-d's",
         )
 
 
@@ -207,7 +207,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
         name = argument.lstrip("-").partition("=")[0]
         reason = family.refused_flags.get(name)
         if name in OWNED_FLAGS:
-            message = f"--{name} is set by the library, leave it out"
+            message = f"--{name} is set by the library; remove it"
             yield error(SET_BY_LIBRARY, (index,), message)
         elif reason is not None:
             yield error(FLAG_UNKNOWN, (index,), f"{family.name} refuses --{name}: {reason}")
@@ -224,21 +224,21 @@ def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield warning(
             PICKER_METRICS_UNAUTHENTICATED,
             metrics,
-            "everybody who reaches the picker reads its metrics; Authenticated asks first",
+            "anyone who reaches the endpoint picker can read its metrics; use Authenticated",
         )
     elif epp_args.metrics is MetricsMode.AUTHENTICATED and is_output(parts.spec.namespace):
         yield error(
             OUTPUT_NOT_ALLOWED,
             metrics,
-            "Authenticated needs a cluster-wide name, made of the namespace: that must be a plain "
-            "value, got a pulumi Output",
+            "Authenticated needs a cluster-wide name that contains the namespace: pass it as a "
+            "string, not an Output",
         )
     if family.needs_inference_objective_crd:
         yield info(
             CLUSTER_MUST_HAVE,
             (*at, "endpointPicker", "image"),
-            f"{family.name} starts only where the cluster has the kind InferenceObjective "
-            "(inference.networking.x-k8s.io), which releases up to v1.5.0 install",
+            f"{family.name} requires the kind InferenceObjective (inference.networking.x-k8s.io), "
+            "which releases up to v1.5.0 install",
         )
 
 
@@ -253,7 +253,8 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
 def without_load(scorers: str) -> str:
     """What happens with these scorers alone, with the figures of docs/routing.md."""
     return (
-        f"without kv-cache or queue beside {scorers} the picker does not see load: one of three "
+        f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
+        "three "
         "pods got 100 % of the requests with one prompt, 86 % of those with one hot adapter, and "
         "37 % with load (docs/routing.md)"
     )
@@ -266,12 +267,12 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
-            message = f"no such scorer; {family.name} has {', '.join(able)}"
+            message = f"unknown scorer; {family.name} has {', '.join(able)}"
             yield error(UNKNOWN_VALUE, at, message)
         elif name not in able:
             message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
             if name == "load":
-                message += " (queue reads the same metric, the requests that wait)"
+                message += " (queue reads the same metric, waiting requests)"
             yield error(RELEASE_WITHOUT_FEATURE, at, message)
         elif not (math.isfinite(weight) and weight > 0):
             yield error(OUT_OF_RANGE, at, f"must be a number above 0, got {weight}")
@@ -281,8 +282,8 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     scorer = next(iter(STRATEGIES[request.strategy]))
     if scorer not in request.scorers:
         message = (
-            f"strategy {request.strategy.value} scores by {scorer}, which is not among "
-            f"{shown(list(request.scorers))}: add it, or choose another strategy"
+            f"strategy {request.strategy.value} uses scorer {scorer}, which is not in "
+            f"{shown(list(request.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
@@ -328,8 +329,8 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
-            f"{epp.family.name} reads no InferenceModelRewrites: requests would keep the names "
-            f"that they ask for; images that read them: {able}",
+            f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
+            f"model names; images that support them: {able}",
         )
         return
     served = [(role.name, role.pods.command.asked_names) for role in parts.served]

@@ -35,17 +35,19 @@ def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
         if written[index]:
             yield from _release(("roles", index), role, args)
         elif role.gpus is not None:
-            message = "has no effect: the template names the image; give its resources, or engine"
+            message = (
+                "has no effect: the template sets the image; set its resources there, or set engine"
+            )
             yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
     if any(written) and args.model is not None:
         yield from _token(args.model)
         return
     if args.engine is not None:
-        message = "has no effect: no role leaves its container to the library"
+        message = "has no effect: every role has its own container"
         yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
     routed = any(role.component_type is ComponentType.ROUTER for role in args.roles)
     if args.image_registry is not None and args.model is None and not routed:
-        message = "has no effect: templates name all images"
+        message = "has no effect: templates set all images"
         yield error(FIELD_WITHOUT_EFFECT, ("imageRegistry",), message)
 
 
@@ -59,7 +61,7 @@ def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterat
     if (template.get("spec") or {}).get("containers"):
         image = serving_container(template, role.container).get("image")
         if image is not None:
-            message = f"stands beside the template's image {image}; remove one"
+            message = f"conflicts with the template's image {image}; remove one of them"
             yield error(STATED_TWICE, (*place, "version"), message)
             return
     releases = argument_table(stated.name.value).releases
@@ -94,5 +96,5 @@ def _model_name(model: ModelArgs) -> Iterator[Finding]:
 def _token(model: ModelArgs) -> Iterator[Finding]:
     name = hub_name(model.uri)
     if name is not None and model.token_secret is None and is_gated(name):
-        message = f"is not given, and {name} is gated: name a Secret with a token"
+        message = f"is missing, and {name} is gated: name a Secret with a token"
         yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)

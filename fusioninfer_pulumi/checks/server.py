@@ -202,12 +202,14 @@ def _of_answer(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tupl
     at = user_field((), tried.rendered, plan)[0]
     if answer.code == 0:
         words = f"{kind} of {tried.manifest['apiVersion']}"
-        message = f"the cluster has no kind {words}: install what provides it, or leave it out"
+        message = (
+            f"the cluster does not have kind {words}; install what provides it, or remove the field"
+        )
         yield words, warning(KIND_NOT_INSTALLED, at, message)
     elif _lacks_namespace(answer):
         message = (
-            f"the namespace does not exist yet: tried in {FALLBACK_NAMESPACE}, without the "
-            "policies and quotas of its own"
+            f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
+            "its policies and quotas"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
     elif RIGHTS.search(answer.words):
@@ -237,7 +239,7 @@ def _refusals(plan: ServicePlan, tried: Tried, answer: Answer) -> Iterator[tuple
             or (tried.template is not None and _WEBHOOK in answer.words)
         )
         say = warning if lenient else error
-        message = f"the API server refuses {tried.name}: {name}{_shown(words)}"
+        message = f"the API server rejects {tried.name}: {name}{_shown(words)}"
         yield words, say(API_SERVER_REFUSES, at, message)
 
 

@@ -31,7 +31,7 @@ def _name(built: BuiltService) -> Iterator[Finding]:
         yield error(
             INVALID_FORMAT,
             ("metadata", "name"),
-            f"must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
+            "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
             f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
         )
 
@@ -55,7 +55,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
-            f"no {lacking}: nothing pairs prefill with decode, clients reach the decoders only; "
+            f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
+            "decoders; "
             f"{remedy}",
         )
     entry = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
@@ -68,8 +69,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
         yield say(
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
-            f"{role.name} serves on ports {role.pods.ports_text}, and the Service reaches "
-            f"{role.pods.port} alone: the other ranks get no requests; {remedy}, or let the "
+            f"{role.name} serves on ports {role.pods.ports_text}, but the Service reaches only "
+            f"{role.pods.port}, so the other ranks receive no requests; {remedy}, or let the "
             "ranks share a port",
         )
     ports = {role.pods.port for role in entry}
@@ -86,8 +87,8 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
 def _placement(built: BuiltService) -> Iterator[Finding]:
     """A `placement` that is not carried out; `place` removes those that are."""
     message = (
-        "has no effect by itself: pools are chosen by `place` in a program, or by `--inventory` "
-        "on the command line"
+        "has no effect by itself: call `place` in a program, or pass `--inventory` on the command "
+        "line"
     )
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)

@@ -121,9 +121,9 @@ def layout_findings(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
-                f"{layout.value} cannot take the place of {other.value} in a role that runs "
-                f"({listed(staying)}); {keep}give each role another name in the same update, "
-                "which starts its replicas beside the old ones and needs room for both, or set "
+                f"{layout.value} cannot replace {other.value} in a running role "
+                f"({listed(staying)}); {keep}rename each role in the same update, which starts "
+                "the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
             )
@@ -133,8 +133,8 @@ def layout_findings(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(others))}) would end before the new ones "
-                "serve: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({listed(sorted(others))}) would stop before the new ones are "
+                "ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []
@@ -176,9 +176,9 @@ def kueue_findings(
                 error(
                     KUEUE_IMMUTABLE,
                     ("roles", role.position),
-                    f"Kueue rejects another {', '.join(rejected)} for a LeaderWorkerSet that runs; "
-                    "rename the role in the same update, which starts its replicas beside the old "
-                    "ones",
+                    f"Kueue rejects a change of {', '.join(rejected)} in a running "
+                    "LeaderWorkerSet; rename the role in the same update, which starts the new "
+                    "replicas next to the old ones",
                 )
             )
     return findings
@@ -223,8 +223,8 @@ def _refused(plan: Topology, role: RolePlan, changing: Collection[str]) -> Itera
         yield error(
             SUBGROUP_POLICY_IMMUTABLE,
             ("roles", role.position, SUB_GROUP_POLICY),
-            "LeaderWorkerSet does not change it after creation: "
-            f"{replicas} replicas of {role.name} would be replaced at once; rename the role in the "
+            f"LeaderWorkerSet cannot change it after creation: {replicas} replicas of {role.name} "
+            "would be replaced at once; rename the role in the "
             "same update to keep serving, or use rollout.strategy AllAtOnce or Recreate if an "
             "interruption is acceptable (docs/rollout.md)",
         )

@@ -32,7 +32,7 @@ _ALL = {
         "needs a ReferenceGrant in the namespace that is referred to; create one"
     ),
     "update-needs-room-for-optional-replicas": (
-        "an update needs room for all of its replicas: LeaderWorkerSet starts with the highest "
+        "an update needs capacity for all replicas: LeaderWorkerSet starts with the highest "
         "one, and stands still where that never runs; lower replicas before an update"
     ),
     "volcano-ignores-claims": (
@@ -55,7 +55,7 @@ KTHENA = {
     ),
     "max-unavailable-zero": "is 0, so that an update could not begin; give at least 1",
     "prefill-decode-without-router": (
-        "nothing pairs prefill with decode, clients reach the decoders only; read the "
+        "nothing pairs prefill with decode, and clients reach only the decoders; read the "
         "ModelServer of these pods and the ModelRoute to it too"
     ),
     "route-missing": (

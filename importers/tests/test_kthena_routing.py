@@ -55,8 +55,8 @@ def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
 
 def test_advice_names_kthenas_own_documents() -> None:
     assert (
-        "f: warning: template.roles: nothing pairs prefill with decode, clients reach the decoders "
-        "only; read the ModelServer of these pods and the ModelRoute to it too"
+        "f: warning: template.roles: nothing pairs prefill with decode, and clients reach only "
+        "the decoders; read the ModelServer of these pods and the ModelRoute to it too"
     ) in warned(serving(*PAIR))
     no_gateway = warned(serving(), server(), route())
     assert any("give the ModelRoute parentRefs" in each for each in no_gateway), no_gateway

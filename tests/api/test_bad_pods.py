@@ -53,7 +53,7 @@ def gpus(amount: Any) -> dict[str, Any]:
         ),
         (
             pod(container(), initContainers=[container(restartPolicy="Always")]),
-            [f'{POD}.initContainers[0].name: "vllm" names two containers of the pod'],
+            [f'{POD}.initContainers[0].name: "vllm" is the name of two containers in the pod'],
         ),
         (
             pod(container(args="--model m")),

@@ -107,7 +107,7 @@ def test_the_layout_of_a_running_service_is_kept(
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot take the place of {other} in a role that runs ({told}); "
+        f"svc: layout: {layout} cannot replace {other} in a running role ({told}); "
     )
     assert made(engine, service(layout=other)).children
 
@@ -118,7 +118,7 @@ def test_autoscaling_does_not_change_the_layout_of_a_running_service(engine: Any
 
     scaled = {"maxReplicas": 5, "metrics": [{"name": "waiting", "target": 5}]}
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match="PerRole cannot take the place of PerReplica"):
+    with pytest.raises(InvalidServiceError, match="PerRole cannot replace PerReplica"):
         made(engine, unwritten(autoscaling=scaled))
     engine.state = PER_ROLE_STATE
     with pytest.raises(
@@ -139,13 +139,13 @@ def test_a_role_with_another_name_has_another_layout(engine: Any, state: Any, la
         made(engine, service(renamed, layout=layout, wait={"level": "Scheduled"}))
     # The role that keeps its name is the one that is named.
     engine.state = {**state, urn("svc-a-0"): recorded("svc-a-0")}
-    with pytest.raises(InvalidServiceError, match="in a role that runs"):
+    with pytest.raises(InvalidServiceError, match="in a running role"):
         made(engine, service(renamed, role(), layout=layout))
 
 
 def test_a_new_role_does_not_get_the_name_of_a_replica_of_the_old_layout(engine: Any) -> None:
     engine.state = PER_REPLICA_STATE
-    with pytest.raises(InvalidServiceError, match=r"in a role that runs \(svc-inference-0\)"):
+    with pytest.raises(InvalidServiceError, match=r"in a running role \(svc-inference-0\)"):
         made(engine, service(role("inference-0"), layout="PerRole"))
 
 

@@ -45,7 +45,7 @@ def test_more_than_may_be_down_are_not_replaced(
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, after, 3, **more)
     assert str(refused.value).startswith(
-        "svc: roles[0].subGroupPolicy: LeaderWorkerSet does not change it after creation: "
+        "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
         "3 replicas of inference would be replaced at once; rename the role"
     )
 

@@ -187,11 +187,11 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
         (scaled({"metrics": []}), "roles[0].autoscaling: needs target or metrics"),
         (
             scaled(disruptionBudget={"minAvailable": 1}),
-            "roles[0].disruptionBudget.minAvailable: the replicas of inference are scaled: give",
+            "roles[0].disruptionBudget.minAvailable: inference is autoscaled: set",
         ),
         (
             scaled(disruptionBudget={"maxUnavailable": "50%"}),
-            "roles[0].disruptionBudget.maxUnavailable: the replicas of inference are scaled: give",
+            "roles[0].disruptionBudget.maxUnavailable: inference is autoscaled: set",
         ),
         (
             scaled({"maxReplicas": 1000}, name="x" * 45, multinode=nodes(2)),

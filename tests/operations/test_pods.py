@@ -76,8 +76,8 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
         (
             service(role(startup={})),
             (
-                "roles[0].startup: needs timeout or modelSize, or the size of the service's model "
-                "(model.size)"
+                "roles[0].startup: requires timeout, modelSize, or the size of the service's "
+                "model (model.size)"
             ),
         ),
         (
@@ -95,7 +95,7 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
                     template=template(container(startupProbe={"tcpSocket": {"port": 1}})),
                 )
             ),
-            "roles[0].startup: the container has a startupProbe of its own; remove one of them",
+            "roles[0].startup: conflicts with the container's startupProbe; remove one of them",
         ),
         (
             service(
@@ -105,8 +105,8 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
                 )
             ),
             (
-                "roles[0].startup: how the program tells that it serves is not known; remove this, "
-                "and write a startupProbe into the template"
+                "roles[0].startup: requires a known engine; remove it, and write a startupProbe "
+                "into the template"
             ),
         ),
     ],

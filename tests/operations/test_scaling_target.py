@@ -199,7 +199,7 @@ def test_an_hpa_follows_external_metrics_of_the_service() -> None:
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
          "flowControl: has no effect beside endpointPickerConfig"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
-         "endpointPickerConfig: needs featureGates: [flowControl], as inference"),
+         "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),
         (scaled(keda("queue"), router(), monitoring={"picker": False}), "picker: cannot be false"),
         (scaled(keda("queue"), router(flowControl=False)), "flowControl: cannot be false: "),
@@ -279,5 +279,5 @@ PROMETHEUS_PODS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadat
 def test_metrics_that_network_policies_hide_from_the_autoscaler(
     manifest: Manifest, *, is_hidden: bool
 ) -> None:
-    message = "roles[0].networkPolicy: keeps out Prometheus, so that autoscaling does not see vllm:"
+    message = "roles[0].networkPolicy: blocks Prometheus, so autoscaling does not see vllm:"
     assert any(each.startswith(message) for each in problems(manifest)) is is_hidden

@@ -88,7 +88,7 @@ def test_sglang_gets_its_own_flags() -> None:
 
 AT = "template.spec.containers[0].args"
 MISSING = (
-    f"{FLAG} is missing, without which no KV cache goes from prefill to decode: add it, or let "
+    f"{FLAG} is missing, so no KV cache is transferred from prefill to decode; add it, or let "
     "kvTransfer: {} generate it for NixlConnector"
 )
 STATED = "the engine's arguments state it already; remove one of them"
@@ -117,8 +117,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         [
             (
-                "roles[2]: hands its KV cache over by SharedStorageConnector (vllm), role prefill "
-                "by NixlConnector (vllm); all prefillers and decoders need the same"
+                "roles[2]: transfers its KV cache with SharedStorageConnector (vllm), role prefill "
+                "by NixlConnector (vllm); use the same in all prefillers and decoders"
             )
         ],
     ),
@@ -136,12 +136,12 @@ def test_the_wrong_way_is_refused() -> None:
     prefill, decode = config(kv_role="kv_consumer"), config(kv_role="kv_producer")
     assert problems(pair(engine("m", *prefill), engine("m", *decode))) == [
         (
-            "roles[1]: a prefiller whose engine says kv_consumer: the KV cache goes from "
-            "prefillers to decoders"
+            "roles[1]: a prefiller conflicts with componentType kv_consumer: the KV cache is "
+            "transferred from prefillers to decoders"
         ),
         (
-            "roles[2]: a decoder whose engine says kv_producer: the KV cache goes from prefillers "
-            "to decoders"
+            "roles[2]: a decoder conflicts with componentType kv_producer: the KV cache is "
+            "transferred from prefillers to decoders"
         ),
     ]
 
@@ -258,7 +258,7 @@ def test_the_topic_names_one_model_and_the_others_are_said() -> None:
     found = [warning for warning in warnings(manifest) if "kvEvents" in warning]
     assert found == [
         (
-            "warning: roles[2].kvEvents.topic: names one model, by default one: pickers find no "
-            "events for requests that ask for two; state the topic, or serve one name"
+            "warning: roles[2].kvEvents.topic: names one model, by default one: endpoint pickers "
+            "find no events for requests for two; set the topic, or serve one name"
         )
     ]

@@ -125,8 +125,9 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         claiming(GPUS, gpus=8),
-        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: asks for "
-         "accelerators beside resourceClaims, so the pod would get both; remove one")],
+        [("roles[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]: requests "
+          "accelerators in addition to resourceClaims, so the pod would get both; remove one of "
+          "them")],
     ),
     (
         service(role(template=template(resourceClaims=[{"name": "gpus", "resourceClaimName": "x"}]),

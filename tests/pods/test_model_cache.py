@@ -183,8 +183,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
             model={"uri": HF, "cache": {"storage": {"size": "1Gi",
                    "accessModes": ["ReadWriteOnce"]}, "warmUp": True}},
         ),
-        [("model.cache.storage.accessModes: ReadWriteOnce is for one node, and replicas span "
-         "several; use ReadWriteMany")],
+        [("model.cache.storage.accessModes: ReadWriteOnce allows one node, and replicas span "
+          "several; use ReadWriteMany")],
     ),
     (
         service(

@@ -74,21 +74,21 @@ FINE: dict[str, list[Manifest]] = {
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
 }  # fmt: skip
 
-FAILS = "its share of requests fails unless the cluster has it already"
+FAILS = "its share of requests fails unless it exists in the cluster"
 #: Where the two services are not the same, and how the only finding about them begins.
 WRONG: dict[str, tuple[list[Manifest], str]] = {
     "a slip": (
         [chat("nxet"), named("next", httproute=BY_HEADER)],
-        (f"chat: warning: {SPLIT}nxet is none of the services of namespace default here: {FAILS}; "
+        (f"chat: warning: {SPLIT}nxet in namespace default here: {FAILS}; "
         "did you mean next?"),
     ),
     "none of them": (
         [chat("canary"), named("x", httproute=BY_HEADER)],
-        f"chat: warning: {SPLIT}canary is none of the services of namespace default here: {FAILS}",
+        f"chat: warning: {SPLIT}canary in namespace default here: {FAILS}",
     ),
     "another namespace": (
         [chat(namespace="a"), named("next", httproute=BY_HEADER, namespace="b")],
-        f"chat: warning: {SPLIT}next is none of the services of namespace a here: {FAILS}",
+        f"chat: warning: {SPLIT}next in namespace a here: {FAILS}",
     ),
     "no router": (
         [chat(), PLAIN],
@@ -107,8 +107,8 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         f"next: warning: {BY}chat has no route: no request comes"),
     "a slip back": (
         [named("chat", httproute=ROUTE), other("chatt")],
-        (f"next: warning: {BY}chatt is none of the services of namespace default here: no request "
-        "comes unless the cluster has it already; did you mean chat?"),
+        (f"next: warning: {BY}chatt in namespace default here: no request "
+        "comes unless it exists in the cluster; did you mean chat?"),
     ),
 }  # fmt: skip
 

@@ -217,7 +217,7 @@ GATEWAYS = {
     "nginx-gateway-fabric": None,
     "istio": "asks the picker of one pool for all of the rule's requests",
     "gke": "what becomes of that is not known of gke",
-    "envoy-ai-gateway": "takes one InferencePool in a rule",
+    "envoy-ai-gateway": "allows one InferencePool in a rule",
 }
 
 
@@ -354,7 +354,7 @@ def test_what_the_gateway_needs_beside_the_route_is_made(
 
 def test_a_route_of_another_namespace_needs_a_grant_beside_the_pool() -> None:
     (asked,) = warnings(routed(httproute=FAR))
-    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not lead to" in asked
+    assert f"{AT}.refs[0].namespace: routes of namespace gateways may not refer to" in asked
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
     granted = routed(httproute=FAR, referenceGrants=True)
     assert not warnings(granted)

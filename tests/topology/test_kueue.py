@@ -60,7 +60,7 @@ def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
     assert warnings(off) == [
         (
             "warning: schedulingStrategy.queue: has no effect: with gangPolicy.mode Off replicas "
-            "wait in no LocalQueue"
+            "do not wait in a LocalQueue"
         )
     ]
 
@@ -79,8 +79,8 @@ def test_pods_restart_for_no_queue() -> None:
         (
             kueue(minRoleReplicas={"decode": 1}),
             (
-                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica by "
-                "itself and knows no minimum of each role; remove it, or use backend Volcano"
+                "schedulingStrategy.gangPolicy.minRoleReplicas: Kueue admits each replica on its "
+                "own and has no minimum for each role; remove it, or use backend Volcano"
             ),
         ),
         (
@@ -107,7 +107,7 @@ def test_what_kueue_cannot_do_is_refused(strategy: Any, expected: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        ({"requiredReplicas": "LowestOrdinals"}, "Kueue knows no minimum of each role"),
+        ({"requiredReplicas": "LowestOrdinals"}, "Kueue has no minimum for each role"),
         ({"minResources": True}, "Kueue counts the requests of every replica"),
     ],
 )

@@ -158,12 +158,15 @@ def test_every_replica_that_may_not_run_is_named_once_for_a_field_that_roles_sha
     several = service(role(), role("other"), rollout={"maxSurge": 1})
     assert problems(several) == [
         (
-            "rollout.maxSurge: needs layout: PerRole, got 1: with PerReplica each LeaderWorkerSet "
+            "rollout.maxSurge: requires layout: PerRole, got 1: with PerReplica each "
+            "LeaderWorkerSet "
             "has exactly one replica"
         )
     ]
     inner = service(role(rollout={"maxSurge": "10%"}))
-    assert problems(inner)[0].startswith('roles[0].rollout.maxSurge: needs layout: PerRole, got "1')
+    assert problems(inner)[0].startswith(
+        'roles[0].rollout.maxSurge: requires layout: PerRole, got "1'
+    )
 
 
 @pytest.mark.parametrize("spec", [{}, PER_ROLE])

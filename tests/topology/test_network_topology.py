@@ -68,7 +68,7 @@ def test_it_is_refused_where_there_is_no_gang() -> None:
 @pytest.mark.parametrize(
     ("topology", "found"),
     [
-        ({}, "networkTopology: has no effect: it names neither groupPolicy nor rolePolicy"),
+        ({}, "networkTopology: has no effect: set groupPolicy or rolePolicy"),
         (
             {"groupPolicy": {"mode": "soft", "highestTierAllowed": 1}},
             "groupPolicy.highestTierAllowed: has no effect with mode soft",

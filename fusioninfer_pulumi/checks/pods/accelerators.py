@@ -94,7 +94,7 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
                     yield say(
                         UNKNOWN_RESOURCE,
                         (*at, kind, str(name)),
-                        f"is no known device, so no node has it; did you mean {meant}?",
+                        f"unknown device, so no node has it; did you mean {meant}?",
                     )
 
 
@@ -109,8 +109,8 @@ def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 yield error(
                     ACCELERATORS_BESIDE_CLAIMS,
                     (*pod.container_path, "resources", "limits", str(resource)),
-                    "asks for accelerators beside resourceClaims, so the pod would get both; "
-                    "remove one",
+                    "requests accelerators in addition to resourceClaims, so the pod would get "
+                    "both; remove one of them",
                 )
 
 
@@ -141,9 +141,9 @@ def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Findin
             yield warning(
                 VOLCANO_IGNORES_CLAIMS,
                 at,
-                "Volcano binds such pods without the devices that they claim, and they never "
-                "start, unless the arguments of its plugin predicates say "
-                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); say "
-                f"so there, or set schedulingStrategy.{out}",
+                "Volcano binds these pods without the devices that they claim, so they never "
+                "start, unless its predicates plugin has "
+                "predicate.DynamicResourceAllocationEnable: true (1.14.1: false by default); set "
+                f"it, or set schedulingStrategy.{out}",
             )
             return

@@ -139,8 +139,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             ARGUMENTS_UNREADABLE,
             at,
-            "arguments that cannot be read here may contradict it: the engine takes the last of "
-            "two",
+            "arguments that cannot be read may conflict with it: the engine uses the last of two",
         )
 
 

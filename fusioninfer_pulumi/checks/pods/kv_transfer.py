@@ -35,7 +35,9 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if args is not None:
         if not args.enabled:
-            message = "no KV cache goes from prefill to decode: decode computes every prompt again"
+            message = (
+                "no KV cache is transferred from prefill to decode: decode recomputes every prompt"
+            )
             yield warning(KV_TRANSFER_DISABLED, ctx.at("kvTransfer", "enabled"), message)
         return
     if ctx.pairing is None:
@@ -47,14 +49,14 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             ARGUMENTS_UNREADABLE,
             at,
-            f"whether the engine hands its KV cache over cannot be read here: it needs {flags}",
+            f"cannot tell whether the engine transfers its KV cache; it needs {flags}",
         )
     else:
         yield error(
             KV_TRANSFER_MISSING,
             at,
-            f"{command.engine.transfer_flag} is missing, without which no KV cache goes from "
-            f"prefill to decode: add it, or let kvTransfer: {{}} generate it for {NIXL}",
+            f"{command.engine.transfer_flag} is missing, so no KV cache is transferred from "
+            f"prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
 
 
@@ -70,12 +72,12 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             KV_EVENTS_TOPIC,
             at,
-            f"names one model, by default {served[0]}: pickers find no events for requests "
-            f"that ask for {others}; state the topic, or serve one name",
+            f"names one model, by default {served[0]}: endpoint pickers find no events for "
+            f"requests for {others}; set the topic, or serve one name",
         )
     topic = f"kv@POD@{served[0]}" if args.topic is None and served else args.topic
     if topic is not None and topic.count("@") != 2:
-        message = "llm-d's pickers read kv@POD@MODEL, and ignore the pod here"
+        message = "llm-d's endpoint pickers expect kv@POD@MODEL, and ignore the pod here"
         yield info(KV_EVENTS_TOPIC, at, message)
 
 
@@ -110,7 +112,7 @@ def _protection_findings(
     at = ctx.at("kvTransfer", "sidecar", "ssrfProtection")
     name = f"the sidecar of {sidecar.family.name}"
     if wanted:
-        message = f"{name} reads no v1 InferencePool and would refuse every prefill pod"
+        message = f"{name} does not read v1 InferencePools and would reject every prefill pod"
         yield error(SIDECAR_PROTECTION, at, f"{message}; use llm-d v0.10.0 or later")
     else:
         message = f"{name} cannot protect itself: a client's header chooses its prefill pod"
@@ -139,6 +141,6 @@ def _argument_findings(
         yield warning(
             POOL_PODS_SERVE_HTTPS,
             at,
-            "--secure-proxy serves HTTPS on the pool's port, but gateway and picker speak plain "
-            "HTTP to the pods of a pool",
+            "--secure-proxy serves HTTPS on the pool's port, but gateway and endpoint picker send "
+            "plain HTTP to pods of a pool",
         )

@@ -135,8 +135,8 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield error(
                 DISK_LIMIT_TOO_SMALL,
                 (*pod.container_path, "resources", "limits", DISK),
-                f"{quantity.write(Decimal(sum(limits)))} of disk is less than the model, which has "
-                f"{model.size} (model.size): the kubelet evicts the pod; raise it, or use "
+                f"{quantity.write(Decimal(sum(limits)))} of disk is smaller than the model "
+                f"({model.size}, model.size): the kubelet evicts the pod; raise it, or use "
                 "model.cache",
             )
 
@@ -167,8 +167,8 @@ def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
-            f"{limit} has no room for the emptyDirs of kvCacheOffloading: with them the container "
-            f"asks for {quantity.write(asked)}",
+            f"{limit} is too small for the emptyDirs of kvCacheOffloading: with them the "
+            f"container requests {quantity.write(asked)}",
         )
 
 
@@ -181,16 +181,16 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
         yield error(
             MEMORY_LIMIT_TOO_SMALL,
             at,
-            f"takes {amount} of host memory in each pod, but {container} may use "
-            f"{limit} in all; raise its memory limit, or offload less",
+            f"uses {amount} of host memory in each pod, but {container} is limited to {limit}; "
+            "raise its memory limit, or offload less",
         )
     elif asked is None or quantity.parse(asked) < need:
         has = "none" if asked is None else str(asked)
         yield warning(
             MEMORY_REQUEST_TOO_SMALL,
             at,
-            f"takes {amount} of host memory in each pod, but {container} asks for {has}: "
-            "nodes are chosen that do not have it; raise requests.memory",
+            f"uses {amount} of host memory in each pod, but {container} requests {has}, so pods "
+            "may be scheduled on nodes without it; raise requests.memory",
         )
 
 

@@ -83,7 +83,7 @@ def _loopback(pods: RolePods) -> Iterator[Finding]:
     yield make_finding(
         ENGINE_ON_LOOPBACK,
         pods.leader.command_path,
-        f"with {source} it serves inside of its pod alone, where neither gateway nor probes reach "
+        f"with {source} it listens only inside its pod, where neither gateway nor probes reach "
         f"it; write {HOST_FLAG} 0.0.0.0",
     )
 
@@ -139,7 +139,7 @@ def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -
     others = any(True for _ in _others(pod))
     if not pod.leads:
         if not others and (reason := _silent(pod, pods, ctx)) is not None:
-            message = f"{reason}: nothing answers on port {port}; remove the probe"
+            message = f"{reason}: nothing listens on port {port}; remove the probe"
             yield error(PROBE_NOT_ANSWERED, at, message)
         return
     command, listens = pods.command, served_port(pods.command)
@@ -157,7 +157,7 @@ def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -
     yield make_finding(
         PROBE_NOT_ANSWERED,
         at,
-        f"{command.engine.title} serves on port {listens}, and nothing answers on port {port}; "
+        f"{command.engine.title} serves on port {listens}, and nothing listens on port {port}; "
         f"probe {listens}",
     )
 
@@ -218,7 +218,7 @@ def _lacks_key(action: dict[str, Any], pods: RolePods) -> bool:
     return (is_set or pods.command.has("--api-key")) and "authorization" not in headers
 
 
-_REACHED = "probe, Service and pool would reach a port on which nothing listens"
+_REACHED = "probes, Service and pool would use a port on which nothing listens"
 
 
 def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -244,7 +244,7 @@ def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         reason = f"{PORT_FLAG} {written} of the engine"
         if explicit is not None:
             message = (
-                f"{port} contradicts {reason} ({path_text(at)}): {_REACHED}; remove one of them"
+                f"{port} conflicts with {reason} ({path_text(at)}): {_REACHED}; remove one of them"
             )
             yield say(PORT_NOT_SERVED, field, message)
         else:
@@ -279,17 +279,16 @@ def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if command.engine is not None:
             yield from _early(at, leader.own)
     elif startup.timeout is None and startup.model_size is None:
-        message = "needs timeout or modelSize, or the size of the service's model (model.size)"
+        message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, at, message)
     elif "startupProbe" in leader.own:
-        message = "the container has a startupProbe of its own; remove one of them"
+        message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
         yield error(
             ENGINE_UNKNOWN,
             at,
-            "how the program tells that it serves is not known; remove this, and write a "
-            "startupProbe into the template",
+            "requires a known engine; remove it, and write a startupProbe into the template",
         )
 
 
@@ -310,8 +309,8 @@ def _early(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
         yield warning(
             LIVENESS_PROBE_TOO_EARLY,
             at,
-            f"is not given, and the livenessProbe restarts a container that does not serve after "
-            f"{seconds} s: a model that takes longer never loads; give startup.timeout",
+            "is missing, and the livenessProbe restarts a container that is not ready after "
+            f"{seconds} s: a model that needs longer never loads; set startup.timeout",
         )
 
 

@@ -62,8 +62,8 @@ def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
 def _alone(ctx: Context) -> Finding:
     other, rule = _ALONE[ctx.role.component_type]
     message = (
-        f"the service has no {other}, so no KV cache is handed over; add one, or use componentType "
-        "worker"
+        f"the service has no {other}, so no KV cache is transferred; add one, or use "
+        "componentType worker"
     )
     return warning(rule, ctx.at("componentType"), message)
 
@@ -88,7 +88,7 @@ def _pair(
         say: _Say = error if key in agreed and _AUTO not in (filled, read) else warning
         message = (
             f"{shown[key]} is {read}, but {filled} in role {first.role.name}, which fills its KV "
-            "cache; give both the same"
+            "cache; use the same value in both"
         )
         yield say(PAIRED_SETTINGS_DIFFER, second.at(), message)
     if engine.refuses_unknown_models:
@@ -97,7 +97,9 @@ def _pair(
     if why is not None:
         say = error if paired else warning
         flag = engine.size_flags["tensor"][0]
-        message = f"its {flag} does not fit that of role {first.role.name}: {why}; give both one"
+        message = (
+            f"its {flag} does not match that of role {first.role.name}: {why}; use the same in both"
+        )
         yield say(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
 
 
@@ -161,8 +163,9 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
             yield say(
                 KV_TRANSFER_WRONG_WAY,
                 ctx.at(),
-                f"a {ctx.role.component_type.value} whose engine says {setup.role}: the KV cache "
-                "goes from prefillers to decoders",
+                f"kv_role {setup.role} conflicts with componentType "
+                f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
+                "decoders",
             )
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PAIRED):
         return
@@ -172,9 +175,8 @@ def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
             yield say(
                 PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
-                f"hands its KV cache over by {setup.name} ({engines[0]}), role "
-                f"{first.role.name} by {wanted.name} ({engines[1]}); all "
-                "prefillers and decoders need the same",
+                f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
+                f"with {wanted.name} ({engines[1]}); use the same in all prefillers and decoders",
             )
 
 
@@ -208,5 +210,6 @@ def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Findi
             SERVED_MODELS_DIFFER,
             ctx.at(),
             f"serves {', '.join(names)}, role {first.role.name} serves {', '.join(others)}: "
-            "requests go to pods of both, and some get 404; give both one --served-model-name",
+            "pods of both receive requests, so some get 404; give both the same "
+            "--served-model-name",
         )

@@ -56,11 +56,11 @@ def template_findings(
                 yield from missing_name((*at, "volumeMounts", position), mount, volumes, "volume")
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
-                message = f"{shown(name)} names two containers of the pod"
+                message = f"{shown(name)} is the name of two containers in the pod"
                 yield error(DUPLICATE_NAME, (*at, "name"), message)
     priority = spec.get("priority")
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
-        message = "is set by the API server, by priorityClassName alone; name a class instead"
+        message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
 
 
@@ -69,7 +69,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
     for index, port in known_mappings(container.get("ports")):
         name = known_text(port.get("name"))
         if name and name in names:
-            message = f"{shown(name)} names two ports of the container"
+            message = f"{shown(name)} is the name of two ports in the container"
             yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
@@ -203,7 +203,7 @@ def _name(at: Location, name: str) -> Iterator[Finding]:
     meant = meant_accelerator(name) or (similar(name, _STANDARD) if "/" not in name else None)
     out = f"did you mean {meant}?" if meant else "devices have a domain: nvidia.com/gpu"
     what = "name" if "/" in name else "of a container"
-    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is no resource {what}; {out}")
+    yield error(UNKNOWN_RESOURCE, at, f"{shown(name)} is not a valid resource {what}; {out}")
 
 
 def is_known_form(name: str) -> bool:

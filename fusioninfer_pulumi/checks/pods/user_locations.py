@@ -58,7 +58,7 @@ def variable_findings(at: Location, variables: Iterable[Mapping[str, Any]]) -> I
             yield warning(
                 CREDENTIAL_IN_PLAIN_TEXT,
                 (*at, "env", index, "value"),
-                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
                 f"{_ADVICE}",
             )
 
@@ -70,7 +70,7 @@ def _arguments(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
             yield warning(
                 CREDENTIAL_IN_PLAIN_TEXT,
                 (*at, key, index),
-                f"{name} is a credential in plain text: everybody who may read pods reads it; "
+                f"{name} is a credential in plain text: anyone who can read pods can read it; "
                 f"take it from a variable, $(NAME), and {_ADVICE}",
             )
 
