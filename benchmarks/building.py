@@ -38,7 +38,8 @@ def costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
     """
 
     def build() -> tuple[dict[str, Any], ...]:
-        return render(plan_service(args))
+        rendered: tuple[dict[str, Any], ...] = render(plan_service(args))
+        return rendered
 
     objects = build()
 

@@ -101,7 +101,7 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
 
 def _write(stack: Project, wanted: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
     (args,) = load(wanted)
-    objects = render(plan_service(args))
+    objects: tuple[Any, ...] = render(plan_service(args))
     if by_hand:
         (stack.folder / "objects.json").write_text(json.dumps(objects), encoding="utf-8")
         (stack.folder / "__main__.py").write_text(BY_HAND, encoding="utf-8")

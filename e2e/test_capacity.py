@@ -54,7 +54,7 @@ def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     return bound
 
 
-@pytest.mark.proves("Both PodGroup forms schedule what the README's table says at 16 to 80 GPUs")
+@pytest.mark.proves("Both PodGroup forms schedule what the capacity model says at 16 to 80 GPUs")
 @pytest.mark.parametrize(
     ("layout", "forms"),
     [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],

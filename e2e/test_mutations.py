@@ -27,7 +27,6 @@ MUTANTS, MUTANTS_LONG = 500, 20_000
 #: Rules of warnings about what depends on the cluster, and why they are no errors.
 WARNED: dict[str, str] = {
     "field-of-experimental-channel": "clusters with that channel of the Gateway API take it",
-    "field-of-other-release": "other releases of Kubernetes have the field",
 }
 #: Refused for what a cluster has or has not: a part of the message, and why `check` accepts it.
 ELSEWHERE: dict[str, str] = {

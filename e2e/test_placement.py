@@ -14,7 +14,8 @@ from e2e.harness import Cluster, Object
 from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.result import Status, read_previous
 from fusioninfer_pulumi import Placement, load, place, plan_service, read_inventory, read_placement
-from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
+from fusioninfer_pulumi.api.inventory import InventoryArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.loading import load_inventory
 
 LABEL = "cloud.google.com/gke-nodepool"

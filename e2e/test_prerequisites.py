@@ -76,7 +76,8 @@ def claiming() -> ServicePlan:
                   containers: [{name: vllm, image: "vllm/vllm-openai:v0.12.0"}]
         """
     )
-    return plan_service(args)
+    plan: ServicePlan = plan_service(args)
+    return plan
 
 
 @pytest.fixture

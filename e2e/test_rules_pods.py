@@ -140,19 +140,17 @@ def test_an_own_replica_index_breaks_the_gang(cluster: Cluster, namespace: str) 
 
 @pytest.mark.proves("LeaderWorkerSet's webhook rejects a subgroup size that does not divide")
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    "policy",
     [
-        ({"subGroupSize": 4}, "must divide nodeCount"),
-        ({"subGroupSize": 7}, "at most nodeCount"),
-        ({"subGroupSize": 3, "subGroupPolicyType": "LeaderExcluded"}, "must divide nodeCount - 1"),
+        {"subGroupSize": 4},
+        {"subGroupSize": 7},
+        {"subGroupSize": 3, "subGroupPolicyType": "LeaderExcluded"},
     ],
 )
-def test_a_subgroup_size_that_does_not_divide_is_refused_there_too(
-    cluster: Cluster, namespace: str, policy: Object, message: str
+def test_subgroup_size_that_does_not_divide_is_rejected_by_the_webhook(
+    cluster: Cluster, namespace: str, policy: Object
 ) -> None:
-    role = inputs.role("inference", "worker", 1, 6)
-    refused(inputs.service("svc", {**role, "subGroupPolicy": policy}), message)
-    plan = inputs.plan_of(inputs.service("svc", role))
+    plan = inputs.plan_of(inputs.service("svc", inputs.role("inference", "worker", 1, 6)))
     for each in inputs.with_namespace(inputs.objects_of(plan), namespace):
         if each["kind"] == "LeaderWorkerSet":
             each["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] = policy

@@ -23,7 +23,7 @@ from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
 from fusioninfer_capacity.proposals import Place, Proposal
 from fusioninfer_capacity.proposals import room as room_of
 from fusioninfer_pulumi import load, plan_service
-from fusioninfer_pulumi.api import InferenceServiceArgs
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading import load_inventory
 
@@ -42,6 +42,7 @@ STOCK = load_inventory(POOLS)
 def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
     """A proposal in a namespace."""
     text["metadata"]["namespace"] = namespace
+    service: InferenceServiceArgs
     (service,) = load(text)
     return service
 

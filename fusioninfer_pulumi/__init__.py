@@ -3,38 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fusioninfer_pulumi.api import *  # noqa: F403  # the models: `api` is the list of them
-    from fusioninfer_pulumi.capacity import Placement as Placement
-    from fusioninfer_pulumi.capacity import place as place
-    from fusioninfer_pulumi.capacity import read_inventory as read_inventory
-    from fusioninfer_pulumi.capacity import read_placement as read_placement
-    from fusioninfer_pulumi.checks.stages import plan_service as plan_service
-    from fusioninfer_pulumi.checks.stages import plan_services as plan_services
-    from fusioninfer_pulumi.component import Gateway as Gateway
-    from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
-    from fusioninfer_pulumi.component import InferencePool as InferencePool
-    from fusioninfer_pulumi.component import InferenceService as InferenceService
-    from fusioninfer_pulumi.component import LeaderWorkerSet as LeaderWorkerSet
-    from fusioninfer_pulumi.component import PodGroup as PodGroup
-    from fusioninfer_pulumi.component.prerequisites import (
-        ServingPrerequisites as ServingPrerequisites,
-    )
-    from fusioninfer_pulumi.component.prerequisites import (
-        ServingPrerequisitesArgs as ServingPrerequisitesArgs,
-    )
-    from fusioninfer_pulumi.findings import Finding as Finding
-    from fusioninfer_pulumi.findings import InvalidServiceError as InvalidServiceError
-    from fusioninfer_pulumi.findings import Severity as Severity
-    from fusioninfer_pulumi.generated.dicts import *  # noqa: F403  # their dictionaries
-    from fusioninfer_pulumi.loading import load as load
-    from fusioninfer_pulumi.loading import load_inventory as load_inventory
-    from fusioninfer_pulumi.loading import loads as loads
-    from fusioninfer_pulumi.plan.objects import render as render
-    from fusioninfer_pulumi.plan.service_plan import ServicePlan as ServicePlan
-    from fusioninfer_pulumi.presets.model_service import model_service as model_service
+from typing import Any
 
 #: The one place of the version, of the packages beside this one, too.
 __version__ = "0.3.0.dev0"
@@ -61,22 +30,30 @@ _PACKAGES = {
 }
 
 
+def module_of(name: str) -> str | None:
+    """Returns the module of a public name, None for other names."""
+    for module, names in _PACKAGES.items():
+        if name in names:
+            return module
+    if name.startswith("_") or name not in _public_names():
+        return None
+    return "generated.dicts" if name.endswith("ArgsDict") else "api"
+
+
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
-    package = next((package for package, names in _PACKAGES.items() if name in names), None)
-    if package is None:
-        package = "generated.dicts" if name.endswith("ArgsDict") else "api"
-        if name.startswith("_") or name not in _public_names():
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{package}"), name)
+    module = module_of(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 
 
 def _public_names() -> list[str]:
     """Every name that programs may use, sorted."""
-    models = importlib.import_module(f"{__name__}.api").model_names()
+    models = importlib.import_module(f"{__name__}.api").public_types()
     dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
     listed = [name for names in _PACKAGES.values() for name in names]
     return sorted([*models, *dicts, *listed])

@@ -40,17 +40,14 @@ class ModelLayout(Protocol):
     @property
     def tensor(self) -> int:
         """Accelerators of each pod, which share each layer."""
-        ...
 
     @property
     def nodes(self) -> int:
         """Pods of a replica, each with one stage of the layers."""
-        ...
 
     @property
     def spread(self) -> bool:
         """Whether experts are spread over the accelerators, not split."""
-        ...
 
     @property
     def copied_tensor(self) -> int | None:
@@ -58,12 +55,10 @@ class ModelLayout(Protocol):
 
         The copies share the experts. None where no such layout has room, or on one node.
         """
-        ...
 
     @property
     def reason(self) -> str:
         """Why it is this one."""
-        ...
 
 
 class Placed(Protocol):
@@ -72,24 +67,19 @@ class Placed(Protocol):
     @property
     def services(self) -> Sequence[InferenceServiceArgs]:
         """The services on their pools, in the order in which they were given."""
-        ...
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
         """Findings by the index of the service that they concern; -1 for all."""
-        ...
 
     def to_json(self, index: int) -> Mapping[str, Any] | None:
         """Where one service is placed; None for one that cannot be planned."""
-        ...
 
     def tables(self, index: int) -> Iterable[Any]:
         """The same for people, as rich prints it."""
-        ...
 
     def pools_table(self) -> Any:
         """What is left in the pools, for people."""
-        ...
 
 
 class CapacityPackage(Protocol):
@@ -99,11 +89,9 @@ class CapacityPackage(Protocol):
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
         """The memory of roles by their names, as far as it is known, and what is wrong with it."""
-        ...
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
         """What is wrong with an inventory that its models accept."""
-        ...
 
     def read_previous(self, source: str | None) -> Any:
         """An earlier placement: the JSON of `plan --inventory` or `place`, at a path.
@@ -112,7 +100,6 @@ class CapacityPackage(Protocol):
             InvalidServiceError: It is something else.
             OSError: It cannot be read.
         """
-        ...
 
     def place_services(
         self,
@@ -123,7 +110,6 @@ class CapacityPackage(Protocol):
         plans: Sequence[ServicePlan],
     ) -> Placed:
         """Chooses a node pool for each role of several services."""
-        ...
 
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
@@ -132,28 +118,22 @@ class CapacityPackage(Protocol):
 
         `length` is that of the longest sequence, None for the model's own.
         """
-        ...
 
     def model_bytes(self, model: ModelArgs) -> int | None:
         """Bytes of a model's weights, None where they are not known."""
-        ...
 
     def model_names(self) -> Sequence[str]:
         """The models that `size` knows."""
-        ...
 
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the arguments of the command `size`."""
-        ...
 
     def size(self, options: argparse.Namespace) -> int:
         """Runs the command `size`; its exit status."""
-        ...
 
     @property
     def place(self) -> Callable[..., Any]:
         """The public function of this name; likewise the other public names."""
-        ...
 
 
 @cache

@@ -8,8 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.validate import examine
+from fusioninfer_pulumi.loading.validate import examine, plan_document
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 

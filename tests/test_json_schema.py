@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from json_schema import schema_text
 
-from fusioninfer_pulumi.api.schema import schema_text
 from fusioninfer_pulumi.loading import load
 
 ROOT = Path(__file__).parent.parent

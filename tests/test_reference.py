@@ -16,8 +16,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.labels import OWNED_LABELS
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.validate import examine
+from fusioninfer_pulumi.loading.validate import examine, plan_document
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +34,11 @@ def tool(name: str) -> ModuleType:
 def pages() -> dict[str, str]:
     written: dict[str, str] = tool("reference").pages()
     return written
+
+
+def test_the_page_of_rules_is_current() -> None:
+    written = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert written == tool("rule_page").page(), "make regenerate"
 
 
 @pytest.mark.skipif(

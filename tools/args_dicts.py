@@ -1,31 +1,41 @@
-"""Writes `fusioninfer_pulumi/generated/dicts.py`: the types of what the models' constructors take.
+"""Writes what follows from the models of `api`: types for checkers and editors, and docstrings.
 
-A model's field has the type of the validated value; this file has the types of what may be written
-for it: words for enums, numbers for quantities, mappings for models, Outputs where they are passed
-on. It follows from the models' JSON Schema, so that it cannot say anything else.
+A model's field has the type of the validated value; its constructor accepts more: words for enums,
+numbers for quantities, mappings for models, Outputs where they are passed on. `dicts.py` has these
+types, derived from the models' JSON Schema. The stubs are the modules of `api` without their code
+and with constructors that take these dictionaries; the wheel has each stub beside its module.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from json_schema import class_docstring, field_docstrings, fields_schema
 from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
-import fusioninfer_pulumi.api as models
+import fusioninfer_pulumi
+from fusioninfer_pulumi import api
+from fusioninfer_pulumi.api.base import DOCSTRINGS
 from fusioninfer_pulumi.api.inventory import InventoryArgs
-from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.presets.model_service import ROLE_FIELDS
 
-TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "generated" / "dicts.py"
+PACKAGE = FOLDER.parent
+STUBS = FOLDER / "stubs"
 
+_IMPORT_DICTS = "from fusioninfer_pulumi.generated import dicts"
 #: Fields of the service that are parameters of `model_service`.
 _OWN = ("model", "roles", "engine")
 ROOTS = (InferenceServiceArgs, InventoryArgs)
+MODELS = {name: model for name, model in api.public_types().items() if name.endswith("Args")}
 
 _HEAD = '''"""What the models' constructors take, as typed mappings: written by `make regenerate`.
 
@@ -43,36 +53,97 @@ if TYPE_CHECKING:
     from pulumi import Input
     from pulumi_kubernetes.core.v1 import PodTemplateSpecArgs, PodTemplateSpecArgsDict
 
-    from fusioninfer_pulumi.api import (
 {imports}
-    )
 '''
 _TEMPLATE = "PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any]"
 _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
-def text() -> str:
-    """The file as it should be."""
-    schemas = fields_schema(*ROOTS)
-    used = set(schemas) - {model.__name__ for model in ROOTS}
-    imports = "\n".join(f"        {name}," for name in sorted(used))
-    classes = [
-        _class(getattr(models, name), schema, schemas)
-        for name, schema in schemas.items()
-        if "properties" in schema
-    ]
-    classes.append(_model_service(schemas))
-    written = "\n\n".join([_HEAD.format(imports=imports), *classes])
-    for command in (["check", "--select=I", "--fix", "--quiet"], ["format", "--quiet"]):
+def files() -> dict[Path, str]:
+    """Every file as it should be."""
+    stubs = {STUBS / "__init__.pyi": _root_stub(), STUBS / "api" / "__init__.pyi": _api_stub()}
+    for module in sorted({model.__module__ for model in api.public_types().values()}):
+        source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        stubs[STUBS / source.relative_to(PACKAGE).with_suffix(".pyi")] = _module_stub(source)
+    docstrings = {name: documentation(model) for name, model in MODELS.items()}
+    return {
+        FOLDER / "dicts.py": _dicts(),
+        FOLDER / DOCSTRINGS: json.dumps(docstrings, indent=2, ensure_ascii=False) + "\n",
+        **{path: _formatted(text, path) for path, text in stubs.items()},
+    }
+
+
+def write() -> None:
+    """Writes the files, and removes stubs of modules that are gone."""
+    written = files()
+    for path in set(STUBS.rglob("*.pyi")) - set(written):
+        path.unlink()
+    for path, text in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _formatted(text: str, path: Path) -> str:
+    """The text with sorted imports, without unused ones in stubs of modules."""
+    rules = "I" if path.name in ("dicts.py", "__init__.pyi") else "I,F401"
+    for command in (["check", f"--select={rules}", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET), "-"],
-            input=written,
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"],
+            input=text,
             capture_output=True,
             text=True,
             check=True,
         )
-        written = done.stdout
-    return written
+        text = done.stdout
+    return text
+
+
+def _root_stub() -> str:
+    lines = ['"""Written by `make regenerate`."""', "from fusioninfer_pulumi.api import *"]
+    for name in fusioninfer_pulumi.__all__:
+        if name not in api.public_types():
+            module = fusioninfer_pulumi.module_of(name)
+            lines.append(f"from fusioninfer_pulumi.{module} import {name} as {name}")
+    return "\n".join([*lines, "__version__: str"]) + "\n"
+
+
+def _api_stub() -> str:
+    lines = [f"from {kind.__module__} import {n} as {n}" for n, kind in api.public_types().items()]
+    return "\n".join(['"""Written by `make regenerate`."""', *lines]) + "\n"
+
+
+def _module_stub(source: Path) -> str:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    tree.body = [_declaration(node) for node in tree.body if not isinstance(node, ast.If)]
+    future, rest = ast.unparse(tree).split("import annotations\n", 1)
+    lines = ["import annotations", "from typing_extensions import Unpack", _IMPORT_DICTS, rest]
+    return future + "\n".join(lines)
+
+
+def _declaration(node: ast.stmt) -> ast.stmt:
+    """A statement of a module or class without code: functions have no bodies."""
+    if isinstance(node, ast.FunctionDef):
+        node.body = [ast.Expr(ast.Constant(...))]
+    elif isinstance(node, ast.ClassDef):
+        node.body = [_declaration(item) for item in node.body]
+        if node.name in MODELS:
+            taken = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
+            node.body[1:1] = ast.parse(taken).body
+    return node
+
+
+def _dicts() -> str:
+    schemas = fields_schema(*ROOTS)
+    used = sorted(set(schemas) - {model.__name__ for model in ROOTS})
+    modules = {name: kind.__module__ for name, kind in api.public_types().items()}
+    imports = "\n".join(f"    from {modules[name]} import {name}" for name in used)
+    classes = [
+        _class(MODELS[name], schema, schemas)
+        for name, schema in schemas.items()
+        if "properties" in schema
+    ]
+    classes.append(_model_service(schemas))
+    return _formatted("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
 
 
 def _model_service(schemas: dict[str, Any]) -> str:
@@ -82,7 +153,7 @@ def _model_service(schemas: dict[str, Any]) -> str:
         '    """Further fields of `model_service`, of the service and its roles."""',
     ]
     service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
-    for model, names in ((models.RoleArgs, ROLE_FIELDS), (InferenceServiceArgs, service)):
+    for model, names in ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service)):
         properties = schemas[model.__name__]["properties"]
         for name in names:
             model_schema = properties[model.model_fields[name].alias or name]
@@ -153,3 +224,16 @@ def _docstring(words: str) -> list[str]:
     lines[0] = f'    """{words.partition(chr(10))[0]}'
     lines[-1] += '"""'
     return lines
+
+
+def documentation(model: type[BaseModel]) -> str:
+    """The model's docstring with one entry for each field."""
+    words = field_docstrings(model)
+    entries = ["", "", "Args:"]
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        optional = "" if default in (None, PydanticUndefined) else f" (default {default!r})"
+        first, *more = words.get(name, "").split("\n")
+        entries += [f"    {name}{optional}: {first}", *(f"        {line}" for line in more)]
+    summary, mark, raised = class_docstring(model).partition("\n\nRaises:")
+    return summary + "\n".join(entries) + mark + raised

@@ -68,6 +68,14 @@ def build(source: Path, folder: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def check_stubs(wheel: Path) -> None:
+    """Fails where type checkers do not find the stubs, which must be beside their modules."""
+    with zipfile.ZipFile(wheel) as files:
+        names = set(files.namelist())
+    if "fusioninfer_pulumi/api/service.pyi" not in names or any("/stubs/" in n for n in names):
+        raise SystemExit("the wheel has no stubs beside its modules")
+
+
 def check_description(wheel: Path) -> None:
     """Fails where a link or picture of the description works in the repository alone."""
     with zipfile.ZipFile(wheel) as files:
@@ -155,6 +163,7 @@ def main() -> int:
         run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=ROOT)
         for built in (wheel, *beside):
             check_description(built)
+        check_stubs(wheel)
         test_sdist(sdist, folder / "sdist")
         pythons = {}
         for version in VERSIONS:

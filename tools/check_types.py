@@ -9,7 +9,9 @@ additional rules are off.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MISTAKES = "mistakes.py"
+#: Folder of the package as its wheel has it: with stubs, which the repository keeps apart.
+PACKAGES = "packages"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,10 +45,12 @@ def programs() -> Iterator[tuple[str, str]]:
 def mypy(folder: Path) -> set[tuple[str, int, str]]:
     """File, line and message of each error."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file="]
+    command += ["--follow-imports=silent"]  # as for packages in site-packages
     command += [f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}", "--show-absolute-path"]
     done = subprocess.run(
         [*command, *map(str, sorted(folder.glob("*.py")))],
         cwd=folder,
+        env={**os.environ, "MYPYPATH": str(folder / PACKAGES)},
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +63,8 @@ def mypy(folder: Path) -> set[tuple[str, int, str]]:
 
 def pyright(folder: Path) -> set[tuple[str, int, str]]:
     """File, line and message of each error."""
-    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["."]}
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["*.py"]}
+    settings["extraPaths"] = [PACKAGES]
     # Kubernetes objects and config are Any: to write a type for them is not asked of users.
     unknown = ("Variable", "Member", "Argument", "Parameter", "Lambda")
     settings |= {f"reportUnknown{unknown_kind}Type": False for unknown_kind in unknown}
@@ -87,6 +94,10 @@ def main() -> int:
     failed = False
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
+        package = ROOT / "fusioninfer_pulumi"
+        shutil.copytree(package, folder / PACKAGES / package.name)
+        stubs = package / "generated" / "stubs"
+        shutil.copytree(stubs, folder / PACKAGES / package.name, dirs_exist_ok=True)
         program_texts = dict(programs())
         for name, text in program_texts.items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.api.schema import fields_schema, manifest_schema
+from json_schema import fields_schema, manifest_schema
+
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.cli.main import command_line
@@ -101,6 +102,8 @@ _PODS = (
     ),
 )
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
+#: Sections of models that are not among the definitions of a manifest.
+_ANCHORS = {"InferenceServiceArgs": "servicespec"}
 
 
 def pages() -> dict[str, str]:
@@ -224,7 +227,8 @@ def _cell(text: str, breaks: str = " ") -> str:
 def outputs_page() -> str:
     """The page with every field that takes an Output."""
     rows = [
-        f"| [{name}](fields.md#{name.lower()}) | {', '.join(f'`{field}`' for field in fields)} |"
+        f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
+        f"| {', '.join(f'`{field}`' for field in fields)} |"
         for name, schema in fields_schema(InferenceServiceArgs).items()
         if (fields := [key for key, its in schema.get("properties", {}).items() if _marked(its)])
     ]

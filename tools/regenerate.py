@@ -15,16 +15,15 @@ import dashboard_pictures
 import dashboards
 import llms
 import model_catalogue
+import package_schema
 import pictures
 import reference
+import rule_page
+from json_schema import schema_text
 
-from fusioninfer_pulumi.api._help import docstrings_text
-from fusioninfer_pulumi.api.base import DOCSTRINGS
-from fusioninfer_pulumi.api.schema import schema_text
-from fusioninfer_pulumi.cli import rule_texts
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.provider import schema as package_schema
+from fusioninfer_pulumi.provider.server import PACKAGED
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -32,7 +31,6 @@ TESTS = ROOT / "tests"
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
-    TESTS / "cli" / "test_diff_expected",
 )
 
 
@@ -43,10 +41,9 @@ def main() -> int:
         return 1
     model_catalogue.write(model_catalogue.read_written())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
-    (ROOT / "docs" / "rules.md").write_text(rule_texts.page(), encoding="utf-8")
-    (FOLDER / package_schema.PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
-    (FOLDER / DOCSTRINGS).write_text(docstrings_text(), encoding="utf-8")
-    args_dicts.TARGET.write_text(args_dicts.text(), encoding="utf-8")
+    (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
+    (FOLDER / PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
+    args_dicts.write()
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():
         (ROOT / "docs" / "reference" / page).write_text(text, encoding="utf-8")

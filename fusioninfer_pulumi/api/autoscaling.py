@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -12,11 +12,6 @@ from fusioninfer_pulumi.api.messages import rule_error
 from fusioninfer_pulumi.api.types import Count, LabelMap, PositiveCount, Quantity, WebAddress, fits
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind import SCALING
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class AutoscalingEngine(str, enum.Enum):
@@ -44,10 +39,6 @@ class MetricSource(str, enum.Enum):
 class AutoscalingMetricArgs(SpecModel):
     """One metric, with the value that a replica may have of it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AutoscalingMetricArgsDict]) -> None: ...
-
     name: str | None = Field(default=None, min_length=1)
     """`HPA`: name of the metric, as the adapter serves it; `KEDA`: name of the trigger."""
 
@@ -70,10 +61,6 @@ class AutoscalingMetricArgs(SpecModel):
 class KedaFallbackArgs(SpecModel):
     """Replicas while the metrics cannot be had."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KedaFallbackArgsDict]) -> None: ...
-
     failure_threshold: PositiveCount
     """Failures in a row after which it holds."""
 
@@ -86,10 +73,6 @@ class KedaFallbackArgs(SpecModel):
 
 class KedaArgs(SpecModel):
     """Further fields of a ScaledObject."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KedaArgsDict]) -> None: ...
 
     polling_interval: PositiveCount | None = None
     """Seconds between two reads of the metrics."""
@@ -109,10 +92,6 @@ class KedaArgs(SpecModel):
 
 class AutoscalingArgs(SpecModel):
     """Scales the replicas of a role; needs `layout: PerRole`."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AutoscalingArgsDict]) -> None: ...
 
     engine: Annotated[AutoscalingEngine, Field(strict=False)] = AutoscalingEngine.HPA
     """`HPA` (default) or `KEDA`."""
@@ -171,10 +150,6 @@ def asks_picker(args: AutoscalingArgs) -> bool:
 
 class PrefillDecodeRatioArgs(SpecModel):
     """Bounds for the replicas of prefill for each replica of decode."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PrefillDecodeRatioArgsDict]) -> None: ...
 
     min: float | None = Field(default=None, gt=0)
     """Fewest, such as `0.25`."""

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.messages import findings_of, rule_error
-from fusioninfer_pulumi.findings import InvalidServiceError
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_KEY,
+    FIELD_OUT_OF_PLACE,
+    FIELDS_EXCLUDE_EACH_OTHER,
+)
 
 
 class _Signature:
-    """The signature of a constructor, made when somebody asks for it.
+    """The signature of a constructor: pydantic's own has the names of YAML."""
 
-    Pydantic's own has the names that YAML has.
-    """
-
-    def __get__(self, _instance: object, model: type[SpecModel]) -> Any:
-        from fusioninfer_pulumi.api import _help  # noqa: PLC0415  # only `help()` needs it
-
-        return _help.signature(model)
+    def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        fields = model.model_fields.items()
+        defaults = {
+            name: inspect.Parameter.empty
+            if kind.is_required()
+            else kind.get_default(call_default_factory=True)
+            for name, kind in fields
+        }
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, keyword, annotation=kind.annotation, default=defaults[name])
+                for name, kind in fields
+            ]
+        )
 
 
 #: In `generated`: the docstring of each model, with an entry for each field.
@@ -48,8 +61,7 @@ class SpecModel(BaseModel):
     def __init__(self, /, **fields: Any) -> None:
         """Takes the fields by name; editors show the meaning, default and unit of each.
 
-        Each model says to type checkers what it takes, by its TypedDict in `generated.dicts`: more
-        than its fields hold.
+        Type checkers read the stub of the module: constructors take more than fields hold.
         """
         try:
             super().__init__(**fields)
@@ -101,3 +113,30 @@ def default(model: type[SpecModel]) -> Any:
     """A field's default: the model without arguments."""
     # Pydantic asks factories for their signature, and that of a class is read from its source.
     return Field(default_factory=lambda: model())  # noqa: PLW0108  # see above
+
+
+def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
+    """Yields the names in YAML of those fields that are set, and not to null."""
+    for name in names:
+        if name in model.model_fields_set and getattr(model, name) is not None:
+            yield type(model).model_fields[name].alias or name
+
+
+def reject_fields(
+    at: Location,
+    model: SpecModel,
+    names: Iterable[str],
+    message: str,
+    rule: Rule = FIELD_OUT_OF_PLACE,
+) -> Iterator[Finding]:
+    """Yields an error for each of these fields that is set."""
+    return (error(rule, (*at, name), message) for name in set_fields(model, names))
+
+
+def require_one(at: Location, model: SpecModel, *names: str) -> Iterator[Finding]:
+    """Yields an error unless exactly one of these fields is set."""
+    present = list(set_fields(model, names))
+    if len(present) != 1:
+        allowed = ", ".join(type(model).model_fields[name].alias or name for name in names)
+        got = f", got {' and '.join(present)}" if present else ""
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"needs one of {allowed}{got}")

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, reject_fields, require_one
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import contains_output
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
-    FIELDS_EXCLUDE_EACH_OTHER,
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 _Label = Annotated[
     str,
@@ -34,14 +26,6 @@ _Label = Annotated[
     ),
 ]
 
-_SOURCES = {
-    "device_class_name": "deviceClassName",
-    "spec": "spec",
-    "template_name": "templateName",
-    "claim_name": "claimName",
-}
-_TYPED = {"count": "count", "selectors": "selectors", "admin_access": "adminAccess"}
-
 
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
@@ -50,10 +34,6 @@ class ResourceClaimArgs(SpecModel):
     ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
     `templateName` and `claimName` name existing objects.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
 
     name: _Label
     """Name of the claim in the pod."""
@@ -97,20 +77,12 @@ def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterato
                 (*here, "name"),
                 f'"{claim.name}" is also the name of resourceClaims[{first}]',
             )
-        present = [alias for field, alias in _SOURCES.items() if getattr(claim, field) is not None]
-        if len(present) != 1:
-            got = f", got {' and '.join(present)}" if present else ""
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER, here, f"needs one of {', '.join(_SOURCES.values())}{got}"
-            )
+        yield from require_one(
+            here, claim, "device_class_name", "spec", "template_name", "claim_name"
+        )
         if claim.device_class_name is None:
-            for field, alias in _TYPED.items():
-                if getattr(claim, field) is not None:
-                    yield error(
-                        FIELD_OUT_OF_PLACE,
-                        (*here, alias),
-                        "belongs to deviceClassName",
-                    )
+            typed = ("count", "selectors", "admin_access")
+            yield from reject_fields(here, claim, typed, "belongs to deviceClassName")
         if claim.spec is not None:
             yield from json_findings((*here, "spec"), claim.spec)
             if contains_output(claim.spec):

@@ -1,19 +1,24 @@
-"""The engine of roles whose container the library writes."""
+"""The engine of a role, and how it splits and copies the model, in KServe's words."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.messages import string_format
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
+from fusioninfer_pulumi.api.types import Port, PositiveCount
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.rules.common import (
+    FIELD_OUT_OF_PLACE,
+    FIELD_WITHOUT_EFFECT,
+    OUT_OF_RANGE,
+    PARALLELISM_NOT_DIVISIBLE,
+    STATED_TWICE,
+)
 
 
 class EngineName(str, enum.Enum):
@@ -46,13 +51,151 @@ class EngineArgs(SpecModel):
     values replace.
     """
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EngineArgsDict]) -> None: ...
-
     name: Annotated[EngineName, Field(strict=False)] = EngineName.VLLM
     """`vllm` (default) or `sglang`."""
 
     version: ReleaseText | None = None
     """Its release, such as `0.32.0`; by default the one that this version of the library names,
     which `plan` shows."""
+
+
+#: `targetPorts` of an InferencePool (CRD v1.1 and later).
+MAX_TARGET_PORTS = 8
+
+PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
+
+
+class ParallelismArgs(SpecModel):
+    """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
+
+    KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
+    unless `multinode.nodeCount` says otherwise.
+    """
+
+    tensor: PositiveCount | None = None
+    """Accelerators that share each layer; by default the engine's 1."""
+
+    pipeline: PositiveCount | None = None
+    """Stages that the layers are divided into, by default one in each pod of a replica."""
+
+    data: PositiveCount | None = None
+    """Copies of the model that share one endpoint, over all pods of a replica."""
+
+    data_local: PositiveCount | None = None
+    """Copies in each pod; by default all of them, or their share of `multinode.nodeCount`."""
+
+    data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
+    """Port on which the leader coordinates the copies in other pods; by default the engine's."""
+
+    expert: bool | None = None
+    """Whether the layers of experts are spread over all accelerators of a replica."""
+
+    port_per_rank: bool | None = None
+    """Whether each copy of the pod serves on a port of its own, so that the endpoint picker chooses
+    among copies, by the cache and the load of each (vLLM 0.22 or later, one pod in a replica)."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of one replica."""
+        return (self.tensor or 1) * (self.pipeline or 1) * (self.data or 1)
+
+    @property
+    def sized(self) -> bool:
+        """Whether any size is stated."""
+        return any(size is not None for size in (self.tensor, self.pipeline, self.data))
+
+    @property
+    def says_pods(self) -> bool:
+        """Whether the number of pods in a replica follows from the sizes."""
+        return self.pipeline is not None or (self.data is not None and self.data_local is not None)
+
+    @property
+    def pods(self) -> int:
+        """Pods of one replica, where `multinode` does not state them."""
+        if self.data is not None and self.data_local is not None:
+            return max(self.data // self.data_local, 1)
+        return self.pipeline or 1
+
+
+def parallelism_findings(
+    at: Location, sizes: ParallelismArgs, node_count: int | None
+) -> Iterator[Finding]:
+    """Checks that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
+    yield from size_findings(at, sizes, node_count)
+    if sizes.port_per_rank:
+        yield from _port_per_rank((*at, "portPerRank"), sizes, node_count or sizes.pods)
+    if sizes.data_rpc_port is not None and (sizes.data or 1) == 1:
+        yield error(
+            FIELD_WITHOUT_EFFECT, (*at, "dataRPCPort"), "has no effect without data; remove it"
+        )
+
+
+def _port_per_rank(at: Location, sizes: ParallelismArgs, pods: int) -> Iterator[Finding]:
+    data = sizes.data or 1
+    if data == 1:
+        yield error(FIELD_WITHOUT_EFFECT, at, "needs data of at least 2; set it, or remove this")
+    elif pods > 1:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            at,
+            f"needs one pod in a replica, got {pods}: a pool holds the first pod of each alone, "
+            "and the copies of the others would get no requests; set data for one pod and raise "
+            "replicas, or remove this",
+        )
+    elif data > MAX_TARGET_PORTS:
+        yield error(
+            OUT_OF_RANGE,
+            at,
+            f"gives the pods {data} ports, and an InferencePool has at most {MAX_TARGET_PORTS}; "
+            f"set data to {MAX_TARGET_PORTS} or less and raise replicas, or remove this",
+        )
+
+
+def size_findings(
+    at: Location, sizes: ParallelismArgs, node_count: int | None
+) -> Iterator[Finding]:
+    """As `parallelism_findings`, without the port."""
+    data, local, pipeline = sizes.data, sizes.data_local, sizes.pipeline
+    if local is not None and data is None:
+        yield error(
+            FIELD_OUT_OF_PLACE,
+            (*at, "dataLocal"),
+            "needs data: the copies over all pods of a replica",
+        )
+        return
+    if data is not None and local is not None and data % local:
+        yield error(
+            PARALLELISM_NOT_DIVISIBLE,
+            (*at, "dataLocal"),
+            f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
+        )
+        return
+    if (pipeline or 1) > 1 and (data or 1) > 1 and node_count is None:
+        yield error(
+            PODS_PER_REPLICA_UNKNOWN,
+            (*at, "pipeline"),
+            f"together with data ({data}) does not say how many pods a replica has; state "
+            "multinode.nodeCount",
+        )
+        return
+    if node_count is not None:
+        yield from _node_count(at, sizes, node_count)
+
+
+def _node_count(at: Location, sizes: ParallelismArgs, nodes: int) -> Iterator[Finding]:
+    if sizes.data_local is not None and sizes.pods != nodes:
+        yield error(
+            STATED_TWICE,
+            (*at, "dataLocal"),
+            f"makes replicas of data {sizes.data} / dataLocal {sizes.data_local} = {sizes.pods} "
+            f"pods, multinode.nodeCount says {nodes}; remove one",
+        )
+    elif sizes.sized and sizes.ranks % nodes:
+        named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
+        stated = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
+        yield error(
+            PARALLELISM_NOT_DIVISIBLE,
+            at,
+            f"{stated} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
+            f"{nodes}: {sizes.ranks % nodes} would be left",
+        )

@@ -1,13 +1,13 @@
-"""The node pools that services are placed on, as a user writes them."""
+"""The node pools of a cluster, and what services demand of the pools that `place` chooses."""
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.messages import raise_findings
@@ -15,12 +15,6 @@ from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, 
 from fusioninfer_pulumi.findings import Finding, error, shown
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_REQUIRED, OUT_OF_RANGE
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 INVENTORY_KIND = "NodePoolInventory"
 
@@ -36,10 +30,6 @@ class TaintEffect(str, enum.Enum):
 class TaintArgs(SpecModel):
     """A taint of a pool's nodes, as Kubernetes writes it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
-
     key: Text
     """Key of the taint."""
 
@@ -53,10 +43,6 @@ class TaintArgs(SpecModel):
 class DeviceArgs(SpecModel):
     """What the accelerators of a pool are."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
-
     memory: Bytes | None = None
     """Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here
     without it."""
@@ -67,10 +53,6 @@ class DeviceArgs(SpecModel):
 
 class NodePoolArgs(SpecModel):
     """Nodes of one kind."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NodePoolArgsDict]) -> None: ...
 
     name: Text
     """Name of the pool, unique in the inventory."""
@@ -112,10 +94,6 @@ class InventoryArgs(SpecModel):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
 
     pool_label: Text | None = None
     """Node label that identifies a pool; its value is the pool's name unless the pool's own
@@ -214,3 +192,53 @@ def _findings(inventory: InventoryArgs) -> Iterator[Finding]:
                     ("pools", index, "labels"),
                     f"{key}: {value} is also that of pool {first}",
                 )
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+#: One allowed value, or several.
+AnyOf = Annotated[
+    list[Text],
+    BeforeValidator(_listed),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
+class DeviceRequirementArgs(SpecModel):
+    """What each accelerator of a role has to be."""
+
+    attributes: dict[Text, AnyOf] = Field(default_factory=dict)
+    """Attributes of the pool's devices and the values that are allowed, one or a list:
+    `{model: [H100, H200]}`."""
+
+    min_memory: Bytes | None = None
+    """Least memory of one accelerator, such as `80Gi`; by default any."""
+
+
+class RolePlacementArgs(SpecModel):
+    """Which node pools a role may be placed on, beside what its pod templates select."""
+
+    pools: Annotated[list[Text], Field(min_length=1)] | None = None
+    """Names of the pools that are allowed; by default all. Their taints are tolerated."""
+
+    device: DeviceRequirementArgs | None = None
+    """What each accelerator has to be; by default anything."""
+
+
+class ServicePlacementArgs(SpecModel):
+    """How the roles of a service are placed in relation to each other."""
+
+    colocate: Text | None = None
+    """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one
+    value on the pools of all roles: the KV cache goes over the network between them. By default
+    roles may be anywhere."""

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, require_one
 from fusioninfer_pulumi.api.messages import string_format
-from fusioninfer_pulumi.api.types import Bytes, PassedName, bytes_finding, fits, json_findings
+from fusioninfer_pulumi.api.types import Bytes, PassedName, fits, json_findings
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, shown
 from fusioninfer_pulumi.kube.outputs import contains_output
 from fusioninfer_pulumi.rules.common import (
-    FIELD_REQUIRED,
-    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
     OUTPUT_NOT_ALLOWED,
 )
 from fusioninfer_pulumi.schemas.kind import CLAIM
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 _Folder = Annotated[
     str,
@@ -45,20 +37,12 @@ class EvictionPolicy(str, enum.Enum):
 class EmptyDirTierArgs(SpecModel):
     """The node's disk: each pod has its own, which ends with it."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EmptyDirTierArgsDict]) -> None: ...
-
     size: Bytes
     """How much of it, such as `200Gi`: the volume's limit, and asked for as `ephemeral-storage`."""
 
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ClaimReferenceArgsDict]) -> None: ...
 
     name: PassedName
     """Name of the claim; several pods need one that is `ReadWriteMany`."""
@@ -70,10 +54,6 @@ class ClaimReferenceArgs(SpecModel):
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one for each pod, `ref` names an existing claim."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ClaimTierArgsDict]) -> None: ...
-
     spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
     """The spec of a claim that each pod gets, and that is deleted with it (an ephemeral volume)."""
 
@@ -83,10 +63,6 @@ class ClaimTierArgs(SpecModel):
 
 class FileSystemTierArgs(SpecModel):
     """A folder that blocks are written to: of an `emptyDir`, or of a claim (`pvc`)."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.FileSystemTierArgsDict]) -> None: ...
 
     empty_dir: EmptyDirTierArgs | None = None
     """The node's disk."""
@@ -98,10 +74,6 @@ class FileSystemTierArgs(SpecModel):
 class SecondaryTierArgs(SpecModel):
     """A place behind the host memory."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SecondaryTierArgsDict]) -> None: ...
-
     file_system: FileSystemTierArgs
     """A folder, the only kind there is."""
 
@@ -112,10 +84,6 @@ class KvCacheOffloadingArgs(SpecModel):
     KServe's `kvCacheOffloading`. vLLM's OffloadingConnector from 0.14, with `secondary` from 0.22;
     SGLang's hierarchical cache, with `secondary` from 0.5.3.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
 
     cpu: Bytes
     """Host memory of each engine for its KV cache, such as `64Gi`, over all its accelerators; with
@@ -134,23 +102,13 @@ def offloading_findings(at: Location, offloading: KvCacheOffloadingArgs) -> Iter
     for index, tier in enumerate(offloading.secondary):
         here = (*at, "secondary", index, "fileSystem")
         system = tier.file_system
-        if (system.empty_dir is None) == (system.pvc is None):
-            yield error(
-                FIELDS_EXCLUDE_EACH_OTHER,
-                here,
-                "needs either emptyDir (the node's disk) or pvc (a claim)",
-            )
+        yield from require_one(here, system, "empty_dir", "pvc")
         if system.pvc is not None:
             yield from _claim((*here, "pvc"), system.pvc)
 
 
 def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
-    if (claim.spec is None) == (claim.ref is None):
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "needs either spec (a claim for each pod) or ref (an existing claim)",
-        )
+    yield from require_one(at, claim, "spec", "ref")
     if claim.ref is not None and claim.ref.path is not None and ".." in claim.ref.path.split("/"):
         yield error(
             INVALID_FORMAT,
@@ -164,19 +122,3 @@ def _claim(at: Location, claim: ClaimTierArgs) -> Iterator[Finding]:
         yield error(OUTPUT_NOT_ALLOWED, at, LIFT)
         return
     yield from json_findings(at, claim.spec)
-    modes = claim.spec.get("accessModes")
-    if not isinstance(modes, list) or not modes:
-        yield error(
-            FIELD_REQUIRED, (*at, "accessModes"), "is required: a list such as [ReadWriteOnce]"
-        )
-    resources = claim.spec.get("resources")
-    requests = resources.get("requests") if isinstance(resources, dict) else None
-    storage = requests.get("storage") if isinstance(requests, dict) else None
-    if storage is None:
-        yield error(
-            FIELD_REQUIRED,
-            (*at, "resources"),
-            "must hold requests.storage: the size of each claim",
-        )
-    elif problem := bytes_finding((*at, "resources", "requests", "storage"), storage):
-        yield problem

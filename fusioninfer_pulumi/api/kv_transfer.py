@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.base import SpecModel, default, reject_fields
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
@@ -23,11 +23,6 @@ from fusioninfer_pulumi.api.types import (
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.schemas.kind import RESOURCES, SIZE_LIMIT
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class KvRole(str, enum.Enum):
@@ -53,10 +48,6 @@ class SidecarArgs(SpecModel):
 
     It listens on the pool's port and passes everything else on to the engine beside it.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether it is added; without it the pods serve as their template says."""
@@ -102,10 +93,6 @@ _Endpoint = Annotated[
 class RdmaArgs(SpecModel):
     """RDMA devices (InfiniBand, RoCE) by which NIXL, UCX and NCCL reach other pods."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RdmaArgsDict]) -> None: ...
-
     resource: _Resource | None = None
     """Extended resource of the devices, such as `rdma/ib`; by default none is asked for."""
 
@@ -132,10 +119,6 @@ class KvTransferArgs(SpecModel):
     `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
     engine's arguments hold `--kv-transfer-config` already, they are used as they are.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether the engines hand the KV cache over; false: decode computes each prompt again."""
@@ -173,10 +156,6 @@ class KvEventsArgs(SpecModel):
     With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
     """
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
-
     endpoint: _Endpoint = "tcp://*:5557"
     """ZMQ endpoint: with `*` the pod listens there, else it connects to that address."""
 
@@ -206,10 +185,6 @@ def _sidecar(at: Location, sidecar: SidecarArgs) -> Iterator[Finding]:
     if sidecar.resources is not None:
         yield from pod_part_findings((*at, "resources"), sidecar.resources, RESOURCES)
     if not sidecar.enabled:
-        for field in sorted(sidecar.model_fields_set - {"enabled"}):
-            alias = SidecarArgs.model_fields[field].alias or field
-            yield error(
-                FIELD_WITHOUT_EFFECT,
-                (*at, alias),
-                "has no effect: the sidecar is not enabled; remove it",
-            )
+        message = "has no effect: the sidecar is not enabled; remove it"
+        fields = sorted(sidecar.model_fields_set - {"enabled"})
+        yield from reject_fields(at, sidecar, fields, message, FIELD_WITHOUT_EFFECT)

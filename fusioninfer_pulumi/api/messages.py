@@ -61,11 +61,6 @@ def string_format(pattern: str, description: str, **limits: Any) -> StringConstr
     return StringConstraints(pattern=pattern, **limits)
 
 
-def format_description(pattern: str) -> str:
-    """What a string must be to match a pattern of `string_format`."""
-    return _DESCRIPTIONS[pattern]
-
-
 def rule_error(rule: Rule, message: str) -> PydanticCustomError:
     """The error of a rule, to be raised inside of a model's validators."""
     return PydanticCustomError(rule.id, "{message}", {"message": message})
@@ -120,8 +115,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, LIFT)
     if kind in _TYPES:
-        form = _mapping_of(item["loc"], root) if isinstance(value, str) else ""
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}{form}, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
     if kind == "finite_number":
         return error(WRONG_TYPE, at, f"must be a finite number, got {shown(value)}")
     if kind in _BOUNDS:
@@ -134,7 +128,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}")
     if kind == "string_pattern_mismatch":
-        description = format_description(context["pattern"])
+        description = _DESCRIPTIONS[context["pattern"]]
         return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
     if kind == "string_too_long":
         longest = context["max_length"]
@@ -179,17 +173,6 @@ def _place(location: Sequence[str | int]) -> str:
     """The mapping at a location, as a finding names it."""
     inside = tuple(location[1:] if location[:1] == ("spec",) else location)
     return path_text(inside) if inside else "the service, beside roles"
-
-
-def _mapping_of(location: Sequence[str | int], root: type[BaseModel]) -> str:
-    """How the only field that a mapping needs is written, for who wrote its value alone."""
-    model = _model_at(location, root)
-    needed = [
-        field.alias or name
-        for name, field in (model.model_fields if model else {}).items()
-        if field.is_required()
-    ]
-    return f" such as {{{needed[0]}: ...}}" if len(needed) == 1 else ""
 
 
 def _known_keys(location: Sequence[str | int], root: type[BaseModel]) -> list[str]:

@@ -6,11 +6,11 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.base import SpecModel, default, reject_fields, require_one
 from fusioninfer_pulumi.api.messages import string_format
 from fusioninfer_pulumi.api.pod_template import image_findings, pod_part_findings
 from fusioninfer_pulumi.api.types import (
@@ -29,19 +29,12 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
     INVALID_FORMAT,
 )
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import CONTAINER, RESOURCES, TOLERATIONS
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
@@ -85,10 +78,6 @@ class AccessMode(str, enum.Enum):
 class SecretKeyArgs(SpecModel):
     """One key of a Secret in the service's namespace."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SecretKeyArgsDict]) -> None: ...
-
     name: PassedName
     """Name of the Secret; may be an Output."""
 
@@ -98,10 +87,6 @@ class SecretKeyArgs(SpecModel):
 
 class S3Args(SpecModel):
     """How a bucket is reached."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.S3ArgsDict]) -> None: ...
 
     secret_name: PassedName | None = None
     """Secret with the credentials; without one the pod's identity is used. May be an Output."""
@@ -122,10 +107,6 @@ class S3Args(SpecModel):
 class LoraAdapterArgs(SpecModel):
     """One LoRA adapter."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraAdapterArgsDict]) -> None: ...
-
     name: Text
     """Name by which requests ask for it."""
 
@@ -135,10 +116,6 @@ class LoraAdapterArgs(SpecModel):
 
 class LoraArgs(SpecModel):
     """LoRA adapters that are served beside the model."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.LoraArgsDict]) -> None: ...
 
     adapters: list[LoraAdapterArgs] = Field(min_length=1)
     """The adapters."""
@@ -155,10 +132,6 @@ class LoraArgs(SpecModel):
 
 class FetcherArgs(SpecModel):
     """The container that fetches models: of the warm-up Job, or before the engine of each pod."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
 
     image: LeafText = FETCHER_IMAGE
     """Its image, by default KServe's storage-initializer; may be an Output."""
@@ -179,10 +152,6 @@ class FetcherArgs(SpecModel):
 class StorageArgs(SpecModel):
     """A PersistentVolumeClaim of the service's own."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.StorageArgsDict]) -> None: ...
-
     size: Bytes
     """Its size, such as `500Gi`."""
 
@@ -198,10 +167,6 @@ class StorageArgs(SpecModel):
 
 class WarmUpJobArgs(SpecModel):
     """The pod that fills the cache."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.WarmUpJobArgsDict]) -> None: ...
 
     timeout: Text = "2h"
     """How long it may take, all attempts together."""
@@ -225,10 +190,6 @@ class WarmUpJobArgs(SpecModel):
 
 class CacheArgs(SpecModel):
     """A volume that keeps model files for all pods of the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.CacheArgsDict]) -> None: ...
 
     claim_name: PassedName | None = None
     """An existing PersistentVolumeClaim; exclusive with `storage`. May be an Output."""
@@ -258,10 +219,6 @@ class CacheArgs(SpecModel):
 
 class ModelArgs(SpecModel):
     """The model: its files get into every serving pod, and the engine's arguments name it."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.ModelArgsDict]) -> None: ...
 
     uri: Text
     """`hf://ORG/NAME[@REVISION]`, `pvc://CLAIM[/PATH]`, `s3://BUCKET/KEY` or `oci://IMAGE`."""
@@ -381,10 +338,6 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-#: Fields of a cache that need `warmUp`, by their names in YAML.
-_WARMED = {"job": "job", "mount_model": "mountModel", "read_only": "readOnly"}
-
-
 def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
     """Checks a model, each field of which is valid."""
     source = read_source(model.uri)
@@ -400,41 +353,23 @@ def model_findings(at: Location, model: ModelArgs) -> Iterator[Finding]:
         yield from _cache((*at, "cache"), model, model.cache, source)
 
 
+#: Fields of a model, and the one scheme whose files they are about.
+_SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
+
+
 def _foreign(at: Location, model: ModelArgs, source: ModelSource) -> Iterator[Finding]:
-    others = [read_source(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())]
-    schemes = {
-        source.scheme,
-        *(adapter_source.scheme for adapter_source in others if adapter_source is not None),
-    }
-    if model.path is not None and source.scheme != "oci":
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "path"),
-            f"belongs to oci:// (this model is {source.scheme}://)",
-        )
-    if model.fetch is not None and source.scheme != "hf":
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            (*at, "fetch"),
-            f"belongs to hf:// (this model is {source.scheme}://)",
-        )
-    if model.token_secret is not None and "hf" not in schemes:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "tokenSecret"),
-            "has no effect: nothing comes from hf://; remove it",
-        )
+    adapters = [read_source(adapter.uri) for adapter in (model.lora.adapters if model.lora else ())]
+    schemes = {adapter.scheme for adapter in adapters if adapter is not None}
+    for field, scheme in _SCHEMES.items():
+        of_adapters = schemes if field in ("token_secret", "s3") else set()
+        if scheme not in {source.scheme, *of_adapters}:
+            message = f"belongs to {scheme}:// (this model is {source.scheme}://)"
+            yield from reject_fields(at, model, [field], message)
     if isinstance(model.s3.endpoint, str) and _URL.fullmatch(model.s3.endpoint) is None:
         yield error(
             INVALID_FORMAT,
             (*at, "s3", "endpoint"),
             f"must be a URL such as https://s3.example.com, got {shown(model.s3.endpoint)}",
-        )
-    if model.s3 != S3Args() and "s3" not in schemes:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*at, "s3"),
-            "has no effect: nothing comes from s3://; remove it",
         )
 
 
@@ -479,12 +414,7 @@ def _fetcher(at: Location, model: ModelArgs) -> Iterator[Finding]:
 def _cache(
     at: Location, model: ModelArgs, cache: CacheArgs, source: ModelSource | None
 ) -> Iterator[Finding]:
-    if (cache.claim_name is None) == (cache.storage is None):
-        yield error(
-            FIELDS_EXCLUDE_EACH_OTHER,
-            at,
-            "needs either claimName (an existing claim) or storage (one of ours)",
-        )
+    yield from require_one(at, cache, "claim_name", "storage")
     if source is not None and source.scheme in ("pvc", "oci"):
         yield error(
             FIELD_WITHOUT_EFFECT,
@@ -498,11 +428,9 @@ def _cache(
                 (*at, "warmUp"),
                 "must be true: init containers of several pods would write the same files at once",
             )
-        for field, key in _WARMED.items():
-            if field in cache.model_fields_set:
-                yield error(
-                    FIELD_WITHOUT_EFFECT, (*at, key), "has no effect without warmUp; remove it"
-                )
+        message = "has no effect without warmUp; remove it"
+        warmed = ("job", "mount_model", "read_only")
+        yield from reject_fields(at, cache, warmed, message, FIELD_WITHOUT_EFFECT)
     elif model.fetch is not None:
         yield error(
             FIELD_WITHOUT_EFFECT,

@@ -1,9 +1,9 @@
-"""Metrics of a service: monitors, alerts and dashboards."""
+"""Metrics and traces of a service: monitors, alerts, dashboards, OpenTelemetry."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -13,11 +13,6 @@ from fusioninfer_pulumi.api.types import LabelMap, PassedText, Text, WebAddress
 from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 # The type Duration of the Prometheus operator's API, without 0.
 _PROMETHEUS_DURATION = re.compile(r"(?=.)([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?")
@@ -41,10 +36,6 @@ Interval = Annotated[
 class TokenSecretArgs(SpecModel):
     """A key of a Secret."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.TokenSecretArgsDict]) -> None: ...
-
     name: PassedText
     """Name of the Secret, in the service's namespace; may be an Output."""
 
@@ -54,10 +45,6 @@ class TokenSecretArgs(SpecModel):
 
 class AlertsArgs(SpecModel):
     """Alerts of a service, as a PrometheusRule; `{}` has all of them."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.AlertsArgsDict]) -> None: ...
 
     labels: LabelMap = Field(default_factory=dict)
     """Labels of every alert, by which Alertmanager may route it, such as `team: search`."""
@@ -69,10 +56,6 @@ class AlertsArgs(SpecModel):
 
 class DashboardsArgs(SpecModel):
     """Grafana dashboards as a ConfigMap; `{}` suits the sidecar of Grafana's Helm chart."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.DashboardsArgsDict]) -> None: ...
 
     labels: LabelMap = Field(default_factory=dict)
     """Labels by which the sidecar finds ConfigMaps; `grafana_dashboard: "1"` by default."""
@@ -86,10 +69,6 @@ _Path = Annotated[str, string_format(r"^/", "a path that starts with /")]
 
 class MonitoringArgs(SpecModel):
     """Monitors of the Prometheus operator; `{}` scrapes the engines, and the picker if it may."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
 
     engines: bool = True
     """A PodMonitor for each serving role: its leaders, on the serving port."""
@@ -120,3 +99,28 @@ class MonitoringArgs(SpecModel):
 
     dashboards: DashboardsArgs | None = None
     """A ConfigMap with Grafana dashboards; none by default."""
+
+
+_Collector = Annotated[
+    str,
+    string_format(
+        r"^https?://[^\s/]+/?$",
+        "an address such as http://otel-collector.observability:4317, without a path",
+    ),
+]
+
+
+class TracingArgs(SpecModel):
+    """OpenTelemetry traces of endpoint picker and engines, by OTLP over gRPC."""
+
+    endpoint: _Collector
+    """Collector, such as `http://otel-collector.observability:4317`; `https` for TLS."""
+
+    sampling: float = Field(default=0.1, ge=0, le=1)
+    """Share of the requests that are traced where the client has not decided; 0.1 by default."""
+
+    engines: bool = True
+    """Whether vLLM traces too: sets `--otlp-traces-endpoint`, which restarts its pods."""
+
+    picker: bool = True
+    """Whether the endpoint picker traces, where there is one."""

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
+from fusioninfer_pulumi.api.availability import (
+    DisruptionBudgetArgs,
+    StartupArgs,
+    TopologySpreadArgs,
+)
 from fusioninfer_pulumi.api.base import SpecModel
 from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
-from fusioninfer_pulumi.api.engine import EngineArgs
-from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
+from fusioninfer_pulumi.api.inventory import RolePlacementArgs
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
-from fusioninfer_pulumi.api.model_rewrite import ModelRewriteArgs
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
-from fusioninfer_pulumi.api.placement import RolePlacementArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
-from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs
+from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
-from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     Count,
@@ -32,11 +32,6 @@ from fusioninfer_pulumi.api.types import (
     PositiveCount,
     Text,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class ComponentType(str, enum.Enum):
@@ -107,10 +102,6 @@ class Strategy(str, enum.Enum):
 class MultinodeArgs(SpecModel):
     """Spreads each replica of a role over several nodes."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.MultinodeArgsDict]) -> None: ...
-
     node_count: PositiveCount | None = None
     """Nodes (and so pods) of one replica, the leader included; 1 is the same as no `multinode`.
     Required, unless the role's `parallelism` says it (`pipeline`, or `data` with `dataLocal`)."""
@@ -123,20 +114,12 @@ class MultinodeArgs(SpecModel):
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NetworkConfigArgsDict]) -> None: ...
-
     subdomain_policy: Annotated[SubdomainPolicy, Field(strict=False)]
     """`Shared` (LeaderWorkerSet's default) or `UniquePerReplica`."""
 
 
 class SubGroupPolicyArgs(SpecModel):
     """LeaderWorkerSet's `subGroupPolicy` (not Volcano's field of that name)."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SubGroupPolicyArgsDict]) -> None: ...
 
     sub_group_size: PositiveCount
     """Pods in a subgroup; must divide the node count, or the node count less the leader."""
@@ -147,10 +130,6 @@ class SubGroupPolicyArgs(SpecModel):
 
 class RoleArgs(SpecModel):
     """One role: a router, or pods that serve a model."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RoleArgsDict]) -> None: ...
 
     name: PartName
     """Name of the role, unique in the service; part of its objects' names."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -14,11 +14,6 @@ from fusioninfer_pulumi.findings import LIFT, shown
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.rules.common import INVALID_FORMAT, OUTPUT_NOT_ALLOWED
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 #: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
 DEFAULT_TIMEOUT = "45m"
@@ -94,10 +89,6 @@ Duration = Annotated[
 class RoleRolloutArgs(SpecModel):
     """How one role is updated; what is left out is as in the service's `rollout`."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RoleRolloutArgsDict]) -> None: ...
-
     strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
     """`Rolling` (default), `AllAtOnce` or `Recreate`."""
 
@@ -122,10 +113,6 @@ class RoleRolloutArgs(SpecModel):
 class RolloutArgs(RoleRolloutArgs):
     """How the service is updated; a role may override all but `roleOrder` and `level`."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.RolloutArgsDict]) -> None: ...
-
     role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
     """`Together` (default) or `Sequential`: in the order of the roles."""
 
@@ -136,10 +123,6 @@ class RolloutArgs(RoleRolloutArgs):
 
 class WaitArgs(SpecModel):
     """What an update waits for before it returns."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.WaitArgsDict]) -> None: ...
 
     level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
     """`None`, `Scheduled`, `Available` (default) or `Serving`."""

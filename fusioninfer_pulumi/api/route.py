@@ -1,13 +1,14 @@
-"""A router's `httproute` and `gateway`: fields of the Gateway API, passed on as they are."""
+"""A router's route, Gateway and model rewrites; Gateway API fields are passed on as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic.alias_generators import to_snake
 
-from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.base import SpecModel, reject_fields
 from fusioninfer_pulumi.api.types import (
     AnnotationMap,
     LeafText,
@@ -15,26 +16,22 @@ from fusioninfer_pulumi.api.types import (
     Namespace,
     PassedText,
     Port,
+    Text,
     known_json_findings,
 )
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.rules.common import DUPLICATE_NAME, FIELD_OUT_OF_PLACE, OUT_OF_RANGE
+from fusioninfer_pulumi.rules.common import (
+    DUPLICATE_NAME,
+    FIELD_REQUIRED,
+    OUT_OF_RANGE,
+)
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import GATEWAY, HTTP_ROUTE, Part
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class SplitArgs(SpecModel):
     """A share of the requests for another service of the namespace, such as a canary."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
 
     service: Name
     """Name of the service; its router says `routedBy`."""
@@ -46,10 +43,6 @@ class SplitArgs(SpecModel):
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is made elsewhere."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.HttpRouteRefArgsDict]) -> None: ...
-
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -59,10 +52,6 @@ class HttpRouteRefArgs(SpecModel):
 
 class HttpRouteArgs(SpecModel):
     """The spec of the service's HTTPRoute, kept whole; or whose route leads to the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; by default those of `gateway`."""
@@ -97,10 +86,6 @@ class HttpRouteArgs(SpecModel):
 class GatewayRefArgs(SpecModel):
     """A Gateway that exists already."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.GatewayRefArgsDict]) -> None: ...
-
     name: str = Field(min_length=1)
     """Its name."""
 
@@ -120,10 +105,6 @@ class GatewayRefArgs(SpecModel):
 
 class GatewayArgs(SpecModel):
     """Gateways that exist (`refs`), or the spec of one that belongs to the service."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
 
     implementation: str | None = Field(default=None, min_length=1)
     """The gateway software: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
@@ -191,15 +172,12 @@ def _elsewhere(at: Location, route: HttpRouteArgs) -> Iterator[Finding]:
     external = route.external_field
     if external is None:
         return
-    for field in sorted(route.model_fields_set):
-        alias = HttpRouteArgs.model_fields[field].alias or field
-        if alias != external and getattr(route, field) is not None:
-            yield error(
-                FIELD_OUT_OF_PLACE,
-                (*at, alias),
-                f"belongs to a route, and none is made here: another one leads to the pool "
-                f"({external}); give one or the other",
-            )
+    message = (
+        "belongs to a route, and none is made here: another one leads to the pool "
+        f"({external}); give one or the other"
+    )
+    fields = sorted(route.model_fields_set - {to_snake(external)})
+    yield from reject_fields(at, route, fields, message)
     seen: dict[tuple[str, str], int] = {}
     for index, ref in enumerate(route.refs or ()):
         if is_output(ref.namespace):
@@ -235,15 +213,11 @@ def _split(at: Location, shares: Sequence[SplitArgs]) -> Iterator[Finding]:
 def gateway_findings(at: Location, gateway: GatewayArgs) -> Iterator[Finding]:
     """Checks the spec of a Gateway, or the references to existing ones."""
     if gateway.refs is not None:
-        for field in _OWN:
-            if field in gateway.model_fields_set and getattr(gateway, field):
-                alias = GatewayArgs.model_fields[field].alias or field
-                yield error(
-                    FIELD_OUT_OF_PLACE,
-                    (*at, alias),
-                    "belongs to a Gateway that is created here, and refs name existing ones; "
-                    "give one or the other",
-                )
+        message = (
+            "belongs to a Gateway that is created here, and refs name existing ones; "
+            "give one or the other"
+        )
+        yield from reject_fields(at, gateway, _OWN, message)
         for index, ref in enumerate(gateway.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
@@ -266,3 +240,57 @@ def _checked(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Find
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
+
+
+class ModelTargetArgs(SpecModel):
+    """A model or adapter that the engines serve."""
+
+    model: Text
+    """Its name, as the engines serve it (`--served-model-name`, `--lora-modules`)."""
+
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Its share of the requests, of the sum of all weights; 0 sends it none. May be left out where
+    there is one target."""
+
+
+class ModelRewriteArgs(SpecModel):
+    """Names that clients ask for, and the models that answer."""
+
+    models: Annotated[list[Text], Field(min_length=1)] | None = None
+    """Names in requests; by default all that no other rewrite has."""
+
+    targets: Annotated[list[ModelTargetArgs], Field(min_length=1)]
+    """What the name becomes, drawn for each request by weight."""
+
+
+def model_rewrite_findings(at: Location, rewrites: Sequence[ModelRewriteArgs]) -> Iterator[Finding]:
+    """Checks rewrites, each field of which is valid."""
+    seen: set[str | None] = set()
+    for index, rewrite in enumerate(rewrites):
+        here = (*at, index)
+        for number, name in enumerate(rewrite.models or [None]):
+            if name in seen:
+                yield _twice(here, number, name)
+            seen.add(name)
+        yield from _targets((*here, "targets"), rewrite.targets)
+
+
+def _twice(at: Location, number: int, name: str | None) -> Finding:
+    if name is None:
+        return error(DUPLICATE_NAME, at, "has no models, and neither has another one; name them")
+    message = f'"{name}" is rewritten already; remove one'
+    return error(DUPLICATE_NAME, (*at, "models", number), message)
+
+
+def _targets(at: Location, targets: Sequence[ModelTargetArgs]) -> Iterator[Finding]:
+    names = [target.model for target in targets]
+    for index, target in enumerate(targets):
+        if target.model in names[:index]:
+            message = f'"{target.model}" is a target already; add the weights up'
+            yield error(DUPLICATE_NAME, (*at, index, "model"), message)
+        if target.weight is None and len(targets) > 1:
+            message = "is required where there are several targets"
+            yield error(FIELD_REQUIRED, (*at, index, "weight"), message)
+    if all(target.weight == 0 for target in targets):
+        message = "all have weight 0, so no model would answer; give one a weight above 0"
+        yield error(OUT_OF_RANGE, at, message)

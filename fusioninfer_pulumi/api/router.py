@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -35,12 +35,6 @@ from fusioninfer_pulumi.rules.common import (
 )
 from fusioninfer_pulumi.schemas.check import part_findings
 from fusioninfer_pulumi.schemas.kind import NETWORK_PEERS, RESOURCES
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 #: Name of the picker's container, under which a template overrides it.
 PICKER_CONTAINER = "epp"
@@ -73,10 +67,6 @@ class GroupPairing(str, enum.Enum):
 class PickerTlsArgs(SpecModel):
     """TLS between the gateway and the endpoint picker."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PickerTlsArgsDict]) -> None: ...
-
     enabled: bool = True
     """Whether the picker serves TLS; turn it off only for a gateway that speaks plain gRPC."""
 
@@ -87,10 +77,6 @@ class PickerTlsArgs(SpecModel):
 
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker: the program that chooses a pod for each request."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.EndpointPickerArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether there is one. Without it the route leads to a Service, which spreads requests without
@@ -147,10 +133,6 @@ class EndpointPickerArgs(SpecModel):
 class PoolArgs(SpecModel):
     """The InferencePool: the pods' ports, and how it is guarded: without it all requests fail."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
-
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
     """Ports of each pod, of which the picker chooses one, for engines of several servers that a
     script of yours starts; by default those that the engines' arguments and `parallelism` say."""
@@ -167,10 +149,6 @@ class NetworkPolicyArgs(SpecModel):
 
     By default on where `gateway.implementation` says where the proxies of the route's Gateways run.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
 
     enabled: bool = True
     """Whether there are NetworkPolicies; false lets everybody in."""

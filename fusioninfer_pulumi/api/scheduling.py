@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.base import SpecModel, default
 from fusioninfer_pulumi.api.types import Count, ObjectName, OnOff, PassedName, SchedulerName
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
 
 
 class GangMode(str, enum.Enum):
@@ -49,10 +44,6 @@ class NetworkTopologyMode(str, enum.Enum):
 class NetworkTopologyRuleArgs(SpecModel):
     """How far apart in the network pods may be placed."""
 
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NetworkTopologyRuleArgsDict]) -> None: ...
-
     mode: Annotated[NetworkTopologyMode, Field(strict=False)] = NetworkTopologyMode.HARD
     """`hard` (default) or `soft`."""
 
@@ -62,10 +53,6 @@ class NetworkTopologyRuleArgs(SpecModel):
 
 class NetworkTopologyArgs(SpecModel):
     """Placement by the network's topology, which HyperNodes describe (topology.volcano.sh)."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.NetworkTopologyArgsDict]) -> None: ...
 
     group_policy: NetworkTopologyRuleArgs | None = None
     """For all pods of a gang: of a serving group, or of the service where there are no groups."""
@@ -77,10 +64,6 @@ class NetworkTopologyArgs(SpecModel):
 
 class GangPolicyArgs(SpecModel):
     """What must be placed together before any of it starts."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.GangPolicyArgsDict]) -> None: ...
 
     mode: OnOff[GangMode] = GangMode.AUTO
     """`Auto` (default), `On` or `Off`."""
@@ -113,10 +96,6 @@ class GangPolicyArgs(SpecModel):
 
 class SchedulingStrategyArgs(SpecModel):
     """The scheduler, its queue and the gang."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.SchedulingStrategyArgsDict]) -> None: ...
 
     scheduler_name: SchedulerName | None = None
     """Scheduler of the pods; by default `volcano` for a gang (`default-scheduler` with `backend:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 
@@ -14,12 +14,6 @@ from fusioninfer_pulumi.api.types import Name
 from fusioninfer_pulumi.api.written import service_findings
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.rules.common import DUPLICATE_KEY
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from fusioninfer_pulumi.generated import dicts
-
 
 API_VERSION = "fusioninfer.io/v1alpha1"
 KIND = "InferenceService"
@@ -34,10 +28,6 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     Raises:
         InvalidServiceError: The input cannot work; every problem is listed.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -7,16 +7,15 @@ from typing import Annotated
 from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import PrefillDecodeRatioArgs
+from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.base import SpecModel, default
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, Registry
+from fusioninfer_pulumi.api.inventory import ServicePlacementArgs
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.api.monitoring import MonitoringArgs
-from fusioninfer_pulumi.api.placement import ServicePlacementArgs
+from fusioninfer_pulumi.api.monitoring import MonitoringArgs, TracingArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.scheduling import SchedulingStrategyArgs
-from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.api.types import AnnotationMap, Count, Name, Namespace, PassedLabelMap
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 from fusioninfer_pulumi.api.messages import raise_findings, rule_error, string_format
 from fusioninfer_pulumi.findings import LIFT, Finding, Location, error, errors, shown
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.outputs import is_output
+from fusioninfer_pulumi.kube.outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import fields_given_twice, to_plain, with_kubernetes_names
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_KEY,
@@ -100,7 +100,7 @@ def _leaf_text(value: Any) -> Any:
     raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
 
 
-#: Marks a field in `api.schema.fields_schema` that may be a pulumi Output.
+#: Marks a field in the JSON Schema that may be a pulumi Output.
 OUTPUT_MARK = "x-output"
 
 
@@ -138,23 +138,14 @@ PassedName = Annotated[Any, _PassedOn(ObjectName)]
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def namespace_finding(at: Location, value: Any) -> Finding | None:
-    """What is wrong with a namespace, which may be an Output; None when it is valid."""
-    if is_output(value):
-        return None
-    if not isinstance(value, str):
-        return error(WRONG_TYPE, at, "must be a string, got " + shown(value))
-    if _DNS_LABEL.fullmatch(value) is None:
-        return error(
-            INVALID_FORMAT,
-            at,
-            f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}",
-        )
-    return None
-
-
 def _namespace(value: Any) -> Any:
-    raise_findings("namespace", filter(None, [namespace_finding((), value)]))
+    if is_output(value):
+        return value
+    if not isinstance(value, str):
+        raise rule_error(WRONG_TYPE, "must be a string, got " + shown(value))
+    if _DNS_LABEL.fullmatch(value) is None:
+        message = f"must be a DNS label (a-z 0-9 -, at most 63), got {shown(value)}"
+        raise rule_error(INVALID_FORMAT, message)
     return value
 
 
@@ -205,55 +196,44 @@ def _label_key(value: Any) -> Any:
     return value
 
 
-def _label_map(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        problems = (label_finding((), key, item) for key, item in value.items())
-        raise_findings("labels", filter(None, problems))
-    return value
+def _each(check: Callable[[Location, object, object], Finding | None]) -> BeforeValidator:
+    def checked(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            findings = (check((), key, item) for key, item in value.items())
+            raise_findings("labels", filter(None, findings))
+        return value
+
+    return BeforeValidator(checked)
 
 
-def _passed_label_map(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        problems = (
-            label_key_finding((), key) if is_output(item) else label_finding((), key, item)
-            for key, item in value.items()
-        )
-        raise_findings("labels", filter(None, problems))
-    return value
+def _key_finding(at: Location, key: object, value: object) -> Finding | None:
+    del value
+    return label_key_finding(at, key)
 
 
-def _annotation_map(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        raise_findings("annotations", filter(None, (label_key_finding((), key) for key in value)))
-    return value
+def _passed_label_finding(at: Location, key: object, value: object) -> Finding | None:
+    return label_key_finding(at, key) if is_output(value) else label_finding(at, key, value)
 
 
 #: The key of a label.
 LabelKey = Annotated[
     str, PlainValidator(_label_key), WithJsonSchema({"type": "string", "minLength": 1})
 ]
-LabelMap = Annotated[dict[str, str], BeforeValidator(_label_map)]
+LabelMap = Annotated[dict[str, str], _each(label_finding)]
 #: Labels whose values may be pulumi Outputs.
-PassedLabelMap = Annotated[dict[str, LeafText], BeforeValidator(_passed_label_map)]
-AnnotationMap = Annotated[dict[str, LeafText], BeforeValidator(_annotation_map)]
+PassedLabelMap = Annotated[dict[str, LeafText], _each(_passed_label_finding)]
+AnnotationMap = Annotated[dict[str, LeafText], _each(_key_finding)]
 
 # Amounts
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def bytes_finding(at: Location, value: Any) -> Finding | None:
-    """What is wrong with an amount of bytes; None when it is a whole number above 0."""
+def _bytes(value: Any) -> str:
     amount = _parsed(value) if isinstance(value, (str, int)) else None
     if amount is None or amount <= 0 or amount != amount.to_integral_value():
-        return error(
-            INVALID_FORMAT, at, f"must be an amount of bytes such as 80Gi, got {shown(value)}"
-        )
-    return None
-
-
-def _bytes(value: Any) -> str:
-    raise_findings("bytes", filter(None, [bytes_finding((), value)]))
+        message = f"must be an amount of bytes such as 80Gi, got {shown(value)}"
+        raise rule_error(INVALID_FORMAT, message)
     return str(value)
 
 
@@ -330,10 +310,8 @@ class _Unquoted:
     def __get_pydantic_core_schema__(
         self, source: type[enum.Enum], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        words = {read: word for read, word in _SPELLINGS.items() if word in _values(source)}
-
         def meant(value: Any) -> Any:
-            return words.get(value, value) if isinstance(value, bool) else value
+            return _SPELLINGS[value] if isinstance(value, bool) else value
 
         return core_schema.no_info_before_validator_function(meant, handler(source))
 
@@ -345,10 +323,6 @@ class _Unquoted:
         choices = handler.resolve_ref_schema(schema)["enum"]
         also = [read for read, word in _SPELLINGS.items() if word in choices]
         return {"anyOf": [schema, {"enum": also}]}
-
-
-def _values(choice: type[enum.Enum]) -> list[Any]:
-    return [member.value for member in choice]
 
 
 #: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
@@ -428,16 +402,6 @@ def known_json_findings(
 ) -> Iterator[Finding]:
     """As `json_findings`; Outputs are refused, but for the values of the keys `outputs`."""
     yield from json_findings(at, value)
-    yield from _outputs(at, value, outputs)
-
-
-def _outputs(at: Location, value: Any, allowed: tuple[str, ...]) -> Iterator[Finding]:
-    if is_output(value):
-        yield error(OUTPUT_NOT_ALLOWED, at, LIFT)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if key not in allowed:
-                yield from _outputs((*at, str(key)), item, allowed)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _outputs((*at, index), item, allowed)
+    for path in output_paths(value):
+        if not set(outputs) & set(path):
+            yield error(OUTPUT_NOT_ALLOWED, (*at, *path), LIFT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.api.availability import WhenUnsatisfiable
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
@@ -14,7 +15,6 @@ from fusioninfer_pulumi.api.scheduling import (
     SchedulingStrategyArgs,
 )
 from fusioninfer_pulumi.api.topology import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
-from fusioninfer_pulumi.api.topology_spread import WhenUnsatisfiable
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, info, shown, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.outputs import is_output

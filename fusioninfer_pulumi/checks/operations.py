@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs
+from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.checks.autoscaling import autoscaling_findings, ratio_findings

@@ -19,9 +19,9 @@ from fusioninfer_pulumi.endpoint_pickers.config import (
     read_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.families import (
+    EPP_CONFIG_KIND,
     FAMILIES,
     FLAG_UNKNOWN,
-    KIND,
     PICKER_FAMILY_UNKNOWN,
     EppFamily,
     family_of,
@@ -116,7 +116,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
     # Every endpoint picker accepts a text without either of the two (measured).
-    for key, allowed in (("kind", (KIND,)), ("apiVersion", family.api_versions)):
+    for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
             message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
             yield error(PICKER_CONFIG_INVALID, (key,), message)

@@ -90,8 +90,19 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
 
 
 def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """The finding at its role, if it stands in a template that the library wrote."""
+    """The finding at the field that the user wrote, if it is in generated parts of a template."""
     match finding.location:
+        case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
+            role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
+            templates = {
+                "template": role.template,
+                "leaderTemplate": role.leader_template,
+                "workerTemplate": role.worker_template,
+            }
+            metadata = (templates[field] or {}).get("metadata") or {}
+            if key not in (metadata.get(kind) or {}):
+                own = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
+                return finding.at(*(("roles", position) if own else ()), pod_field, key)
         case ("roles", int(position), "template", *_) if args.roles[position].template is None:
             return finding.at("roles", position)
     return finding

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from fusioninfer_pulumi.cli.output import print_json, print_objects
 from fusioninfer_pulumi.cli.planned import (
     OPTION_OUT_OF_PLACE,
-    UNREADABLE_REVISION,
     PlannedDocument,
     Source,
     objects_of,
 )
-from fusioninfer_pulumi.cli.report import print_findings, report
+from fusioninfer_pulumi.cli.report import report
 from fusioninfer_pulumi.cli.sources import read_apart, read_sources
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, Severity, error, shown, similar
 from fusioninfer_pulumi.kube import labels
@@ -168,7 +167,7 @@ def convert(options: argparse.Namespace) -> int:
     services = [document.args for document in source.planned]
     manifests = [dict(document.manifest) for document in source.planned]
     if options.expand:
-        from fusioninfer_pulumi.loading.written import written
+        from fusioninfer_pulumi.loading.validate import written
         from fusioninfer_pulumi.presets.expand import expand
 
         services = [expand(args).args for args in services]
@@ -284,19 +283,14 @@ def rules(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Prints what changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
-    from fusioninfer_pulumi.cli.compared import RevisionError, read_compared
+    from fusioninfer_pulumi.cli.compared import read_compared
     from fusioninfer_pulumi.cli.program import Secrets, unmarked
     from fusioninfer_pulumi.pods.credentials import without_credentials
 
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: wanted OLD NEW, or --base REF SOURCE\n")
         return 2
-    try:
-        both = read_compared(options)
-    except RevisionError as problem:
-        finding = error(UNREADABLE_REVISION, (), str(problem))
-        print_findings([(Origin(f"{options.base}:{options.old}"), finding)])
-        return 2
+    both = read_compared(options)
     objects = [source.rendered() for source in (both.old, both.new)]
     if _refused(options, [both.old, both.new], judged=both.judged):
         return 2
@@ -337,34 +331,31 @@ def _cache_notes(
 def _engine_notes(
     old: Iterable[Mapping[str, Any]],
     new: Iterable[Mapping[str, Any]],
-    plans: Iterable[ServicePlan] | None,
+    plans: Iterable[ServicePlan],
 ) -> Iterator[str]:
     """Engines that change because the library chooses another release."""
     before, after = _images(old), _images(new)
-    for plan in plans or ():
+    for plan in plans:
         for engine in plan.engines:
-            if not engine.default:
-                continue
             key = (plan.service, engine.role)
-            gone = before.get(key, set()) - after.get(key, set())
-            come = after.get(key, set()) - before.get(key, set())
-            if gone and come:
-                images = f"{', '.join(sorted(gone))} -> {', '.join(sorted(come))}"
-                yield f"{engine.role}: engine {images}, from the library's default"
+            gone, come = (
+                ", ".join(sorted(images.get(key, set()) - others.get(key, set())))
+                for images, others in ((before, after), (after, before))
+            )
+            if engine.default and gone and come:
+                yield f"{engine.role}: engine {gone} -> {come}, from the library's default"
 
 
 def _images(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], set[str]]:
     """The images of each role's containers, by service and role."""
+    from fusioninfer_pulumi.cli.diff.manifests import at, label
+
     images: dict[tuple[str, str], set[str]] = {}
     for item in objects:
-        item_labels = item["metadata"].get("labels") or {}
-        template = (item.get("spec") or {}).get("leaderWorkerTemplate") or {}
-        pods = template.get("workerTemplate") or {}
-        containers = (pods.get("spec") or {}).get("containers") or ()
-        key = (str(item_labels.get(labels.SERVICE)), str(item_labels.get(labels.ROLE_NAME)))
-        images.setdefault(key, set()).update(
-            str(container.get("image")) for container in containers
-        )
+        key = label(item, labels.SERVICE), label(item, labels.ROLE_NAME)
+        pods = at(item, "spec", "leaderWorkerTemplate", "workerTemplate", "spec")
+        containers = at(pods, "containers") or ()
+        images.setdefault(key, set()).update(str(item.get("image")) for item in containers)
     return images
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fusioninfer_pulumi.cli.planned import UNREADABLE_REVISION, Source
 from fusioninfer_pulumi.cli.sources import is_project, read_side
-from fusioninfer_pulumi.findings import Finding, Origin, Severity, errors, one_line, warning
-from fusioninfer_pulumi.loading.file_set import NO_SERVICE_IN_FOLDER, manifest_files
+from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
+from fusioninfer_pulumi.loading.file_set import manifest_files
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,6 @@ class Compared:
     """The two sides of `diff`.
 
     Attributes:
-        old: The state before.
-        new: The state after.
         judged: Those whose errors, and with `--strict` warnings, stop the command.
         notes: What the comparison cannot show.
     """
@@ -39,48 +37,34 @@ def read_compared(options: argparse.Namespace) -> Compared:
 
     Errors of a git revision are warnings: it is there already, and a change that repairs it can be
     compared. What only one side has is added or removed.
-
-    Raises:
-        RevisionError: The revision cannot be read.
     """
     if options.base is None:
         old, new = (read_side(path, options) for path in (options.old, options.new))
         return Compared(old, new, judged=(old, new), notes=_encrypted(old, new))
-
     path = options.old
-    name = f"{options.base}:{path.rstrip('/') or path}"
-    with at_revision(path, options.base) as revised:
-        old = nothing = Source(name, objects=[])
-        if revised.path is not None and not _holds_nothing(revised.path):
-            old = read_side(revised.path, options).named(revised.path, name)
-            old.rendered()
-        if _holds_no_service(old):
-            old = nothing
-    for link in revised.outside:
-        message = "is a link out of the repository: left out, what it leads to has no revision"
-        old.add(f"{options.base}:{link}", warning(UNREADABLE_REVISION, (), message))
-    new = read_side(path, options)
-    if old is not nothing and (_holds_nothing(path) or _holds_no_service(new)):
+    old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
+    try:
+        with _at_revision(path, options.base) as revised:
+            existed = not _holds_nothing(revised)
+            if existed:
+                old = read_side(str(revised), options).named(str(revised), old.name)
+                old.rendered()
+    except _RevisionError as problem:
+        old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
+        return Compared(old, Source(path, objects=[]), judged=(old,))
+    if existed and _holds_nothing(Path(path)):
         new = Source(path, objects=[])
+    else:
+        new = read_side(path, options)
     notes = _forgive(old)
     return Compared(old, new, judged=(new,), notes=(*notes, *_encrypted(old, new)))
 
 
-def _holds_nothing(path: str) -> bool:
+def _holds_nothing(path: Path) -> bool:
     """Whether there is nothing to read at a path: no file, project or manifest."""
-    place = Path(path)
-    if path in ("-", "") or "\0" in path or (os.path.lexists(place) and not place.is_dir()):
-        return False
-    try:
-        return not place.is_dir() or not (is_project(place) or manifest_files(place))
-    except OSError:
-        return False  # reading it reports why
-
-
-def _holds_no_service(source: Source) -> bool:
-    """Whether nothing is wrong with a folder but that its manifests are of other things."""
-    wrong = errors(finding for _, finding in source.findings)
-    return bool(wrong) and all(finding.rule == NO_SERVICE_IN_FOLDER.id for finding in wrong)
+    if not path.is_dir():
+        return not os.path.lexists(path)
+    return not (is_project(path) or manifest_files(path))
 
 
 def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
@@ -121,118 +105,39 @@ def _forgiven(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
     return origin, replace(finding, severity=Severity.WARNING) if errors([finding]) else finding
 
 
-_NO_SUCH = "Needed a single revision"
-
-
-class RevisionError(ValueError):
+class _RevisionError(Exception):
     """The revision cannot be read; the message says why."""
 
 
-@dataclass(frozen=True)
-class Revised:
-    """A source in a git revision.
-
-    Attributes:
-        path: Where it stands, None when it did not exist there.
-        outside: Links on its way or below it that lead out of the revision, by their paths in the
-            repository. They are left out: what they lead to is not of that revision.
-    """
-
-    path: str | None
-    outside: tuple[str, ...]
-
-
 @contextlib.contextmanager
-def at_revision(source: str, revision: str) -> Iterator[Revised]:
-    """Unpacks a git revision and yields where a source stands in it.
+def _at_revision(source: str, revision: str) -> Iterator[Path]:
+    """Unpacks a git revision, and yields where a source would stand in it.
 
     The whole revision is unpacked, because a project's program may read files beside its folder.
-
-    Args:
-        source: Path of a file or folder of the working tree.
-        revision: Anything that git takes for a commit: a branch, a tag, a hash, `HEAD~1`.
-
-    Yields:
-        The source, for as long as the context lasts.
-
-    Raises:
-        RevisionError: There is no git, repository or such revision.
     """
     path = Path(source).absolute()
     # A link belongs to the repository that holds it, wherever it leads.
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
         folder = folder.parent
-    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    commit = _commit(folder, revision).decode().strip()
-    inside = _inside(path, top)
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    inside = Path(_git(folder, "rev-parse", "--show-prefix"), path.relative_to(folder))
+    try:
+        asked = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        commit = _git(folder, *asked)
+    except _RevisionError:
+        raise _RevisionError(f"no such revision: {one_line(revision)}") from None
     with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as made:
-        # Git follows no links when it writes, except those on the way to the folder.
-        unpacked = Path(made).resolve()
-        tree = unpacked / "tree"
-        tree.mkdir()
-        _unpack(top, commit, tree, unpacked / "index")
-        links = _without_ways_out(tree)
-        outside = tuple(str(link) for link in links if _touches(link, inside))
-        old = tree / inside
-        yield Revised(str(old) if old.exists() else None, outside)
+        tree, index = Path(made).resolve() / "tree", Path(made) / "index"
+        # As a checkout would, without touching the repository; an archive would leave out what
+        # `.gitattributes` marks with `export-ignore`.
+        _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
+        prefix = f"--prefix={tree}{os.sep}"
+        _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
+        yield tree / inside
 
 
-def _inside(path: Path, top: Path) -> Path:
-    """The path of a source in its repository, with the links on its way."""
-    for above in (path, *path.parents):
-        if above.exists() and above.samefile(top):
-            return path.relative_to(above)
-    try:
-        return path.resolve().relative_to(top.resolve())
-    except ValueError:
-        raise RevisionError(f"lies outside of the git repository {top.name}") from None
-
-
-def _unpack(top: Path, commit: str, tree: Path, index: Path) -> None:
-    """Writes the files of a commit as a checkout would, without touching the repository.
-
-    An archive would leave out what `.gitattributes` marks with `export-ignore`.
-    """
-    _git(top, "read-tree", "--no-sparse-checkout", commit, index=index)
-    _git(top, "checkout-index", "--all", "--quiet", f"--prefix={tree}{os.sep}", index=index)
-
-
-def _without_ways_out(tree: Path) -> list[Path]:
-    """Deletes the links that lead out of a folder, and returns their paths in it."""
-    outside = []
-    for folder, folders, files in os.walk(tree):
-        for name in (*folders, *files):
-            link = Path(folder, name)
-            if link.is_symlink() and not _leads_into(link, tree):
-                outside.append(link)
-    # All links are checked before the first is deleted: some lead over others.
-    for link in outside:
-        link.unlink()
-    return sorted(link.relative_to(tree) for link in outside)
-
-
-def _leads_into(link: Path, tree: Path) -> bool:
-    # Unlike Path.resolve, it raises nothing for links that lead to themselves.
-    return Path(os.path.realpath(link)).is_relative_to(tree)
-
-
-def _touches(link: Path, inside: Path) -> bool:
-    return link.is_relative_to(inside) or inside.is_relative_to(link)
-
-
-def _commit(folder: Path, revision: str) -> bytes:
-    asked = ("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-    try:
-        return _git(folder, *asked)
-    except RevisionError as problem:
-        # Git writes "fatal: Needed a single revision".
-        if _NO_SUCH not in str(problem):
-            raise
-        raise RevisionError(f"no such revision: {one_line(revision)}") from None
-
-
-def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
+def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
     command = ["git", "-C", str(folder), *arguments]
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
@@ -241,8 +146,8 @@ def _git(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
             command, capture_output=True, check=False, env=environment
         )
     except OSError:
-        raise RevisionError("git is needed for --base, and is not installed") from None
+        raise _RevisionError("git is needed for --base, and is not installed") from None
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().splitlines()
-        raise RevisionError(f"git: {reason[-1] if reason else 'failed'}")
-    return done.stdout
+        raise _RevisionError(f"git: {reason[-1] if reason else 'failed'}")
+    return os.fsdecode(done.stdout).strip()

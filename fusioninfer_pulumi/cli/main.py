@@ -8,9 +8,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fusioninfer_pulumi import __version__
 
@@ -23,7 +23,6 @@ OK, DIFFERENT, INVALID = 0, 1, 2
 BROKEN_PIPE = 141
 
 _MOST = 10**9
-_UNKNOWN_COMMAND = re.compile(r"argument COMMAND: invalid choice: '(.*?)' ")
 _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
@@ -65,9 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _prepare_streams()
     if arguments is None:
-        _prepare_process()
+        # Spares a process that ends with the command a tenth of its time: collections find nothing
+        # while modules are loaded, and pydantic would read the metadata of all packages for
+        # plugins, none of which has a say in what a manifest means.
+        gc.set_threshold(100_000)
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        options = command_line(_words(arguments)[:1]).parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = command_line(words[:1]).parse_args(words)
     except SystemExit as stopped:
         return int(stopped.code or 0)
     try:
@@ -87,10 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _words(arguments: Sequence[str] | None) -> Sequence[str]:
-    return sys.argv[1:] if arguments is None else arguments
-
-
 def _prepare_streams() -> None:
     """Gives every stream a place to go, and the encoding that YAML and JSON have."""
     # A closed output raises here: lost output must not look like success.
@@ -99,15 +99,6 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def _prepare_process() -> None:
-    """Spares a process that ends with the command what costs a tenth of its time."""
-    # Garbage collection finds nothing while modules are loaded, and runs hundreds of times.
-    gc.set_threshold(100_000)
-    # Looking for pydantic's plugins reads the metadata of every installed package, and none of
-    # them has a say in what a manifest means.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def _discard_output() -> None:
@@ -130,38 +121,11 @@ def _run(options: argparse.Namespace) -> int:
 class _Parser(argparse.ArgumentParser):
     """Says on one line what is wrong where the usage would not help."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reads the command line; suggests an option in place of an unknown one."""
-        options, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            command = self._commands()[options.command]
-            if unknown[0].startswith("-"):
-                word = unknown[0].partition("=")[0]
-                command.suggest("option", word, command._option_string_actions)  # noqa: SLF001  # as below
-            command.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return options
-
-    def _commands(self) -> dict[str, _Parser]:
-        for action in self._actions:  # argparse has no other way to list them
-            if isinstance(action.choices, dict):
-                return action.choices
-        return {}
-
     def error(self, message: str) -> NoReturn:
         """Ends the process with status 2."""
         if message.startswith("argument ") and ": wanted " in message:
             self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
-        if unknown := _UNKNOWN_COMMAND.match(message):
-            self.suggest("command", unknown[1], self._commands())
         super().error(message)
-
-    def suggest(self, kind: str, word: str, known: Iterable[str]) -> None:
-        """Ends the process where a known word is similar to an unknown one."""
-        from fusioninfer_pulumi.findings import shown, similar
-
-        near = similar(word, known)
-        if near is not None:
-            self.exit(2, f"{self.prog}: no {kind} {shown(word)}; did you mean {near}?\n")
 
 
 def command_line(asked: Sequence[str] = ()) -> argparse.ArgumentParser:

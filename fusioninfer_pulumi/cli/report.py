@@ -6,10 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import yaml
@@ -107,15 +106,8 @@ def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Located:
-    """A finding with its place for other programs.
-
-    Attributes:
-        file: The file, or the folder of a project.
-        line: The line in it, None where it is not known.
-        finding: The finding.
-    """
+class Located(NamedTuple):
+    """A finding with its place for other programs."""
 
     file: str
     line: int | None
@@ -124,18 +116,13 @@ class Located:
 
 def _located(origin: Origin, finding: Finding) -> Located:
     """A finding with its place: of a program that failed, the user's line that led there."""
-    file = _relative(origin.file)
+    # Who shows files of a repository knows them by their paths in it.
+    path, here = Path(origin.file), Path.cwd()
+    file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
         return Located(f"{file}/{frame['file']}", int(frame["line"]), finding)
     return Located(file, origin.line, finding)
-
-
-def _relative(file: str) -> str:
-    """A path as those who show files of a repository know it, where the command runs in one."""
-    path = Path(file)
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 def to_json(located: Sequence[Located]) -> list[dict[str, Any]]:
@@ -218,37 +205,40 @@ def _uri(file: str) -> str:
     return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
 
 
-class TextLines:
-    """Lines of the fields of one text, which is parsed when it is asked first."""
+class Lines:
+    """Lines of fields in the texts that were read, which are parsed when they are asked first."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._parsed: dict[str, list[Any]] = {}
 
-    def line(self, document: int, item: int | None, location: Location) -> int | None:
-        """The line of a field, or of the nearest one around it; None where there is none."""
-        if not 0 < document <= len(self._documents):
-            return None
-        node = self._documents[document - 1]
-        line = _line(node)
-        if item is not None:
-            entry = _below(node, "items")
-            node = None if entry is None else (_below(entry[1], item) or (None, None))[1]
-        if location and node is not None and _below(node, location[0]) is None:
-            location = ("spec", *location)
-        for part in location:
-            entry = None if node is None else _below(node, part)
-            if entry is None:
-                break
-            line, node = _line(entry[0]), entry[1]
-        return line
-
-    @cached_property
-    def _documents(self) -> list[Any]:
-        return nodes(self._text)
+    def place(self, origin: Origin, location: Location) -> Origin:
+        """The origin with the line of a field, None where it is not known."""
+        if origin.file not in self._texts:
+            return origin
+        if origin.file not in self._parsed:
+            self._parsed[origin.file] = nodes(self._texts[origin.file])
+        documents = self._parsed[origin.file]
+        line = None
+        if 0 < origin.document <= len(documents):
+            line = _line(documents[origin.document - 1], origin.item, location)
+        return replace(origin, line=line)
 
 
-def _line(node: Any) -> int:
-    return int(node.start_mark.line) + 1
+def _line(node: Any, item: int | None, location: Location) -> int:
+    """The line of a field of a document, or of the nearest one around it."""
+    line = node.start_mark.line
+    if item is not None:
+        entry = _below(node, "items")
+        node = None if entry is None else (_below(entry[1], item) or (None, None))[1]
+    if location and _below(node, location[0]) is None:
+        location = ("spec", *location)
+    for part in location:
+        entry = _below(node, part)
+        if entry is None:
+            break
+        line, node = entry[0].start_mark.line, entry[1]
+    return int(line) + 1
 
 
 def _below(node: Any, part: str | int) -> tuple[Any, Any] | None:
@@ -258,17 +248,3 @@ def _below(node: Any, part: str | int) -> tuple[Any, Any] | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     return None
-
-
-class Lines:
-    """Lines of findings in the texts that were read."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = {file: TextLines(text) for file, text in texts.items()}
-
-    def place(self, origin: Origin, location: Location) -> Origin:
-        """The origin with the line of a field, None where it is not known."""
-        text = self._texts.get(origin.file)
-        if text is None:
-            return origin
-        return replace(origin, line=text.line(origin.document, origin.item, location))

@@ -38,8 +38,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
     read_set,
 )
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, UNREADABLE_FILE
+from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE, plan_document
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 

@@ -246,7 +246,7 @@ def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | N
     kind, delete = manifest["kind"], _deletion_timeout(manifest)
     if kind == "Job" and plan.model is not None and plan.model.warm_up:
         # Always awaited: the pods would find no model.
-        text = f"{plan.model.warm_up.seconds}s"
+        text = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
     if kind == "Deployment":
         text = plan.wait.timeout

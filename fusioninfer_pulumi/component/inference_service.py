@@ -36,8 +36,7 @@ from fusioninfer_pulumi.component.split import warn_of_removed_targets
 from fusioninfer_pulumi.component.state import OBSERVED, stack_lws, stack_lws_of
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.validate import examine_mapping
+from fusioninfer_pulumi.loading.validate import examine_mapping, plan_document
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.endpoint import router_endpoint

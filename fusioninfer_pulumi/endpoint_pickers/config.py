@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
-from fusioninfer_pulumi.endpoint_pickers.families import KIND, EppFamily, PrefixKeys
+from fusioninfer_pulumi.endpoint_pickers.families import EPP_CONFIG_KIND, EppFamily, PrefixKeys
 from fusioninfer_pulumi.endpoint_pickers.flags import metric_flags
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube import labels
@@ -160,7 +160,7 @@ def epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
     references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
-    header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": KIND}
+    header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
     data = _metrics_extractor(family, request.engine_metrics)
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]

@@ -32,7 +32,7 @@ PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
 LLM_D_API = "llm-d.ai/v1alpha1"
-KIND = "EndpointPickerConfig"
+EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 #: Endpoint picker that the router document pins.
 DEFAULT_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1"

@@ -104,6 +104,7 @@ _MODULES = {
     "vllm.entrypoints.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
+_VLLM = "vllm.entrypoints.cli.main"  # what the program `vllm` runs
 _PYTHON = re.compile(r"python[0-9.]*")
 # Interpreter options that take the next word as their value.
 _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
@@ -156,6 +157,9 @@ def _module(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
     flag, *module = words[index : index + 2] or [""]
-    if flag != "-m" or not module or module[0] not in _MODULES:
+    name, end = module[0] if module else "", index + 2
+    if flag != "-m":
         return None
-    return Program(_MODULES[module[0]], index + 2, serve=False)
+    if name == _VLLM and words[end : end + 1] == ["serve"]:
+        return Program("vllm", end + 1, serve=True)
+    return Program(_MODULES[name], end, serve=False) if name in _MODULES else None

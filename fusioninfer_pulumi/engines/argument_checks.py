@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from fusioninfer_pulumi.engines._argv import UNKNOWN
 from fusioninfer_pulumi.engines.arguments import (
@@ -310,7 +310,8 @@ def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
     return parse(command.engine.argparse_words(command, read_words(command, {})), options)[1]
 
 
-class RemovedArgument(NamedTuple):
+@dataclass(frozen=True)
+class RemovedArgument:
     """An argument that the newer image does not take.
 
     Attributes:
@@ -322,7 +323,8 @@ class RemovedArgument(NamedTuple):
     instead: str | None
 
 
-class ChangedDefault(NamedTuple):
+@dataclass(frozen=True)
+class ChangedDefault:
     """An argument that the command line does not set, and whose default changes."""
 
     name: str
@@ -330,7 +332,8 @@ class ChangedDefault(NamedTuple):
     after: Any
 
 
-class ArgumentChanges(NamedTuple):
+@dataclass(frozen=True)
+class ArgumentChanges:
     """What a change of the release does to a command line.
 
     Attributes:

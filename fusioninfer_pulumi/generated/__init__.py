@@ -4,6 +4,7 @@
 |---|---|---|
 | `dicts.py` | `make regenerate` | the models in `api` |
 | `docstrings.json` | `make regenerate` | the models in `api` |
+| `stubs/` | `make regenerate` | the modules of `api` |
 | `pulumi-package.json` | `make regenerate` | the models in `api`, the components |
 | `vllm_arguments.jsonl`, `sglang_arguments.jsonl` | `tools/engine_arguments.py` | the engines |
 | `dashboards/` | `tools/dashboards.py` | Grafana's typed builders |

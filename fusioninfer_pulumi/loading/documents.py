@@ -9,16 +9,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Location, Origin, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, shown, warning
 from fusioninfer_pulumi.loading.importer import Importer, importer_of, importers, platform_of
 from fusioninfer_pulumi.loading.model_config import with_model_config
-from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.loading.rules import NO_SERVICE, WRONG_KIND
-from fusioninfer_pulumi.loading.source import SourceDocument
-from fusioninfer_pulumi.loading.validate import Document, examine
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, UNKNOWN_KEY, WRONG_TYPE
-
-OBJECT_FINDS_NOTHING = Rule("object-finds-nothing")
+from fusioninfer_pulumi.loading.source import Origins, SourceDocument
+from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, examine
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 IMPORTER_MISSING = Rule("importer-missing")
 
@@ -53,12 +49,6 @@ class LoadedDocument:
         return (*self.remarks, *map(self.locate, document_findings))
 
 
-_API_VERSION, _KIND = "v1", "List"
-_KEYS = ("apiVersion", "kind", "metadata", "items")
-#: ListMeta: fields that the API server sets on a list.
-_METADATA = ("continue", "remainingItemCount", "resourceVersion", "selfLink")
-
-
 def with_origins(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
@@ -67,7 +57,7 @@ def with_origins(
     The list itself is returned where something is wrong with it.
     """
     origin = Origin(file, number)
-    if not isinstance(raw, Mapping) or raw.get("kind") != _KIND:
+    if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], None
     entries = raw.get("items")
     items = [
@@ -80,27 +70,12 @@ def with_origins(
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    if raw.get("apiVersion") != _API_VERSION:
+    if raw.get("apiVersion") != "v1":
         yield error(
             WRONG_KIND,
             ("apiVersion",),
             f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
         )
-    for key in raw:
-        if key not in _KEYS:
-            yield error(
-                UNKNOWN_KEY, (str(key),), f"unknown key of a List; allowed: {', '.join(_KEYS)}"
-            )
-    metadata = raw.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        yield error(WRONG_TYPE, ("metadata",), f"must be a mapping, got {shown(metadata)}")
-    for key in metadata if isinstance(metadata, Mapping) else ():
-        if key not in _METADATA:
-            yield error(
-                UNKNOWN_KEY,
-                ("metadata", str(key)),
-                "belongs to the items of a List, not to it",
-            )
     items = raw.get("items")
     if not isinstance(items, list):
         yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(items)}")
@@ -226,15 +201,15 @@ def _ours(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDo
     hint = _near(raw)
     platform = platform_of(raw) if _is_foreign(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
-        rule, why = NO_SERVICE, "is no service: left out; apply it beside the others"
+        why = "is no service: left out; apply it beside the others"
         if platform is not None:
-            rule = NO_SERVICE
             why = f"is of {platform.name}'s platform, and says nothing about a service: left out"
-        left_out = [warning(rule, ("kind",), f"{raw['kind']} {why}"), *_lost_pods(raw)]
-        return LoadedDocument(origin, remarks=tuple((origin, note) for note in left_out))
+        return LoadedDocument(
+            origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {why}")),)
+        )
     if hint is not None:
         return LoadedDocument(origin, Document(None, (hint,)))
-    if _is_other_object(raw) and raw["kind"] != _KIND and raw["apiVersion"] != API_VERSION:
+    if _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         return LoadedDocument(origin, Document(None, (_of_nobody(raw),)))
     return LoadedDocument(origin, with_model_config(examine(raw), origin.file), raw)
 
@@ -264,58 +239,6 @@ def _of_nobody(raw: Mapping[str, Any]) -> Finding:
         f"{raw['kind']} ({raw['apiVersion']}) is no service, neither ours nor {systems}: "
         "apply it beside the services, and leave it out here (--allow-lossy does)",
     )
-
-
-def _lost_pods(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warns of an object that finds another system's pods or services, and not those of ours."""
-    spec = raw.get("spec")
-    target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
-    for importer in importers():
-        for path, key, value in _selected(raw, ()):
-            for label in {key, f"{key}={value}"} & set(importer.pod_labels):
-                ours = importer.pod_labels[label]
-                there = f"; theirs is {ours}" if ours else ""
-                yield warning(
-                    OBJECT_FINDS_NOTHING,
-                    path,
-                    f"selects no pods of ours: they do not carry {importer.name}'s label {key}"
-                    f"{there}",
-                )
-        if isinstance(target, Mapping) and target.get("kind") in importer.services:
-            remedy = f"; {importer.scaling}" if importer.scaling else ""
-            yield warning(
-                OBJECT_FINDS_NOTHING,
-                ("spec", "scaleTargetRef"),
-                f"scales nothing: no {target['kind']} is made here{remedy}",
-            )
-
-
-#: Fields by which objects select pods: Services, workloads, policies and monitors.
-_SELECTORS = ("labelSelector", "podSelector", "selector")
-
-
-def _selected(value: Any, at: Location) -> Iterator[tuple[Location, Any, Any]]:
-    """Labels by which an object selects: the field that names it, its key, its value or None."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _selected(item, (*at, index))
-    if not isinstance(value, Mapping):
-        return
-    for key, item in value.items():
-        here = (*at, str(key))
-        if key in _SELECTORS and isinstance(item, Mapping):
-            expressions = item.get("matchExpressions")
-            for index, expression in enumerate(
-                expressions if isinstance(expressions, list) else ()
-            ):
-                if isinstance(expression, Mapping):
-                    yield (*here, "matchExpressions", index, "key"), expression.get("key"), None
-            pairs = item.get("matchLabels", item)
-            nested = here if pairs is item else (*here, "matchLabels")
-            for label, label_value in pairs.items() if isinstance(pairs, Mapping) else ():
-                yield (*nested, str(label)), label, label_value
-        else:
-            yield from _selected(item, here)
 
 
 def _is_ours(raw: Any) -> bool:
@@ -349,19 +272,4 @@ def _near(raw: Any) -> Finding | None:
             if version is None:
                 return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {wanted}")
             return error(WRONG_KIND, ("apiVersion",), f"must be {wanted}, got {shown(version)}")
-        known = ", ".join(
-            sorted(
-                known_kind
-                for known_kind, versions in importer.kinds.items()
-                if _group(version) in map(_group, versions)
-            )
-        )
-        if known and platform_of(raw) is None:
-            if kind is None:
-                return error(FIELD_REQUIRED, ("kind",), f"is required, must be one of {known}")
-            return error(
-                WRONG_KIND,
-                ("kind",),
-                f"must be one of {known} for {importer.name}'s {version}, got {shown(kind)}",
-            )
     return None

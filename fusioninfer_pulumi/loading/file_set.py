@@ -10,8 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
-from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, NO_SERVICE
-from fusioninfer_pulumi.loading.validate import Document
+from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE, Document
 from fusioninfer_pulumi.loading.yaml import UnreadableError, documents
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")

@@ -11,8 +11,7 @@ from typing import Any
 
 from fusioninfer_pulumi.extras import plugins
 from fusioninfer_pulumi.findings import Finding, Origin
-from fusioninfer_pulumi.loading.origins import Origins
-from fusioninfer_pulumi.loading.source import SourceDocument
+from fusioninfer_pulumi.loading.source import Origins, SourceDocument
 
 #: Entry points of this group are importers.
 GROUP = "fusioninfer.importers"
@@ -59,9 +58,6 @@ class Importer:
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input.
         platform: Kinds that configure the cluster and no service.
-        pod_labels: Labels of its pods that ours do not carry, by `KEY` or `KEY=VALUE`; the key
-            under which ours have the same value, None where there is none.
-        scaling: What scales its services in place of an object that names them.
         words: By the rule of a finding about a converted service, what to say in the system's terms
             in place of ours.
     """
@@ -71,8 +67,6 @@ class Importer:
     services: Mapping[str, tuple[str, ...]]
     companions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     platform: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    pod_labels: Mapping[str, str | None] = field(default_factory=dict)
-    scaling: str = ""
     words: Mapping[str, str] = field(default_factory=dict)
 
     @property

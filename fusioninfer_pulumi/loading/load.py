@@ -14,8 +14,12 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
 from fusioninfer_pulumi.loading.documents import LoadedDocument, read_all, with_origins
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS, Text, manifest_files, parse, read_set
-from fusioninfer_pulumi.loading.rules import EMPTY_INPUT, UNREADABLE_FILE, WRONG_KIND
-from fusioninfer_pulumi.loading.validate import examine_inventory
+from fusioninfer_pulumi.loading.validate import (
+    EMPTY_INPUT,
+    UNREADABLE_FILE,
+    WRONG_KIND,
+    examine_inventory,
+)
 from fusioninfer_pulumi.loading.yaml import MAX_BYTES, TOO_LARGE, UnreadableError, documents
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 

@@ -1,4 +1,4 @@
-"""Validation of one document.
+"""Validation of one document, its plan, and services as manifests.
 
 A document that is refused is reported and not planned. Pydantic reports all fields that are wrong;
 the rules between the fields of a role, and those of the model, are reported beside them where the
@@ -27,9 +27,18 @@ from fusioninfer_pulumi.api.service import (
 )
 from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.written import role_findings, service_findings
-from fusioninfer_pulumi.findings import Finding, error, errors, shown
-from fusioninfer_pulumi.loading.rules import WRONG_KIND
+from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
+
+WRONG_KIND = Rule("wrong-kind")
+
+NO_SERVICE = Rule("no-service")
+
+EMPTY_INPUT = Rule("empty-input")
+UNREADABLE_FILE = Rule("unreadable-file")
+
 
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 
@@ -162,3 +171,33 @@ def examine_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     except ValidationError as problem:
         return None, findings_of(problem, model)
     return (read.spec if isinstance(read, InventoryManifest) else read), []
+
+
+def plan_document(
+    document: Document, name: str | None = None
+) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
+    """Plans a document.
+
+    Args:
+        document: The document.
+        name: Name of the service where the document states none.
+
+    Returns:
+        The plan, None if the document was refused, and all findings of validation or plan.
+    """
+    if document.args is None:
+        return None, document.findings
+    plan = plan_service(document.args, name)
+    return plan, plan.findings
+
+
+def written(args: InferenceServiceArgs) -> dict[str, Any]:
+    """The manifest of a service, with the fields that somebody has set."""
+    fields: dict[str, Any] = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    names = {field.alias or name for name, field in ServiceMetadata.model_fields.items()}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {key: value for key, value in fields.items() if key in names},
+        "spec": {key: value for key, value in fields.items() if key not in names},
+    }

@@ -22,8 +22,6 @@ MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Values of one document with every alias written out.
 MAX_VALUES = 500_000
-#: Longest number that Python reads, in digits.
-MAX_DIGITS = 4300
 TOO_MANY = f"more than {MAX_VALUES} values with every alias written out"
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,16 +45,11 @@ class UnreadableError(ValueError):
         self.line = line
 
     def explained(self, text: str) -> UnreadableError:
-        """The error, with its usual cause where the text shows one: tabs, templates of Helm."""
+        """The error, with its cause where the text shows a template of Helm or another tool."""
         if self.line is None:
             return self
         lines = text.split("\n")
         number = min(self.line, len(lines))
-        here = lines[number - 1]
-        indentation = here[: len(here) - len(here.lstrip(" \t"))]
-        if "\t" in indentation and self.rule == INVALID_YAML:
-            message = f"not YAML: line {number}: indented with a tab, where YAML takes only spaces"
-            return UnreadableError(INVALID_YAML, message, number)
         for near in range(max(number - _AROUND, 1), min(number + _AROUND, len(lines)) + 1):
             if re.search(r"\{\{.*\}\}", lines[near - 1]):
                 message = (
@@ -104,24 +97,11 @@ def _joined_surrogates(text: str) -> str:
     return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
 
 
-def _int(loader: Any, node: yaml.ScalarNode) -> int:
-    try:
-        value: int = _Base.construct_yaml_int(loader, node)
-    except ValueError as problem:
-        digits = sum(character.isdigit() for character in node.value)
-        if digits <= MAX_DIGITS:
-            raise
-        message = f"a number of {digits} digits; at most {MAX_DIGITS} are read"
-        raise _at(node, INVALID_YAML, message) from problem
-    return value
-
-
 def _unsupported(loader: Any, node: yaml.Node) -> Any:
     del loader
     raise _at(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _int)
 _Loader.add_constructor(None, _unsupported)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.disruption_budget import DisruptionBudgetArgs, UnhealthyPods
+from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
 from fusioninfer_pulumi.kube import names
 from fusioninfer_pulumi.kube.metadata import metadata
 from fusioninfer_pulumi.pods.scheduling import role_labels

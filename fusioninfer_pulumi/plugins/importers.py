@@ -2,77 +2,46 @@
 
 from __future__ import annotations
 
-from fusioninfer_pulumi.api.messages import field_of, finding_error, findings_of, mismatch
-from fusioninfer_pulumi.api.service import API_VERSION, KIND
-from fusioninfer_pulumi.api.types import CountOrAnyPercentage
-from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text
-from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES, EppFamily, Family, family_of
-from fusioninfer_pulumi.endpoint_pickers.families import KIND as EPP_CONFIG_KIND
-from fusioninfer_pulumi.engines.command import read_command
-from fusioninfer_pulumi.engines.engine import PORT_FLAG, EngineCommand
-from fusioninfer_pulumi.engines.flags import flag_value, integer
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Origin,
-    Rule,
-    Severity,
-    error,
-    info,
-    shown,
-    warning,
-)
-from fusioninfer_pulumi.kube import durations, labels, names, quantity
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
-from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.kube.outputs import is_output
-from fusioninfer_pulumi.loading.importer import Conversion, ConvertedService, Importer, ObjectKey
-from fusioninfer_pulumi.loading.origins import FieldOrigin, Origins
-from fusioninfer_pulumi.loading.source import SourceDocument, SourceField
-from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
-
-__all__ = [
-    "API_VERSION",
-    "ENGINE_UNKNOWN",
-    "EPP_CONFIG_KIND",
-    "FAMILIES",
-    "KIND",
-    "PORT_FLAG",
-    "SHARED_MEMORY",
-    "Conversion",
-    "ConvertedService",
-    "CountOrAnyPercentage",
-    "EngineCommand",
-    "EppFamily",
-    "Family",
-    "FieldOrigin",
-    "Finding",
-    "Importer",
-    "Location",
-    "ObjectKey",
-    "Origin",
-    "Origins",
-    "Rule",
-    "Severity",
-    "SourceDocument",
-    "SourceField",
-    "durations",
-    "epp_config_text",
-    "error",
-    "family_of",
-    "field_of",
-    "finding_error",
-    "findings_of",
-    "flag_value",
-    "info",
-    "integer",
-    "is_output",
-    "labels",
-    "mismatch",
-    "names",
-    "quantity",
-    "read_command",
-    "seconds",
-    "shown",
-    "warning",
-]
+from fusioninfer_pulumi.api.messages import field_of as field_of
+from fusioninfer_pulumi.api.messages import finding_error as finding_error
+from fusioninfer_pulumi.api.messages import findings_of as findings_of
+from fusioninfer_pulumi.api.messages import mismatch as mismatch
+from fusioninfer_pulumi.api.service import API_VERSION as API_VERSION
+from fusioninfer_pulumi.api.service import KIND as KIND
+from fusioninfer_pulumi.api.types import CountOrAnyPercentage as CountOrAnyPercentage
+from fusioninfer_pulumi.endpoint_pickers.config import epp_config_text as epp_config_text
+from fusioninfer_pulumi.endpoint_pickers.families import EPP_CONFIG_KIND as EPP_CONFIG_KIND
+from fusioninfer_pulumi.endpoint_pickers.families import FAMILIES as FAMILIES
+from fusioninfer_pulumi.endpoint_pickers.families import EppFamily as EppFamily
+from fusioninfer_pulumi.endpoint_pickers.families import Family as Family
+from fusioninfer_pulumi.endpoint_pickers.families import family_of as family_of
+from fusioninfer_pulumi.engines.command import read_command as read_command
+from fusioninfer_pulumi.engines.engine import PORT_FLAG as PORT_FLAG
+from fusioninfer_pulumi.engines.engine import EngineCommand as EngineCommand
+from fusioninfer_pulumi.engines.flags import flag_value as flag_value
+from fusioninfer_pulumi.engines.flags import integer as integer
+from fusioninfer_pulumi.findings import Finding as Finding
+from fusioninfer_pulumi.findings import Location as Location
+from fusioninfer_pulumi.findings import Origin as Origin
+from fusioninfer_pulumi.findings import Rule as Rule
+from fusioninfer_pulumi.findings import Severity as Severity
+from fusioninfer_pulumi.findings import error as error
+from fusioninfer_pulumi.findings import info as info
+from fusioninfer_pulumi.findings import shown as shown
+from fusioninfer_pulumi.findings import warning as warning
+from fusioninfer_pulumi.kube import durations as durations
+from fusioninfer_pulumi.kube import labels as labels
+from fusioninfer_pulumi.kube import names as names
+from fusioninfer_pulumi.kube import quantity as quantity
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY as SHARED_MEMORY
+from fusioninfer_pulumi.kube.durations import seconds as seconds
+from fusioninfer_pulumi.kube.outputs import is_output as is_output
+from fusioninfer_pulumi.loading.importer import Conversion as Conversion
+from fusioninfer_pulumi.loading.importer import ConvertedService as ConvertedService
+from fusioninfer_pulumi.loading.importer import Importer as Importer
+from fusioninfer_pulumi.loading.importer import ObjectKey as ObjectKey
+from fusioninfer_pulumi.loading.source import FieldOrigin as FieldOrigin
+from fusioninfer_pulumi.loading.source import Origins as Origins
+from fusioninfer_pulumi.loading.source import SourceDocument as SourceDocument
+from fusioninfer_pulumi.loading.source import SourceField as SourceField
+from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN as ENGINE_UNKNOWN

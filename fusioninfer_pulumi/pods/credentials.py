@@ -35,24 +35,29 @@ def is_credential(name: str, value: Any) -> bool:
     return _is_literal(value) and bool(_VARIABLE.fullmatch(name) or _LOOK.search(value))
 
 
-def credential_arguments(words: Sequence[Any]) -> Iterator[tuple[int, str]]:
+def credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
     """The index of each argument that is a credential, or its flag, and what to call it."""
+    flags = list(_flags(words))
+    found = [(index, flag) for index, flag, _, _ in flags]
+    # A value after a flag is reported at the flag.
+    values = {place for index, _, at, _ in flags for place in (index, at)}
     for index, word in enumerate(words):
-        name = _called(word, words[index + 1] if index + 1 < len(words) else None)
-        # A value after a flag is reported at the flag.
-        behind = index > 0 and _called(words[index - 1], word) is not None
-        if name is not None and not behind:
-            yield index, name
+        is_other = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
+        if is_other and _LOOK.search(word):
+            found.append((index, "one of its words"))
+    return sorted(found)
 
 
-def _called(word: Any, following: Any) -> str | None:
-    if not isinstance(word, str):
-        return None
-    match = _FLAG.fullmatch(word)
-    if match is None:
-        return "one of its words" if _LOOK.search(word) else None
-    value = following if match["value"] is None else match["value"]
-    return match["flag"] if _is_literal(value) else None
+def _flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
+    """Index and name of each flag with a literal credential, index and text of its value."""
+    for index, word in enumerate(words):
+        match = _FLAG.fullmatch(word) if isinstance(word, str) else None
+        if match is None:
+            continue
+        at = index if match["value"] is not None else index + 1
+        value = match["value"] if at == index else (words[at] if at < len(words) else None)
+        if _is_literal(value):
+            yield index, match["flag"], at, str(value)
 
 
 def _is_literal(value: Any) -> bool:
@@ -76,23 +81,9 @@ def without_credentials(value: Any, mask: Callable[[str], str]) -> Any:
         copy["value"] = mask(value["value"])
     for key in ("command", "args"):
         if isinstance(value.get(key), (list, tuple)):
-            copy[key] = _arguments_without(value[key], copy[key], mask)
-    return copy
-
-
-def _arguments_without(
-    words: Sequence[Any], masked: Sequence[Any], mask: Callable[[str], str]
-) -> list[Any]:
-    copy = list(masked)
-    for index, word in enumerate(words):
-        match = _FLAG.fullmatch(word) if isinstance(word, str) else None
-        if match is None:
-            continue
-        if match["value"] is None:
-            if index + 1 < len(words) and _is_literal(words[index + 1]):
-                copy[index + 1] = mask(words[index + 1])
-        elif _is_literal(match["value"]):
-            copy[index] = f"{match['flag']}={mask(match['value'])}"
+            for index, flag, at, credential in _flags(value[key]):
+                prefix = f"{flag}=" if at == index else ""
+                copy[key][at] = prefix + mask(credential)
     return copy
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.api.tracing import TracingArgs
+from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.engines.engine import UNSUPPORTED_BY_ENGINE, Argument
 from fusioninfer_pulumi.findings import Finding, info
 from fusioninfer_pulumi.kube import labels

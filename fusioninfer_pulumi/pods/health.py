@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
+from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launch as launchers
 from fusioninfer_pulumi.engines.command import serving_port

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,24 +53,16 @@ done"""
 
 
 @dataclass(frozen=True)
-class WarmUpPlan:
-    """The Job that fills a cache before pods are made."""
-
-    container: Mapping[str, Any]
-    claim: str
-    volume: str
-    seconds: int
-    cache: CacheArgs
-    pull_secrets: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class ModelPlan:
-    """The claim and the Job of a model, each None where none is made."""
+    """The claim and the warm-up Job of a model, each None where none is made.
+
+    Attributes:
+        warm_up: The spec of the Job.
+    """
 
     claim: str | None = None
     storage: StorageArgs | None = None
-    warm_up: WarmUpPlan | None = None
+    warm_up: Manifest | None = None
 
 
 def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
@@ -83,31 +75,10 @@ def model_plan(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
     if cache is None:
         return ModelPlan()
     claim = cache_claim(service, cache)
-    warm_up = _warm_up(model, cache, claim, files) if cache.warm_up else None
+    warm_up = _job_spec(model, cache, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
     return ModelPlan(claim, cache.storage, warm_up)
-
-
-def _warm_up(model: ModelArgs, cache: CacheArgs, claim: str, files: ModelFiles) -> WarmUpPlan:
-    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
-    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
-    volume = "model-cache"
-    container = fetch_container(
-        model,
-        "fetch",
-        ["/bin/sh", "-c", script, "sh"],
-        files.warmed,
-        [{"name": volume, "mountPath": cache.mount_path}],
-    )
-    return WarmUpPlan(
-        container=container,
-        claim=claim,
-        volume=volume,
-        seconds=math.ceil(durations.seconds(cache.job.timeout) or 1),
-        cache=cache,
-        pull_secrets=tuple(model.image_pull_secrets),
-    )
 
 
 def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
@@ -129,7 +100,7 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
             "spec": spec,
         }
     if model.warm_up is not None:
-        spec = job_spec(model.warm_up)
+        spec = model.warm_up
         text = json.dumps(with_placeholders(spec), sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
         yield {
@@ -140,30 +111,35 @@ def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest
         }
 
 
-def job_spec(warm_up: WarmUpPlan) -> Manifest:
-    """The spec of the Job."""
-    job = warm_up.cache.job
+def _job_spec(model: ModelArgs, cache: CacheArgs, claim: Any, files: ModelFiles) -> Manifest:
+    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
+    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
+    volume, job = "model-cache", cache.job
+    container = fetch_container(
+        model,
+        "fetch",
+        ["/bin/sh", "-c", script, "sh"],
+        files.warmed,
+        [{"name": volume, "mountPath": cache.mount_path}],
+    )
     pod: Manifest = {
         "restartPolicy": "Never",  # so that the log of a failed attempt stays
         "automountServiceAccountToken": False,
         # The volume's files belong to a group that the fetching user is in.
         "securityContext": {"fsGroup": FETCHER_USER, "fsGroupChangePolicy": "OnRootMismatch"},
-        "containers": [dict(warm_up.container)],
-        "volumes": [
-            {"name": warm_up.volume, "persistentVolumeClaim": {"claimName": warm_up.claim}}
-        ],
+        "containers": [container],
+        "volumes": [{"name": volume, "persistentVolumeClaim": {"claimName": claim}}],
     }
-    if job.node_selector:
-        pod["nodeSelector"] = dict(job.node_selector)
-    if job.tolerations:
-        pod["tolerations"] = [dict(toleration) for toleration in job.tolerations]
-    if job.service_account_name is not None:
-        pod["serviceAccountName"] = job.service_account_name
-    if warm_up.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in warm_up.pull_secrets]
+    optional = {
+        "nodeSelector": job.node_selector,
+        "tolerations": job.tolerations,
+        "serviceAccountName": job.service_account_name,
+        "imagePullSecrets": [{"name": name} for name in model.image_pull_secrets],
+    }
+    pod |= {key: value for key, value in optional.items() if value}
     spec: Manifest = {
         "backoffLimit": job.backoff_limit,
-        "activeDeadlineSeconds": warm_up.seconds,
+        "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
         # People select serving pods by the service's label, so this pod does not have it.
         "template": {
             "metadata": {"labels": {labels.APP: "model-warm-up"}},

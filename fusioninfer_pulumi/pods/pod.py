@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.model import ModelArgs
+from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.topology import ServiceShape
-from fusioninfer_pulumi.api.tracing import TracingArgs
 from fusioninfer_pulumi.endpoint_pickers.families import EppFamily
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.editing import EditError, edit, with_command

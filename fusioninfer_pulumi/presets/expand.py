@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from fusioninfer_pulumi.api.engine import EngineArgs
-from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.availability import StartupArgs, TopologySpreadArgs
+from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.topology_spread import TopologySpreadArgs
 from fusioninfer_pulumi.engines.arguments import release_numbers
 from fusioninfer_pulumi.engines.command import ENGINES, read_command, serving_container
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.api.parallelism import ParallelismArgs
 from fusioninfer_pulumi.findings import similar
 from fusioninfer_pulumi.presets.catalogue import catalogue, catalogue_model
 

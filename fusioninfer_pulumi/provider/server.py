@@ -17,6 +17,7 @@ import pulumi.provider
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.runtime import settings
 
+from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
 from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
@@ -26,13 +27,29 @@ from fusioninfer_pulumi.component.prerequisites import (
 )
 from fusioninfer_pulumi.component.resources import TOKEN
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError
+from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.outputs import is_output
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.loading.validate import examine_mapping
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
-from fusioninfer_pulumi.provider.schema import OUTPUTS, VERSION, packaged_schema
+
+
+#: The schema of the Pulumi package, in `generated`; `tools/package_schema.py` writes it.
+PACKAGED = "pulumi-package.json"
+#: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
+VERSION = __version__.replace(".dev", "-dev.")
+#: Outputs of the components in other languages.
+OUTPUTS: Mapping[type, tuple[str, ...]] = {
+    InferenceService: ("name", "namespace", "endpoint", "status"),
+    ServingPrerequisites: ("checked", "releases"),
+}
+
+
+def packaged_schema() -> str:
+    """The text of the schema in the installed package."""
+    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
 
 
 class Provider(pulumi.provider.Provider):

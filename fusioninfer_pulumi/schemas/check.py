@@ -41,7 +41,6 @@ from fusioninfer_pulumi.schemas.kind import (
 )
 
 SOURCES_NOT_ONE = Rule("sources-not-one")
-FIELD_OF_OTHER_RELEASE = Rule("field-of-other-release")
 FIELD_OF_EXPERIMENTAL_CHANNEL = Rule("field-of-experimental-channel")
 
 _TYPES = {
@@ -67,9 +66,6 @@ _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
 _QUANTITY_PATTERN = "^(\\+|-)?"
 #: Most keys that a message lists.
 _LISTED = 8
-#: Fields that no supported LeaderWorkerSet has, and that other releases of Kubernetes know: 1.35
-#: alone, or after 1.36. A later LeaderWorkerSet takes them.
-OTHER_RELEASES = frozenset({"bindMountOptions", "evictionResponders", "workloadRef"})
 #: Most levels of mappings and lists; deeper input is a finding.
 MAX_DEPTH = 100
 
@@ -274,12 +270,6 @@ def _wanted(schema: KindSchema, part: Schema) -> str:
 
 def _unknown_key(at: Location, parent: Schema) -> Finding:
     key, known = str(at[-1]), sorted(parent.get("properties", ()))
-    if key in OTHER_RELEASES:
-        return warning(
-            FIELD_OF_OTHER_RELEASE,
-            at,
-            "LeaderWorkerSet 0.9 has no such field: the API server refuses it, or drops it",
-        )
     meant = similar(key, known)
     if meant is not None:
         return error(UNKNOWN_KEY, at, f"unknown key, did you mean {meant}?")

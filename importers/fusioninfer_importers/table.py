@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusioninfer_importers import _advice
-from fusioninfer_pulumi.plugins.importers import Importer, labels
+from fusioninfer_pulumi.plugins.importers import Importer
 
 _KTHENA_WORKLOAD = ("workload.serving.volcano.sh/v1alpha1",)
 _MODELPLANE = ("modelplane.ai/v1alpha1",)
@@ -21,15 +21,6 @@ KTHENA = Importer(
         "AutoscalingPolicyBinding": _KTHENA_WORKLOAD,
         "ModelBooster": _KTHENA_WORKLOAD,
     },
-    pod_labels={
-        "modelserving.volcano.sh/name": labels.SERVICE,
-        "modelserving.volcano.sh/role": labels.ROLE_NAME,
-        **dict.fromkeys(
-            f"modelserving.volcano.sh/{key}"
-            for key in ("entry", "group-name", "revision", "role-id", "role-template-hash")
-        ),
-    },
-    scaling="scale its roles by an AutoscalingPolicy (disaggregatedTarget)",
     words=_advice.KTHENA,
 )
 
@@ -39,7 +30,6 @@ MODELPLANE = Importer(
     {"ModelDeployment": _MODELPLANE},
     dict.fromkeys(("ModelCache", "ModelEndpoint", "ModelService"), _MODELPLANE),
     dict.fromkeys(("InferenceClass", "InferenceCluster", "InferenceGateway"), _MODELPLANE),
-    pod_labels=dict.fromkeys(f"modelplane.ai/{key}" for key in ("lws-role", "serving", "workload")),
     words=_advice.MODELPLANE,
 )
 
@@ -48,8 +38,5 @@ KSERVE = Importer(
     "fusioninfer_importers.kserve.convert",
     {"LLMInferenceService": _KSERVE},
     {"LLMInferenceServiceConfig": _KSERVE},
-    pod_labels=dict.fromkeys(
-        ("app.kubernetes.io/part-of=llminferenceservice", "kserve.io/component")
-    ),
     words=_advice.KSERVE,
 )

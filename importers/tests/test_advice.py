@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from json_schema import manifest_schema
 from mutations import JUNK, changed, places
 
 from fusioninfer_importers.model import ImportedModel
-from fusioninfer_pulumi.api.schema import manifest_schema
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
 from importers.tests.reads import source, warned
 from importers.tests.test_slips import SETS

@@ -16,7 +16,7 @@ from told import without_rules
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.loading.origins import Origins
+from fusioninfer_pulumi.loading.source import Origins
 from fusioninfer_pulumi.plan.objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving
@@ -47,18 +47,6 @@ def write(folder: Path, *documents: Any) -> str:
         (
             {"kind": "ModelServing"},
             "f: apiVersion: is required, must be workload.serving.volcano.sh/v1alpha1",
-        ),
-        (
-            {**serving(), "kind": "ModelServings"},
-            (
-                "f: kind: must be one of AutoscalingPolicy, AutoscalingPolicyBinding, "
-                "ModelBooster, ModelServing for Kthena's workload.serving.volcano.sh/v1alpha1, got "
-                '"ModelServings"'
-            ),
-        ),
-        (
-            {"apiVersion": "networking.serving.volcano.sh/v1alpha1"},
-            "f: kind: is required, must be one of ModelRoute, ModelServer",
         ),
     ],
 )
@@ -246,81 +234,3 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
     (document,) = source(serving(role(replicas=2)), fixed).planned
     messages = [finding.message for _, finding in document.findings]
     assert any("server has 2 replicas; nothing scales it" in message for message in messages)
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (
-            {"kind": "Service", "spec": {"selector": {"modelserving.volcano.sh/name": "ms"}}},
-            (
-                "spec.selector[modelserving.volcano.sh/name]: selects no pods of ours: they do not "
-                "carry Kthena's label modelserving.volcano.sh/name; theirs is "
-                "fusioninfer.io/service"
-            ),
-        ),
-        (
-            {
-                "kind": "PodMonitor",
-                "spec": {
-                    "selector": {
-                        "matchExpressions": [
-                            {"key": "modelserving.volcano.sh/entry", "operator": "Exists"}
-                        ]
-                    }
-                },
-            },
-            (
-                "spec.selector.matchExpressions[0].key: selects no pods of ours: they do not carry "
-                "Kthena's label modelserving.volcano.sh/entry"
-            ),
-        ),
-        (
-            {
-                "kind": "NetworkPolicy",
-                "spec": {"podSelector": {"matchLabels": {"modelplane.ai/serving": "a"}}},
-            },
-            (
-                "spec.podSelector.matchLabels[modelplane.ai/serving]: selects no pods of ours: "
-                "they do not carry Modelplane's label modelplane.ai/serving"
-            ),
-        ),
-        (
-            {
-                "kind": "PodMonitor",
-                "spec": {
-                    "selector": {
-                        "matchLabels": {
-                            "app.kubernetes.io/name": "llm",
-                            "app.kubernetes.io/part-of": "llminferenceservice",
-                        }
-                    }
-                },
-            },
-            (
-                "spec.selector.matchLabels[app.kubernetes.io/part-of]: selects no pods of ours: "
-                "they do not carry KServe's label app.kubernetes.io/part-of"
-            ),
-        ),
-        ({"kind": "Service", "spec": {"selector": {"app.kubernetes.io/part-of": "x"}}}, None),
-        (
-            {
-                "kind": "ScaledObject",
-                "spec": {"scaleTargetRef": {"kind": "ModelServing", "name": "ms"}},
-            },
-            (
-                "spec.scaleTargetRef: scales nothing: no ModelServing is made here; scale its "
-                "roles by an AutoscalingPolicy (disaggregatedTarget)"
-            ),
-        ),
-        ({"kind": "Service", "spec": {"selector": {"app": "ms"}}}, None),
-    ],
-)
-def test_objects_that_find_no_pods_of_ours_are_named(
-    given: dict[str, Any], told: str | None
-) -> None:
-    other = {"apiVersion": "v1", "metadata": {"name": "o"}, **given}
-    left = f"f#2: warning: kind: {given['kind']} is no service: left out"
-    first, *more = [each for each in warned(serving(), other, lossy=True) if each.startswith("f#2")]
-    assert first.startswith(left)
-    assert more == ([f"f#2: warning: {told}"] if told is not None else [])

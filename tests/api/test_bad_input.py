@@ -221,8 +221,3 @@ def test_a_constructor_tells_where_in_the_whole_a_problem_is() -> None:
     role = RoleArgs(name="serve", component_type=ComponentType.WORKER, template={"spec": {}})
     with pytest.raises(InvalidServiceError, match=r"^InferenceServiceArgs: roles\[0\]\.template"):
         InferenceServiceArgs(roles=[role])
-
-
-def test_a_value_alone_is_told_its_field() -> None:
-    expected = 'model: must be a mapping such as {uri: ...}, got "Qwen/Qwen3-32B"'
-    assert problems(service(model="Qwen/Qwen3-32B")) == [expected]

@@ -182,31 +182,6 @@ def test_counts_are_whole_numbers(value: Any, message: str) -> None:
         ),
         ({"networkConfig": {}}, ["roles[0].networkConfig.subdomainPolicy: is required"]),
         (
-            {"multinode": nodes(2), "subGroupPolicy": {"subGroupSize": 3}},
-            ["roles[0].subGroupPolicy.subGroupSize: must be at most nodeCount (2), got 3"],
-        ),
-        (
-            {"multinode": nodes(6), "subGroupPolicy": {"subGroupSize": 4}},
-            [
-                (
-                    "roles[0].subGroupPolicy.subGroupSize: must divide nodeCount (6) or "
-                    "nodeCount - 1, got 4"
-                )
-            ],
-        ),
-        (
-            {
-                "multinode": nodes(4),
-                "subGroupPolicy": {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"},
-            },
-            [
-                (
-                    "roles[0].subGroupPolicy.subGroupSize: must divide nodeCount - 1 (3) when the "
-                    "leader is excluded, got 2"
-                )
-            ],
-        ),
-        (
             {
                 "multinode": nodes(5),
                 "subGroupPolicy": {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"},

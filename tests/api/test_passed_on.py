@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from json_schema import fields_schema
 from samples import container, prefill_decode, role, service, template
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
-from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.types import OUTPUT_MARK
 from fusioninfer_pulumi.findings import Finding, errors
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from samples import Manifest, container, nodes, prefill_decode, problems, role, service, template
 
-from fusioninfer_pulumi.loading.plan import plan_document
-from fusioninfer_pulumi.loading.validate import examine
+from fusioninfer_pulumi.loading.validate import examine, plan_document
 
 INTEGER = 'replicas: must be an integer, got "2"'
 EXCLUSIVE = "roles[{}].strategy: belongs to a role of componentType router (this role is a worker)"

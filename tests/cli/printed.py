@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 from unittest import mock
 
-from fusioninfer_pulumi.cli.diff import Difference
+from samples import plan_of
+
+from fusioninfer_pulumi.cli.diff import Difference, compare
 from fusioninfer_pulumi.cli.diff.text import print_difference
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import draw_plan
 from fusioninfer_pulumi.cli.terminal import console
+from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
@@ -38,3 +41,9 @@ def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
     with console(file) as screen:
         draw_plan(screen, PlanView(plan, objects=list(objects)))
     return file.getvalue()
+
+
+def between(old: dict[str, Any], new: dict[str, Any]) -> Difference:
+    """What `diff` finds between two services."""
+    plans = plan_of(old), plan_of(new)
+    return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 from cli.printed import to_text
 
 from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare
+from fusioninfer_pulumi.cli.diff._records import Pair
 
 Manifest = dict[str, Any]
 
@@ -74,62 +74,50 @@ def effect(difference: Difference, role: str = "decode") -> RoleEffect:
     return found
 
 
-RESTARTS = {
-    "image": ({"template": pods(vllm={"image": "b"})}, "image changed"),
-    "revision alone": ({"template": pods()}, "revision changed"),
-    "several": (
+IMAGE = {"template": pods(vllm={"image": "b"})}
+RESTARTS = [
+    (IMAGE, "image changed"),
+    ({"template": pods()}, "revision changed"),
+    (
         {"template": pods(vllm={"args": ["x"], "env": [{"name": "A"}]}, volumes=[{"name": "v"}])},
         "arguments, environment, volumes changed",
     ),
-    "many": (
+    (
         {"template": pods(vllm={"image": "b", "args": [], "env": [], "ports": []})},
         "image, arguments, environment, ports changed",
     ),
-    "init container": (
-        {"template": pods(initContainers=[{"name": "i", "image": "b"}])},
-        "containers changed",
-    ),
-    "nodes": ({"template": {"size": 4}}, "nodes per replica 2 -> 4"),
-    "probe": ({"template": pods(vllm={"readinessProbe": {}})}, "probes changed"),
-    "node selector": ({"template": pods(nodeSelector={"a": "b"})}, "scheduling changed"),
-    "something else": ({"template": pods(hostNetwork=True)}, "pod template changed"),
-    "restart policy": ({"template": {"restartPolicy": "None"}}, "restart policy changed"),
-    "network": (
+    ({"template": pods(initContainers=[{"name": "i", "image": "b"}])}, "containers changed"),
+    ({"template": {"size": 4}}, "nodes per replica 2 -> 4"),
+    ({"template": pods(vllm={"readinessProbe": {}})}, "probes changed"),
+    ({"template": pods(nodeSelector={"a": "b"})}, "scheduling changed"),
+    ({"template": pods(hostNetwork=True)}, "pod template changed"),
+    ({"template": {"restartPolicy": "None"}}, "restart policy changed"),
+    (
         {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
         "network configuration changed",
     ),
-}
+    ({"rolloutStrategy": {"type": "RollingUpdate"}}, ""),
+    ({"startupPolicy": "LeaderReady"}, ""),
+    # What LeaderWorkerSet's webhook fills in itself makes no new revision.
+    ({"networkConfig": {"subdomainPolicy": "Shared"}}, ""),
+    ({"template": {"restartPolicy": "RecreateGroupOnPodRestart"}}, ""),
+]
 
 
-@pytest.mark.parametrize("case", RESTARTS)
-def test_a_changed_template_restarts_the_replica(case: str) -> None:
-    spec, reason = RESTARTS[case]
+@pytest.mark.parametrize(("spec", "reason"), RESTARTS)
+def test_what_restarts_a_replica(spec: Manifest, reason: str) -> None:
     difference = compare([lws()], [lws(**spec)])
-    assert effect(difference).restarts == ("decode-0",)
-    assert effect(difference).reason == reason
-    assert difference.notes == (f"{reason}: restarts decode-0",)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"rolloutStrategy": {"type": "RollingUpdate"}},
-        {"startupPolicy": "LeaderReady"},
-        # What LeaderWorkerSet's webhook fills in itself makes no new revision.
-        {"networkConfig": {"subdomainPolicy": "Shared"}},
-        {"template": {"restartPolicy": "RecreateGroupOnPodRestart"}},
-    ],
-)
-def test_other_changes_restart_nothing(spec: Manifest) -> None:
-    difference = compare([lws()], [lws(**spec)])
-    assert effect(difference).kept == ("decode-0",)
-    assert difference.notes == ("objects: 1 changed; nothing restarts",)
+    only = effect(difference)
+    assert only.reason == reason
+    assert (only.restarts if reason else only.kept) == ("decode-0",)
+    note = f"{reason}: restarts decode-0" if reason else "objects: 1 changed; nothing restarts"
+    assert difference.notes == (note,)
 
 
 def test_the_revision_is_not_told_beside_what_changed_it() -> None:
-    (change,) = compare([lws()], [lws(template=pods(vllm={"image": "b"}))]).objects
+    (change,) = compare([lws()], [lws(**IMAGE)]).objects
     path = "spec.leaderWorkerTemplate.workerTemplate.spec.containers[vllm].image"
-    assert change.fields == (FieldChange(path, "a", "b", "changed"),)
+    assert change.fields == (FieldChange(path, "changed", "a", "b"),)
 
 
 CLAIM = {"metadata": {"name": "cache"}}
@@ -158,169 +146,142 @@ def test_what_no_update_can_do_is_a_replacement(field: str) -> None:
     )
 
 
-def test_groups_of_one_set_are_counted_by_its_replicas() -> None:
-    def role(replicas: int, **more: Any) -> Manifest:
-        return lws("qwen-decode", indexed=False, replicas=replicas, **more)
-
-    up = compare([role(2)], [role(4)])
-    assert effect(up).added == ("decode-2", "decode-3")
-    assert up.notes == (
-        "role decode: replicas 2 -> 4 (1 LeaderWorkerSet changed), nothing restarts",
-    )
-    assert (up.totals[0].pods_before, up.totals[0].pods_after) == (4, 8)
-    both = compare([role(4)], [role(3, template=pods(vllm={"image": "b"}))])
-    assert both.notes == (
-        "image changed: restarts decode-0..decode-2",
-        "role decode: replicas 4 -> 3 (1 LeaderWorkerSet changed)",
-    )
-    absurd = compare([role(3)], [role(10**12)])
-    assert effect(absurd).role_change == f"replicas 3 -> {10**12}"
-    assert "decode-3..decode-9999" in to_text(absurd)
+def whole(replicas: int, **more: Any) -> Manifest:
+    """A set with all replicas of a role."""
+    return lws("qwen-decode", indexed=False, replicas=replicas, **more)
 
 
-def test_a_replica_under_another_number_is_another_one() -> None:
-    difference = compare([lws("qwen-decode-0")], [lws("qwen-decode-7")])
-    assert effect(difference).reason == "replicas renamed"
-    assert difference.notes == ("objects: 1 added, 1 removed; nothing restarts",)
-
-
-def test_a_gang_switched_off_restarts_every_replica() -> None:
-    ganged = lws(template=pods())
-    template = ganged["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+def ganged() -> Manifest:
+    made = lws(template=pods())
+    template = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "qwen"}
-    difference = compare([pod_group(2), ganged], [lws(template=pods(vllm={"image": "b"}))])
-    assert difference.notes == ("gang scheduling switched off, image changed: restarts decode-0",)
+    return made
 
 
-def test_a_set_without_labels_stands_for_itself() -> None:
-    bare, changed = lws("mine"), lws("mine", template=pods(vllm={"image": "b"}))
-    for manifest in (bare, changed):
-        manifest["metadata"]["labels"] = {}
-    difference = compare([bare], [changed])
-    assert effect(difference, "mine").restarts == ("mine-0",)
-    assert difference.notes == ("image changed: restarts mine-0",)
+def unlabelled(**spec: Any) -> Manifest:
+    bare = lws("mine", **spec)
+    return {**bare, "metadata": {"name": "mine"}}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        ((10, {"a": 10}), (14, {"a": 14}), True),
-        ((14, {"a": 14}), (10, {"a": 10}), False),
-        ((10, None), (14, None), False),
-    ],
-)
-def test_a_literal_gang_that_grows_holds_replacements_back(
-    before: Any, after: Any, told: bool
-) -> None:
-    old, new = (
-        pod_group(least, **({"minTaskMember": tasks} if tasks else {}))
-        for least, tasks in (before, after)
-    )
-    note = (
-        "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 pods, "
-        "replacement pods of running replicas are held back"
-    )
-    assert (note in compare([old], [new]).notes) is told
+def elsewhere(**spec: Any) -> Manifest:
+    made = lws(**spec)
+    return {**made, "metadata": {**made["metadata"], "namespace": "models"}}
 
 
-@pytest.mark.parametrize(
-    ("name", "metadata", "note"),
-    [
-        ("web", {}, "image changed: restarts Deployment web"),
-        ("qwen-epp", {}, "image changed: restarts endpoint picker qwen-epp"),
-        (
-            "web",
-            {"labels": {"fusioninfer.io/component-type": "router"}},
-            "image changed: restarts endpoint picker web",
-        ),
-    ],
-)
-def test_a_deployment_restarts(name: str, metadata: Manifest, note: str) -> None:
-    old, new = deployment(name, "a", **metadata), deployment(name, "b", **metadata)
-    assert compare([old], [new]).notes == (note,)
+def gang(least: int, tasks: bool = True) -> Manifest:
+    return pod_group(least, **({"minTaskMember": {"a": least}} if tasks else {}))
 
 
-def test_a_deployment_whose_selector_changes_is_replaced() -> None:
-    new = deployment()
-    new["spec"]["selector"] = {"matchLabels": {"app": "other"}}
-    difference = compare([deployment()], [new])
-    assert difference.objects[0].action == "replaced"
-    assert difference.notes[-1] == "selector changed: restarts Deployment web"
+def ray(spec: int) -> Manifest:
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": spec}
 
 
-def test_nothing_is_claimed_of_kinds_that_are_not_known() -> None:
-    old, new = ({"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": n} for n in (1, 2))
-    assert compare([old], [new]).notes == ("objects: 1 changed",)
+PICKER = {"labels": {"fusioninfer.io/component-type": "router"}}
+OTHER_SELECTOR = {**deployment(), "spec": {**deployment()["spec"], "selector": {}}}
+NOTES = [
+    (
+        [whole(2)],
+        [whole(4)],
+        ["role decode: replicas 2 -> 4 (1 LeaderWorkerSet changed), nothing restarts"],
+    ),
+    (
+        [whole(4)],
+        [whole(3, **IMAGE)],
+        [
+            "image changed: restarts decode-0..decode-2",
+            "role decode: replicas 4 -> 3 (1 LeaderWorkerSet changed)",
+        ],
+    ),
+    # A replica under another number is another one.
+    (
+        [lws("qwen-decode-0")],
+        [lws("qwen-decode-7")],
+        ["objects: 1 added, 1 removed; nothing restarts"],
+    ),
+    (
+        [pod_group(2), ganged()],
+        [lws(**IMAGE)],
+        ["gang scheduling switched off, image changed: restarts decode-0"],
+    ),
+    ([unlabelled()], [unlabelled(**IMAGE)], ["image changed: restarts mine-0"]),
+    (
+        [gang(10)],
+        [gang(14)],
+        [
+            (
+                "PodGroup minMember 10 -> 14: the gang is all-or-nothing; without room for all 14 "
+                "pods, replacement pods of running replicas are held back"
+            )
+        ],
+    ),
+    ([gang(14)], [gang(10)], ["objects: 1 changed; nothing restarts"]),
+    ([gang(10, False)], [gang(14, False)], ["objects: 1 changed; nothing restarts"]),
+    ([deployment()], [deployment(image="b")], ["image changed: restarts Deployment web"]),
+    (
+        [deployment("qwen-epp")],
+        [deployment("qwen-epp", "b")],
+        ["image changed: restarts endpoint picker qwen-epp"],
+    ),
+    (
+        [deployment(**PICKER)],
+        [deployment(image="b", **PICKER)],
+        ["image changed: restarts endpoint picker web"],
+    ),
+    (
+        [deployment()],
+        [OTHER_SELECTOR],
+        [
+            "selector cannot be updated: deletes and creates Deployment web",
+            "selector changed: restarts Deployment web",
+        ],
+    ),
+    # Nothing is claimed of kinds that are not known.
+    ([ray(1)], [ray(2)], ["objects: 1 changed"]),
+    (
+        [lws(), elsewhere()],
+        [lws(template={"size": 3}), elsewhere(startupPolicy="LeaderReady")],
+        [
+            "qwen: nodes per replica 2 -> 3: restarts decode-0",
+            "models/qwen: objects: 1 changed; nothing restarts",
+        ],
+    ),
+]
 
 
-def test_services_are_told_apart() -> None:
-    elsewhere = lws()
-    elsewhere["metadata"]["namespace"] = "models"
-    changed = copy.deepcopy(elsewhere)
-    changed["spec"]["startupPolicy"] = "LeaderReady"
-    difference = compare([lws(), elsewhere], [lws(template={"size": 3}), changed])
-    assert difference.notes == (
-        "qwen: nodes per replica 2 -> 3: restarts decode-0",
-        "models/qwen: objects: 1 changed; nothing restarts",
-    )
-    assert [each.namespace for each in difference.effects] == ["default", "models"]
+@pytest.mark.parametrize(("old", "new", "notes"), NOTES)
+def test_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
+    assert list(compare(old, new).notes) == notes
 
 
-def test_accelerators_are_counted_by_whoever_knows_them() -> None:
-    new = lws(template={"size": 3})
-    totals = compare([lws()], [new], accelerators_of=lambda _: 4).totals[0]
-    assert (totals.accelerators_before, totals.accelerators_after) == (8, 12)
+def test_absurd_counts_are_not_listed() -> None:
+    difference = compare([whole(3)], [whole(10**12)])
+    assert effect(difference).role_change == f"replicas 3 -> {10**12}"
+    assert "decode-3..decode-9999" in to_text(difference)
+
+
+def test_totals() -> None:
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
+    (totals,) = compare([lws(**IMAGE)], [whole(4, template=pods(vllm=gpus))]).totals
+    assert (totals.pods, totals.accelerators) == (Pair(2, 8), Pair(0, 32))
     ill = lws(template=pods(vllm={"resources": {"limits": {"nvidia.com/gpu": "<unknown>"}}}))
-    assert compare([lws()], [ill]).totals[0].accelerators_after == 0
-
-
-SECRET, OTHER = "<secret\0a>", "<secret\0b>"
-
-
-def hidden(where: str, text: str) -> Manifest:
-    """A replica whose pod template, or more, is one secret or unknown value."""
-    manifest = lws()
-    if where == "spec":
-        return {**manifest, "spec": text}
-    template = manifest["spec"]["leaderWorkerTemplate"]
-    changed = text if where == "template" else {**template, "workerTemplate": text}
-    return {**manifest, "spec": {**manifest["spec"], "leaderWorkerTemplate": changed}}
-
-
-def said(difference: Difference) -> str:
-    return to_text(difference)
+    assert compare([lws()], [ill]).totals[0].accelerators.after == 0
 
 
 @pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])
 def test_a_pod_template_that_is_secret_as_a_whole_may_restart(where: str) -> None:
-    difference = compare([hidden(where, SECRET)], [hidden(where, OTHER)])
+    def hidden(text: str) -> Manifest:
+        manifest = lws()
+        template = {**manifest["spec"]["leaderWorkerTemplate"], "workerTemplate": text}
+        changed = text if where == "template" else template
+        spec = {**manifest["spec"], "leaderWorkerTemplate": changed}
+        return {**manifest, "spec": text if where == "spec" else spec}
+
+    difference = compare([hidden("<secret\0a>")], [hidden("<secret\0b>")])
     assert [effect.restarts for effect in difference.effects] == [("decode-0",)]
-    assert "replicas: 1 of 1 restart" in said(difference)
-    assert "the pod template is secret as a whole" in said(difference)
-    assert not compare([hidden(where, SECRET)], [hidden(where, SECRET)])
-
-
-@pytest.mark.parametrize("where", ["spec", "template", "workerTemplate"])
-def test_a_pod_template_that_is_not_known_is_said(where: str) -> None:
-    difference = compare([hidden(where, "<unknown>")], [hidden(where, "<unknown>")])
-    assert difference
-    assert "replicas: restarts not known" in said(difference)
-    assert "LeaderWorkerSet qwen-decode-0: the pod template is known only after" in said(difference)
-
-
-def test_nothing_is_never_said_to_restart_where_it_is_not_known() -> None:
-    changed = hidden("template", "<unknown>")
-    changed["metadata"] = {**changed["metadata"], "annotations": {"a": "b"}}
-    text = said(compare([hidden("template", "<unknown>")], [changed]))
-    assert "restarts not known" in text
-    assert "nothing restarts" not in text
-    assert "none restart" not in text
-    web = {**deployment(), "spec": "<unknown>"}
-    assert "Deployment web: the pod template is known only after" in said(compare([web], [web]))
-    assert "none restart" not in said(compare([web, lws()], [web, lws(replicas=2)]))
+    assert "replicas: 1 of 1 restart" in to_text(difference)
+    assert not compare([hidden("<secret\0a>")], [hidden("<secret\0a>")])
 
 
 def test_a_secret_pod_template_of_a_deployment_restarts_it() -> None:
-    old, new = ({**deployment(), "spec": {"template": text}} for text in (SECRET, OTHER))
-    difference = compare([old], [new])
-    assert "restarts" in said(difference)
+    old, new = ({**deployment(), "spec": {"template": f"<secret\0{n}>"}} for n in (1, 2))
+    assert "restarts" in to_text(compare([old], [new]))

@@ -77,7 +77,7 @@ def test_a_launchers_script_is_read() -> None:
         return list(render(plan_service(args_)))
 
     (change,) = compare(made("0.11.0", OLD), made("0.17.1", NEW)).engines
-    assert [each.name for each in change.changes.removed] == ["--task"]
+    assert [each.name for each in change.removed] == ["--task"]
 
 
 @pytest.mark.parametrize("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])

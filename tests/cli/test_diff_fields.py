@@ -19,7 +19,7 @@ def test_who_is_who() -> None:
     old = {"apiVersion": "x/v1beta1", "kind": "K", "metadata": {"name": "n"}}
     new = {"apiVersion": "x/v1", "kind": "K", "metadata": {"name": "n", "namespace": "default"}}
     (change,) = compare([old], [new]).objects
-    assert change.fields == (FieldChange("apiVersion", "x/v1beta1", "x/v1", "changed"),)
+    assert change.fields == (FieldChange("apiVersion", "changed", "x/v1beta1", "x/v1"),)
     written_out = {**old, "metadata": new["metadata"]}
     assert not compare([old], [written_out])
     assert not compare([{"kind": "List", "items": [old]}], [old])
@@ -59,7 +59,11 @@ def test_who_is_who() -> None:
 def test_fields(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
     base = {"kind": "K", "metadata": {"name": "n"}}
     found = [change.fields for change in compare([{**base, **old}], [{**base, **new}]).objects]
-    assert found == ([tuple(FieldChange(*each) for each in expected)] if expected else [])
+    assert found == (
+        [tuple(FieldChange(path, kind, *values) for path, *values, kind in expected)]
+        if expected
+        else []
+    )
 
 
 def test_equal_objects_cost_little_and_load_nothing() -> None:

@@ -1,12 +1,12 @@
-"""The order of restarts: that of the rollout, in every form."""
+"""Restarts of services in the order of the rollout, and what is said of their replicas."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from cli.printed import to_text
-from samples import plan_of, role, service, template
+from cli.printed import between, to_text
+from samples import container, nodes, plan_of, role, service, template
 
 from fusioninfer_pulumi import render
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown
@@ -14,15 +14,9 @@ from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdow
 Manifest = dict[str, Any]
 
 
-def between(old: Manifest, new: Manifest) -> Difference:
-    plans = plan_of(old), plan_of(new)
-    return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))
-
-
-def serving(name: str, tag: str, **more: Any) -> Manifest:
-    image = f"vllm/vllm-openai:{tag}"
-    container = {"name": "vllm", "image": image, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    return role(name, template=template(container), **{"replicas": 3, **more})
+def serving(name: str, tag: str = "v0.11.0", gpus: int = 1, **more: Any) -> Manifest:
+    pods = template(container(gpus=gpus, image=f"vllm/vllm-openai:{tag}"))
+    return role(name, **{"template": pods, "replicas": 3, **more})
 
 
 def order(difference: Difference) -> list[dict[str, Any]]:
@@ -156,3 +150,123 @@ def test_serving_groups_take_turns() -> None:
     everything = {"level": "Group", "maxUnavailable": 2}
     found = changed("decode", role_fields={"replicas": 2}, groups=2, rollout=everything)
     assert "0-decode-1, 0-decode-0 together |" in to_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "restarts", "at_a_time"),
+    [
+        ({}, range(4), 1),
+        ({"maxUnavailable": "50%"}, range(4), 2),
+        ({"partition": 3}, range(3, 4), 1),
+        ({"maxSurge": 1}, range(4), 2),
+        ({"maxUnavailable": 0, "maxSurge": 1}, range(4), 1),
+        ({"strategy": "AllAtOnce", "partition": 1}, range(1, 4), 3),
+    ],
+)
+def test_the_replicas_of_one_set_restart_as_its_rolling_update_says(
+    rollout: Any, restarts: range, at_a_time: int
+) -> None:
+    more = {"role_fields": {"replicas": 4}, "layout": "PerRole"}
+    (effect,) = changed("decode", rollout=rollout, **more).effects
+    assert effect.restarts == tuple(f"decode-{index}" for index in restarts)
+    assert effect.kept == tuple(f"decode-{index}" for index in range(restarts.start))
+    (stage,) = effect.order
+    assert stage.at_a_time == at_a_time
+
+
+LAYOUTS = ("PerReplica", "PerRole")
+
+
+@pytest.mark.parametrize("layouts", [LAYOUTS, LAYOUTS[::-1]])
+def test_a_change_of_the_layout_is_an_error(layouts: tuple[str, str]) -> None:
+    extra = role("extra", replicas=0)
+    difference = between(*(service(serving("decode"), extra, layout=name) for name in layouts))
+    assert difference.notes[0].startswith(
+        f"error: layout: {layouts[1]} cannot replace {layouts[0]} in a running role ("
+    )
+    (effect,) = difference.effects
+    assert effect.added == effect.removed == tuple(f"decode-{index}" for index in range(3))
+
+
+@pytest.mark.parametrize("layouts", [LAYOUTS, LAYOUTS[::-1]])
+def test_a_role_with_another_name_starts_beside_the_old_one(layouts: tuple[str, str]) -> None:
+    old = service(serving("decode", gpus=2), layout=layouts[0])
+    new = service(serving("serve", gpus=2), layout=layouts[1])
+    assert between(old, new).notes[-1] == (
+        "role serve starts beside decode: room for 6 accelerators more until the update ends"
+    )
+    hasty = {**new, "spec": {**new["spec"], "wait": {"level": "None"}}}
+    first, *_ = between(old, hasty).notes
+    assert first.startswith("error: wait.level: the old replicas (svc-decode")
+
+
+def test_a_second_service_of_another_layout_is_none() -> None:
+    old, more = (
+        list(render(plan_of(service(serving("decode"), name=name, layout=layout))))
+        for name, layout in zip(("svc", "next"), LAYOUTS, strict=True)
+    )
+    assert not [note for note in compare(old, [*old, *more]).notes if "error" in note]
+    assert not [note for note in compare([*old, *more], more).notes if "error" in note]
+
+
+def grouped(groups: int, replicas: int = 2, **more: Any) -> Manifest:
+    wide = {"multinode": nodes(2), **more}
+    return service(role("a", **wide), role("b", replicas=replicas, **wide), groups=groups)
+
+
+def test_why_does_not_say_again_how_many_replicas_there_are() -> None:
+    told = to_markdown(between(grouped(2), grouped(3, restartPolicy="None")))
+    assert "| a | 2 → 3 | 1-a-0, 0-a-0, 1 at a time | 2-a-0 | restart policy changed |" in told
+    assert "| a | 2 → 3 | 2-a-0 | replicas 2 → 3 |" in to_markdown(between(grouped(2), grouped(3)))
+
+
+def scaled(replicas: int = 2, tag: str = "v0.11.0", *, autoscaled: bool = True) -> Manifest:
+    scaling = {"maxReplicas": 9, "metrics": [{"name": "queue", "target": 5}]}
+    only = serving("serve", tag, replicas=replicas, autoscaling=scaling if autoscaled else None)
+    return service(only, layout="PerRole")
+
+
+KEPT = (
+    "role serve is autoscaled: `pulumi up` keeps its live replicas, and {} -> {} holds for a "
+    "LeaderWorkerSet that is created"
+)
+SCALED = "role serve: replicas 2 -> 3 (1 LeaderWorkerSet changed), nothing restarts"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note", "changed"),
+    [
+        (scaled(2), scaled(3), KEPT.format(2, 3), []),
+        (scaled(3), scaled(2), KEPT.format(3, 2), []),
+        (scaled(2), scaled(3, "v0.12.0"), KEPT.format(2, 3), ["LeaderWorkerSet"]),
+        (
+            scaled(2, autoscaled=False),
+            scaled(3),
+            KEPT.format(2, 3),
+            ["HorizontalPodAutoscaler"],
+        ),
+        (
+            scaled(2),
+            scaled(3, autoscaled=False),
+            SCALED,
+            ["LeaderWorkerSet", "HorizontalPodAutoscaler"],
+        ),
+        (scaled(2, autoscaled=False), scaled(3, autoscaled=False), SCALED, ["LeaderWorkerSet"]),
+    ],
+)
+def test_up_keeps_the_replicas_that_an_autoscaler_set(
+    old: Manifest, new: Manifest, note: str, changed: list[str]
+) -> None:
+    found = between(old, new)
+    assert note in found.notes
+    assert [change.kind for change in found.objects] == changed
+    paths = [field.path for change in found.objects for field in change.fields]
+    assert ("spec.replicas" in paths) is (note == SCALED)
+    for total in found.totals:
+        assert (total.pods.before != total.pods.after) is (note == SCALED)
+    for written in (to_text(found), to_markdown(found)):
+        assert ("keeps its live replicas" in written) is (note != SCALED)
+
+
+def test_an_unchanged_autoscaled_role_is_no_difference() -> None:
+    assert between(scaled(2), scaled(2)) == Difference()

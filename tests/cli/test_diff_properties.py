@@ -128,8 +128,8 @@ def test_any_two_lists_compare_and_swap(
     assert {manifest for manifest in objects(there) if manifest[3] in ("added", "removed")} == {
         each for each in swapped if each[3] in ("added", "removed")
     }
-    assert [(t.pods_before, t.accelerators_before) for t in sorted_totals(there)] == [
-        (t.pods_after, t.accelerators_after) for t in sorted_totals(back)
+    assert [(t.pods.before, t.accelerators.before) for t in sorted_totals(there)] == [
+        (t.pods.after, t.accelerators.after) for t in sorted_totals(back)
     ]
 
 

@@ -16,7 +16,6 @@ from samples import container, listening, prefill_decode, role, service, templat
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.report import Lines
-from fusioninfer_pulumi.cli.rule_texts import page
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.rules.catalog import all_rules
 
@@ -249,11 +248,6 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "accelerators-to-few"]) == 2
     assert "did you mean accelerators-too-few?" in capsys.readouterr().err
-
-
-def test_the_page_of_rules_is_current() -> None:
-    # `make regenerate` writes it.
-    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page()
 
 
 def test_sarif_of_an_argument_that_is_no_number(

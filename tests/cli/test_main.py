@@ -175,8 +175,6 @@ for command in ("render", "check", "plan --output json", "plan --gpus 8"):
         heavy.remove("rich")
     assert main([*command.split(), {STORY_1!r}]) == 0
     assert not heavy & {{name.partition(".")[0] for name in sys.modules}}, command
-# Signatures of models are read from their sources, for `help()` alone.
-assert "fusioninfer_pulumi.api._help" not in sys.modules
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -204,30 +202,3 @@ def test_a_wrong_value_of_an_option_takes_one_line(
 ) -> None:
     assert main(["plan", option, "80,x", "a.yaml"]) == 2
     assert capsys.readouterr().err == f"fusioninfer-pulumi plan: {said}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["chek", "x"], 'no command "chek"; did you mean check?'),
-        (["check", "x", "--strct"], 'check: no option "--strct"; did you mean --strict?'),
-        (["plan", "x", "--outptu=json"], 'plan: no option "--outptu"; did you mean --output?'),
-    ],
-)
-def test_a_word_that_is_nearly_right_is_suggested(
-    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    err = capsys.readouterr().err
-    assert hint in err
-    assert len(err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("words", [["zzzzz"], ["check", "x", "--qqqq"], ["rules", "a", "b"]])
-def test_a_word_that_is_like_none_gets_the_usage(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("usage: ")
-    assert "did you mean" not in err

@@ -1,4 +1,4 @@
-"""Objects that `plan` counts for each service of a program, also of one name in two places."""
+"""Objects that `plan` counts for each service of a program, also of one name in two namespaces."""
 
 from __future__ import annotations
 
@@ -52,13 +52,11 @@ def counts(folder: Path, capsys: pytest.CaptureFixture[str], calls: str) -> list
     [
         ("service('a')", [1]),
         ("service('a', one, replicas=3)", [3]),
-        ("service('a', one); service('b', two)", [1, 1]),
-        ("service('a', one, replicas=3); service('b', two)", [3, 1]),
+        ("service('a', one); service('b', two, name='other', replicas=2)", [1, 2]),
         ("service('a', namespace='x', replicas=3); service('b', namespace='y')", [3, 1]),
-        ("service('a', one); service('b', two); service('c', name='other', replicas=2)", [1, 1, 2]),
     ],
 )
-def test_objects_are_those_of_the_service_and_cluster(
+def test_objects_are_those_of_the_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], calls: str, replicas: list[int]
 ) -> None:
     (alone,) = counts(tmp_path, capsys, "service('a')")

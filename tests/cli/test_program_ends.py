@@ -87,61 +87,6 @@ def test_what_a_program_leaves_running_ends_with_it(folder: Folder, end: str) ->
     assert (b"status 3" in done.stdout) is bool(end)
 
 
-def test_an_exception_that_has_no_text_is_told(folder: Folder) -> None:
-    folder.write(
-        "__main__.py",
-        """
-        class Silent(Exception):
-            def __str__(self):
-                raise ValueError("no text")
-
-        raise Silent
-        """,
-    )
-    assert folder.fails().splitlines() == [
-        "Silent: its text cannot be read (ValueError)",
-        "  __main__.py:6",
-    ]
-
-
-def test_a_message_without_an_end_is_shortened(folder: Folder) -> None:
-    folder.write("__main__.py", "raise ValueError('line\\n' * 1000)\n")
-    assert folder.fails().splitlines()[-2:] == ["and 950 more lines", "  __main__.py:1"]
-
-
-def test_no_command_and_no_escape_sequence_gets_through(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder.write(
-        "__main__.py",
-        r"""
-        import os, subprocess
-        import pulumi
-        print("\x1b[31mred\x1b[0m and \x1b]0;title\x07plain\x1b[2J")
-        print("::error file=a::bad")
-        print("  ::set-output name=a::b")
-        subprocess.run(["printf", "##[error]bad\\r\\n##vso[task.complete]x"], check=True)
-        os.write(2, b"50%\r100%\n\xff\x9b31m")
-        pulumi.log.warn("##[group]hidden \x1b[31mred")
-        raise ValueError("::error::bad")
-        """,
-    )
-    main(["check", str(folder.root)])
-    told = capsys.readouterr().err
-    assert "\x1b" not in told
-    assert "\x9b" not in told
-    assert told.splitlines()[:7] == [
-        "red and plain",
-        ": : error file=a::bad",
-        "  : : set-output name=a::b",
-        "# #[error]bad",
-        "# #vso[task.complete]x50%",
-        "100%",
-        "\ufffd\ufffd31m",
-    ]
-    assert not [line for line in told.splitlines() if line.lstrip().startswith("::")]
-
-
 def test_secrets_are_masked_in_what_other_processes_print(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:

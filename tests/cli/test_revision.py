@@ -130,29 +130,6 @@ def test_what_is_gone_is_removed(
     assert "service chat removed (3 objects)" in told.out
 
 
-def test_a_folder_may_lose_and_get_its_only_service(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = repository / "services"
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text("resources: [chat.yaml]\n")
-    git(repository, "add", ".")
-    git(repository, "commit", "-q", "-m", "two")
-    (folder / "chat.yaml").write_text(MANIFEST)
-    assert main(["diff", "--base", "HEAD", "services"]) == 1
-    told = capsys.readouterr()
-    assert "service chat added" in told.out
-    assert "could not be read" not in told.out + told.err
-
-    git(repository, "add", ".")
-    git(repository, "commit", "-q", "-m", "three")
-    (folder / "chat.yaml").unlink()
-    assert main(["diff", "--base", "HEAD", "services"]) == 1
-    assert "service chat removed" in capsys.readouterr().out
-    # Neither side holds any: then the folder is not the one that was meant.
-    assert main(["diff", "--base", "HEAD~2", "services"]) == 2
-
-
 def test_what_never_was_is_an_error(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "--base", "HEAD", "nothing.yaml"]) == 2
 

@@ -62,37 +62,6 @@ def test_a_program_imports_what_is_linked_into_it(
     assert main(["diff", "--base", "HEAD", "project"]) == 0, capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    "target", ["{0}/secret.yaml", "../../secret.yaml", "round/../../secret.yaml"]
-)
-@pytest.mark.parametrize("source", ["env", "env/svc.yaml"])
-def test_links_out_of_the_repository_are_left_out(
-    repository: Path,
-    capsys: pytest.CaptureFixture[str],
-    source: str,
-    target: str,
-) -> None:
-    (repository.parent / "secret.yaml").write_text(MANIFEST.replace("name: chat", "name: secret"))
-    # By its name it lies inside, by where it leads it does not.
-    linked(repository, "env/round", ".")
-    linked(repository, "env/svc.yaml", target.format(repository.parent))
-    linked(repository, "elsewhere", "/")
-    git(repository, "add", ".")
-    git(repository, "commit", "-q", "-m", "two")
-    (repository / "env" / "svc.yaml").unlink()
-    (repository / "env" / "svc.yaml").write_text(MANIFEST)
-
-    assert main(["diff", "--base", "HEAD", source]) == 1
-
-    told = capsys.readouterr()
-    assert "secret" not in told.out
-    assert "service chat added" in told.out
-    assert told.err == (
-        "HEAD:env/svc.yaml: warning: is a link out of the repository: left out, what it leads to "
-        "has no revision [unreadable-revision]\n"
-    )
-
-
 def test_links_that_lead_to_themselves_are_no_harm(repository: Path) -> None:
     linked(repository, "round", "round")
     git(repository, "add", ".")

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.output import working
 from fusioninfer_pulumi.cli.report import finding_line
 from fusioninfer_pulumi.cli.terminal import console
-from fusioninfer_pulumi.engines.engine import ACCELERATORS_TOO_FEW
+from fusioninfer_pulumi.engines.parallelism import ACCELERATORS_TOO_FEW
 from fusioninfer_pulumi.findings import warning
 from fusioninfer_pulumi.plan.objects import render
 

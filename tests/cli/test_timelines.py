@@ -150,16 +150,6 @@ def test_change_that_kueue_rejects_is_not_played(new: Manifest, what: str | None
         assert text in note
 
 
-def test_pods_that_are_known_only_in_the_update() -> None:
-    plan = plan_of(service(serving()))
-    hidden = [dict(item) for item in render(plan)]
-    for item in hidden:
-        if item["kind"] == "LeaderWorkerSet":
-            item["spec"] = {**item["spec"], "leaderWorkerTemplate": "<unknown>"}
-    (update,) = timelines(hidden, list(render(plan)), ([plan], [plan]))
-    assert update.missing == "whether replicas restart is known only after the update"
-
-
 def test_a_service_that_stands_twice_in_a_source() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))

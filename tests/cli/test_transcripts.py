@@ -88,6 +88,13 @@ LOWERED = [service(serving(), rollout={"partition": lowest}, layout="PerRole") f
 CASES: dict[str, Case] = {
     "diff-nothing": edit(service(serving()), service(serving()), *DIFF_ALL),
     "diff-replicas": edit(service(serving()), service(serving(replicas=5)), *DIFF_ALL),
+    "diff-replicas-down": edit(service(serving(replicas=5)), service(serving()), *DIFF_ALL),
+    "diff-env-in-the-middle": edit(
+        service(serving(own={"env": [{"name": "A", "value": "a"}, {"name": "Z", "value": "z"}]})),
+        service(serving(own={"env": [{"name": name, "value": name} for name in "AKZ"]})),
+    ),
+    "diff-many": edit(service(serving(replicas=20)), service(serving(tag="v0.12.0", replicas=20))),
+    "diff-role-removed": edit(service(serving("a"), serving("b")), service(serving("a"))),
     "diff-image": edit(service(serving()), service(serving(tag="v0.12.0")), *DIFF_ALL),
     "diff-template": edit(
         service(serving()),

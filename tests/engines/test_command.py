@@ -122,6 +122,16 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
             {"command": ["tini", "--", "sglang", "serve"], "args": ["--tp", "8"]},
             ("sglang", ("tini", "--", "sglang", "serve"), ("--tp", "8"), None, True),
         ),
+        (
+            {"command": ["python3.12", "-X", "dev", "-m", "vllm.entrypoints.cli.main", "serve"]},
+            (
+                "vllm",
+                ("python3.12", "-X", "dev", "-m", "vllm.entrypoints.cli.main", "serve"),
+                (),
+                None,
+                True,
+            ),
+        ),
         # Some other program, even in the engine's image.
         (
             {"image": STOCK, "command": ["python3", "server.py"], "args": ["--port", "1"]},

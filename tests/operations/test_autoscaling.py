@@ -32,44 +32,6 @@ def keda(**more: Any) -> Manifest:
     return {"engine": "KEDA", "prometheus": "http://p:9090", "metrics": [QUERY], **more}
 
 
-def test_a_role_is_scaled_by_its_set() -> None:
-    metrics = [WAITING, {"name": "queue", "source": "External", "selector": {"q": "a"},
-                         "target": "1500m"}]  # fmt: skip
-    behavior = {"scaleDown": {"stabilizationWindowSeconds": 600}}
-    manifest = scaled({"metrics": metrics, "behavior": behavior, "minReplicas": 2}, replicas=3)
-    assert problems(manifest) == []
-    found = only(manifest, "HorizontalPodAutoscaler")
-    assert found["apiVersion"] == "autoscaling/v2"
-    assert found["metadata"]["name"] == "svc-inference"
-    assert found["spec"] == {
-        "scaleTargetRef": {
-            "apiVersion": "leaderworkerset.x-k8s.io/v1",
-            "kind": "LeaderWorkerSet",
-            "name": only(manifest, "LeaderWorkerSet")["metadata"]["name"],
-        },
-        "minReplicas": 2,
-        "maxReplicas": 4,
-        "behavior": behavior,
-        "metrics": [
-            {
-                "type": "Pods",
-                "pods": {
-                    "metric": {"name": "vllm_num_requests_waiting"},
-                    "target": {"type": "AverageValue", "averageValue": "5"},
-                },
-            },
-            {
-                "type": "External",
-                "external": {
-                    "metric": {"name": "queue", "selector": {"matchLabels": {"q": "a"}}},
-                    "target": {"type": "AverageValue", "averageValue": "1500m"},
-                },
-            },
-        ],
-    }
-    assert only(manifest, "LeaderWorkerSet")["spec"]["replicas"] == 3
-
-
 def test_the_layout_follows_from_autoscaling_where_none_is_written() -> None:
     unwritten = scaled()
     del unwritten["spec"]["layout"]
@@ -96,32 +58,6 @@ def test_each_serving_group_is_scaled_by_itself() -> None:
     assert len(targets) == 2
     (problem,) = problems(scaled(keda(), {"groups": 2}))
     assert "metrics[0]: follows one number for all serving groups" in problem
-
-
-def test_keda_scales_by_queries() -> None:
-    manifest = scaled(keda(minReplicas=0))
-    assert problems(manifest) == []
-    found = only(manifest, "ScaledObject")
-    assert found["apiVersion"] == "keda.sh/v1alpha1"
-    assert found["spec"]["minReplicaCount"] == 0
-    assert found["spec"]["maxReplicaCount"] == 4
-    assert found["spec"]["triggers"] == [
-        {
-            "type": "prometheus",
-            "metricType": "AverageValue",
-            "metadata": {
-                "serverAddress": "http://p:9090",
-                "query": QUERY["query"],
-                "threshold": "5",
-            },
-        }
-    ]
-    assert not any(each["kind"] == "HorizontalPodAutoscaler" for each in rendered(manifest))
-
-
-def test_nothing_scales_by_default() -> None:
-    kinds = {each["kind"] for each in rendered(service(role(), layout="PerRole"))}
-    assert kinds == {"LeaderWorkerSet", "Service"}
 
 
 def test_the_engine_leaves_the_replicas_alone() -> None:
@@ -201,12 +137,6 @@ def test_the_gang_asks_for_no_more_than_the_fewest_replicas() -> None:
 )
 def test_what_cannot_be_scaled_is_refused(manifest: Manifest, problem: str) -> None:
     assert any(problem in each for each in problems(manifest)), problems(manifest)
-
-
-def test_the_budget_of_a_scaled_role_counts_what_is_missing() -> None:
-    found = only(scaled(disruptionBudget={}), "PodDisruptionBudget")["spec"]
-    assert found["maxUnavailable"] == 1
-    assert "minAvailable" not in found
 
 
 def test_what_the_cluster_has_to_serve_is_said() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from routed import V1_5, objects, only, pair, routed
-from samples import container, nodes, problems, rendered, role, service, template, warnings
+from samples import container, nodes, problems, role, service, template, warnings
 
-from fusioninfer_pulumi.checks.prerequisites import product_needs
-from fusioninfer_pulumi.checks.stages import plan_service, plan_services
+from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]
@@ -26,11 +25,6 @@ def monitored(*roles: Manifest, monitoring: Manifest | None = None, **fields: An
 def serving(*ports: Manifest, **more: Any) -> Manifest:
     """A role whose container declares these ports."""
     return role(**{"template": template(container(ports=list(ports))), **more})
-
-
-def test_nothing_is_monitored_by_default() -> None:
-    found = rendered(service(serving(PORT)))
-    assert {each["kind"] for each in found} == {"LeaderWorkerSet", "Service"}
 
 
 def test_leaders_are_scraped_on_their_serving_port() -> None:
@@ -63,24 +57,6 @@ def test_leaders_are_scraped_on_their_serving_port() -> None:
     }
 
 
-def test_replicas_of_one_set_are_told_apart_by_its_groups() -> None:
-    found = only(service(serving(PORT), monitoring={}, layout="PerRole"), "PodMonitor")
-    assert found["spec"]["podTargetLabels"][-1] == "leaderworkerset.sigs.k8s.io/group-index"
-
-
-def test_a_port_without_a_name_is_found_by_its_number() -> None:
-    found = only(service(serving({"containerPort": 8000}), monitoring={}), "PodMonitor")
-    assert found["spec"]["podMetricsEndpoints"] == [{"portNumber": 8000, "path": "/metrics"}]
-
-
-def test_an_engine_with_tls_is_scraped_by_it() -> None:
-    args = ["--model", "m", "--ssl-certfile", "a", "--ssl-keyfile", "b"]
-    manifest = service(role(template=template(container(args=args, ports=[PORT]))), monitoring={})
-    (endpoint,) = only(manifest, "PodMonitor")["spec"]["podMetricsEndpoints"]
-    assert endpoint["scheme"] == "https"
-    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
-
-
 def test_decode_pods_are_scraped_through_their_sidecar() -> None:
     manifest = pair()
     manifest["spec"]["monitoring"] = {}
@@ -98,13 +74,6 @@ def test_decode_pods_are_scraped_through_their_sidecar() -> None:
     ]
     ports = [port for made in decode["initContainers"] for port in made["ports"]]
     assert ports == [{"name": "sidecar", "containerPort": 8000}]
-
-
-def test_a_parked_role_is_not_monitored() -> None:
-    manifest = service(serving(PORT), role("parked", replicas=0), monitoring={})
-    assert [each["metadata"]["name"] for each in objects(manifest, "PodMonitor")] == [
-        "svc-inference"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -210,21 +179,6 @@ def test_monitoring_nothing_is_a_warning() -> None:
 def test_a_parked_service_is_monitored_once_it_runs() -> None:
     assert warnings(service(serving(PORT), groups=0, monitoring={})) == []
     assert warnings(service(serving(PORT, replicas=0), monitoring={})) == []
-
-
-def test_a_token_that_nobody_asks_for_is_a_warning() -> None:
-    manifest = service(serving(PORT), monitoring={"pickerToken": {"name": "a"}})
-    assert any("pickerToken: has no effect" in warning for warning in warnings(manifest))
-
-
-def test_monitors_need_the_operator() -> None:
-    (args,) = load(
-        monitored(serving({"containerPort": 8000}), endpointPicker={"metrics": "Unauthenticated"})
-    )
-    api = "monitoring.coreos.com/v1"
-    assert {(api, "PodMonitor"), (api, "ServiceMonitor")} <= set(
-        product_needs([plan_service(args)])
-    )
 
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])

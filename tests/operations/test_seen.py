@@ -15,12 +15,9 @@ import yaml
 from routed import objects, only, pair, routed
 from samples import container, problems, role, service, template, warnings
 
-from fusioninfer_pulumi.checks.prerequisites import product_needs
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.outputs import UnknownOutput
-from fusioninfer_pulumi.loading import load
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -84,12 +81,6 @@ def test_the_fields_of_the_page_are_right() -> None:
     assert labels["release"] == "kube-prometheus-stack"
 
 
-def test_alerts_link_to_a_page_of_ones_own() -> None:
-    manifest = seen(monitoring={"alerts": {"runbook": "https://wiki.example.com/llm"}})
-    urls = {rule["annotations"]["runbook_url"] for rule in rules(manifest).values()}
-    assert all(url.startswith("https://wiki.example.com/llm#fusioninfer") for url in urls)
-
-
 @pytest.mark.parametrize(
     ("more", "least"),
     [
@@ -131,18 +122,6 @@ def test_replicas_that_are_gone_are_compared_by_role() -> None:
     }  # fmt: skip
     missing = found["FusionInferReplicasMissing", "decode"]
     assert "PodGroup" in missing["annotations"]["description"]
-
-
-def test_series_have_the_revision_only_where_it_is_read() -> None:
-    def labels(monitoring: Manifest) -> list[str]:
-        found: list[str] = only(service(serving(), monitoring=monitoring), "PodMonitor")["spec"][
-            "podTargetLabels"
-        ]
-        return found
-
-    assert "fusioninfer.io/revision" not in labels({})
-    assert "fusioninfer.io/revision" in labels({"alerts": {}})
-    assert "fusioninfer.io/revision" in labels({"dashboards": {}})
 
 
 @pytest.mark.parametrize("kind", ["alerts", "dashboards"])
@@ -201,40 +180,11 @@ def test_the_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
         assert f"httproute/default/{route}/.+" in queries.replace("${service}", "svc")
 
 
-def test_a_service_without_a_route_has_no_dashboard_of_a_gateway() -> None:
-    assert list(boards(service(serving(), monitoring=ALL))) == [
-        "default.svc.service.json",
-        "default.svc.replicas.json",
-    ]
-
-
 def test_without_gpus_no_panel_divides_by_them() -> None:
     manifest = seen(role(template=template(container(ports=[PORT]))))
     titles = [panel["title"] for panel in boards(manifest)["default.svc.service.json"]["panels"]]
     assert "Tokens per second" in titles
     assert "Tokens per second and GPU" not in titles
-
-
-def test_grafanas_sidecar_finds_the_config_map() -> None:
-    def made(dashboards: Manifest) -> Manifest:
-        (found,) = objects(service(serving(), monitoring={"dashboards": dashboards}), "ConfigMap")
-        metadata: Manifest = found["metadata"]
-        return metadata
-
-    assert made({})["labels"]["grafana_dashboard"] == "1"
-    own = made({"labels": {"board": "yes"}, "folder": "LLM"})
-    assert own["labels"] == {"board": "yes", "fusioninfer.io/service": "svc"}
-    assert own["annotations"] == {"grafana_folder": "LLM"}
-
-
-def test_prerequisites_ask_for_the_kind_of_alerts() -> None:
-    def asked(manifest: Manifest) -> set[str]:
-        (args,) = load(manifest)
-        return {kind for _, kind in product_needs([plan_service(args)])}
-
-    kind = "PrometheusRule"
-    assert kind in asked(seen())
-    assert kind not in asked(service(serving(), monitoring={}))
 
 
 def test_a_namespace_that_is_not_known_is_refused() -> None:
@@ -243,14 +193,6 @@ def test_a_namespace_that_is_not_known_is_refused() -> None:
     found = problems(manifest)
     for field in ("alerts", "dashboards"):
         assert any(text.startswith(f"monitoring.{field}: its queries name") for text in found)
-
-
-def test_labels_of_ours_are_refused() -> None:
-    manifest = seen(monitoring={"alerts": {"labels": {"fusioninfer.io/service": "x"}}})
-    assert (
-        "monitoring.alerts.labels[fusioninfer.io/service]: is set by fusioninfer-pulumi; remove it"
-        in problems(manifest)
-    )
 
 
 def tool(name: str) -> Any:

@@ -58,22 +58,6 @@ def test_picker_and_engine_send_to_one_collector() -> None:
     assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
 
 
-def test_nothing_traces_by_default() -> None:
-    manifest = routed(otel())
-    assert "--tracing=false" in picker_container(manifest)["args"]
-    (engine,) = serving_containers(manifest)
-    assert "env" not in engine
-    assert engine["args"] == ["--model", "m"]
-
-
-def test_a_users_variables_and_flag_are_theirs_or_replaced() -> None:
-    own = [{"name": "OTEL_SERVICE_NAME", "value": "mine"}]
-    made = otel(env=own, args=["--model", "m", "--otlp-traces-endpoint=http://old:4317"])
-    (engine,) = serving_containers(traced(service(made)))
-    assert variables(engine)["OTEL_SERVICE_NAME"] == "mine"
-    assert engine["args"] == ["--model", "m", f"--otlp-traces-endpoint={ENDPOINT}"]
-
-
 def test_the_flag_goes_where_the_engine_is_started() -> None:
     made = role(multinode=nodes(2), template=template(container(image=OTEL)))
     leader, worker = serving_containers(traced(service(made)))

@@ -62,18 +62,6 @@ def test_other_devices_are_another_template() -> None:
     assert len(names) == 2
 
 
-def test_a_spec_is_passed_on_and_existing_objects_are_named() -> None:
-    spec = {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "c",
-            "allocationMode": "All"}}]}}  # fmt: skip
-    assert made(claiming({"name": "a", "spec": spec}))["spec"] == {"spec": spec}
-    manifest = claiming({"name": "a", "templateName": "t"}, {"name": "b", "claimName": "shared"})
-    assert not [each for each in rendered(manifest) if each["kind"] == "ResourceClaimTemplate"]
-    assert pod_templates(manifest)[0]["spec"]["resourceClaims"] == [
-        {"name": "a", "resourceClaimTemplateName": "t"},
-        {"name": "b", "resourceClaimName": "shared"},
-    ]
-
-
 def test_volcano_has_to_be_told() -> None:
     in_template = template({**container(), "resources": {"claims": [{"name": "a"}]}})
     in_template["spec"]["resourceClaims"] = [{"name": "a", "resourceClaimName": "shared"}]
@@ -97,11 +85,6 @@ def test_volcano_has_to_be_told() -> None:
         assert one.startswith(f"warning: roles[0].{at}: Volcano binds such pods without")
         assert one.endswith(f"or set schedulingStrategy.{out}")
     assert said(claiming(GPUS)) == []
-
-
-def test_a_parked_role_has_no_templates() -> None:
-    parked = role("parked", replicas=0, resourceClaims=[GPUS])
-    assert all("ResourceClaim" not in kind for kind in kinds(service(role(), parked)))
 
 
 AT = "roles[0].resourceClaims"

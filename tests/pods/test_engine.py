@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from pd import NIXL, NIXL_ARGS, engine, leader, pair, serving, sidecar, words, worker
-from samples import nodes, problems, warnings
-
-from fusioninfer_pulumi.kube import labels
+from samples import nodes, problems
 
 MOVED = ["--port", "8001"]
 
@@ -102,12 +100,6 @@ def test_every_node_hands_its_cache_over_where_every_node_runs_the_engine() -> N
     assert {"VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"} <= names
 
 
-def test_the_prefill_engine_stays() -> None:
-    container = serving(leader(pair(), "prefill"))
-    assert container["args"] == ["--model=m", *NIXL_ARGS]
-    assert container["readinessProbe"]["httpGet"]["port"] == 8000
-
-
 def test_ports_probes_and_hooks_follow_the_engine() -> None:
     http = {"httpGet": {"path": "/health", "port": 8000}}
     decode = engine(
@@ -130,22 +122,6 @@ def test_ports_probes_and_hooks_follow_the_engine() -> None:
     assert container["livenessProbe"] == {"tcpSocket": {"port": 8001}}
     assert container["startupProbe"] == {"httpGet": {"path": "/health", "port": "http"}}
     assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8001}}}
-
-
-def test_ports_of_a_node_move_together() -> None:
-    ports = [{"containerPort": 8000, "hostPort": 8000}]
-    decode = engine("--model=m", *NIXL_ARGS, ports=ports)
-    found = serving(leader(pair(decode=decode, pod={"hostNetwork": True})))["ports"]
-    assert found[0] == {"containerPort": 8001, "hostPort": 8001}
-
-
-def test_a_port_of_ones_own_is_kept() -> None:
-    decode = engine("--model=m", *NIXL_ARGS, "--port=8200", ports=[{"containerPort": 8200}])
-    manifest = pair(decode=decode)
-    assert words(leader(manifest)) == decode["args"]
-    found = sidecar(leader(manifest))
-    assert found is not None
-    assert found["args"][:2] == ["--port=8000", "--model-server-port=8200"]
 
 
 def test_a_stated_port_wins_and_a_taken_one_is_passed_over() -> None:
@@ -201,37 +177,6 @@ def test_scripts_that_cannot_be_read_are_refused() -> None:
     ]
 
 
-def test_leaders_say_what_they_are_to_llm_ds_filters() -> None:
-    manifest = pair(decode_role={"multinode": nodes(2)})
-    assert leader(manifest)["metadata"]["labels"][labels.LLM_D_ROLE] == "decode"
-    assert leader(manifest, "prefill")["metadata"]["labels"][labels.LLM_D_ROLE] == "prefill"
-    assert labels.LLM_D_ROLE not in worker(manifest)["metadata"]["labels"]
-
-
-def test_a_label_of_ones_own_is_kept() -> None:
-    whole = engine("--model=m", *NIXL_ARGS)
-    metadata = {"labels": {labels.LLM_D_ROLE: "prefill-decode"}}
-    own = {"template": {"metadata": metadata, "spec": {"containers": [whole]}}}
-    found = leader(pair(decode_role=own))["metadata"]["labels"]
-    assert found[labels.LLM_D_ROLE] == "prefill-decode"
-
-
-@pytest.mark.parametrize("name", ["prefill", "decode"])
-def test_nixl_gets_an_address_a_port_and_memory(name: str) -> None:
-    template = leader(pair(), name)
-    container = serving(template)
-    assert container["env"] == [
-        {
-            "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
-            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
-        },
-        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5600"},
-    ]
-    assert {"name": "nixl", "containerPort": 5600} in container["ports"]
-    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
-    assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in template["spec"]["volumes"]
-
-
 def test_what_the_template_has_already_is_kept() -> None:
     own = engine(
         "--model=m",
@@ -252,23 +197,6 @@ def test_what_the_template_has_already_is_kept() -> None:
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
 
 
-def test_the_nodes_shared_memory_is_not_covered() -> None:
-    template = leader(pair(pod={"hostIPC": True}))
-    assert "volumeMounts" not in serving(template)
-
-
-def test_volume_names_do_not_meet_the_templates() -> None:
-    taken = ["shm", "shm-2", "kv-shm", "pd-shm", "sidecar-token"]
-    template = leader(pair(pod={"volumes": [{"name": name, "emptyDir": {}} for name in taken]}))
-    names = [volume["name"] for volume in template["spec"]["volumes"]]
-    assert names == [*taken, "shm-3", "sidecar-token-2"]
-    assert serving(template)["volumeMounts"][0]["name"] == "shm-3"
-
-
 def test_no_other_connector_gets_nixls_address() -> None:
     own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}')
     assert "env" not in serving(leader(pair(own, own)))
-
-
-def test_nothing_is_warned_of_in_a_whole_service() -> None:
-    assert warnings(pair()) == []

@@ -105,3 +105,12 @@ def test_keys_of_others_are_refused(at: str, field: str, key: str) -> None:
 def test_app_is_free_where_no_picker_is() -> None:
     (metadata,) = pod_metadata(service(role(podLabels={"app": "chat"})))
     assert metadata["labels"]["app"] == "chat"
+
+
+@pytest.mark.parametrize("at", ["", "roles[0]."])
+def test_finding_about_pod_annotation_names_the_field_that_has_it(at: str) -> None:
+    key = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+    annotated = {"podAnnotations": {key: "rack"}}
+    on_role, on_service = (annotated, {}) if at else ({}, annotated)
+    (problem,) = problems(service(role(multinode=nodes(2), **on_role), **on_service))
+    assert problem.startswith(f"{at}podAnnotations[{key}]: binds the leaders alone")

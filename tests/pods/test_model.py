@@ -13,24 +13,12 @@ from fusioninfer_pulumi.api.model import ModelSource, read_source
 from fusioninfer_pulumi.engines.command import read_command
 from fusioninfer_pulumi.engines.flags import flag_value
 from tests.samples import (
-    container,
-    kinds,
     nodes,
-    plan_of,
     pod_templates,
-    prefill_decode,
     problems,
-    role,
-    said,
-    service,
-    template,
 )
 
 HF = "hf://Qwen/Qwen3-8B"
-TOKEN = {
-    "name": "HF_TOKEN",
-    "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}},
-}
 SGLANG = {"image": "lmsysorg/sglang:v0.5.3"}
 
 
@@ -66,33 +54,6 @@ def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
     assert problems(serving({"uri": uri})) == ([] if source else refused)
 
 
-def test_the_engine_fetches_from_the_hub() -> None:
-    made = main(serving({"uri": f"{HF}@v1", "tokenSecret": {"name": "hub", "key": "token"}}))
-    assert made["args"] == ["--model", "Qwen/Qwen3-8B", "--revision", "v1"]
-    assert made["env"] == [TOKEN]
-    assert "volumeMounts" not in made
-
-
-def test_a_claim_is_mounted_read_only() -> None:
-    made = pod(serving({"uri": "pvc://models/llama", "name": "llama"}, command=["vllm", "serve"]))
-    serves = made["containers"][0]
-    # `vllm serve` takes the model as its first argument.
-    assert serves["args"] == ["/mnt/models", "--served-model-name", "llama"]
-    assert serves["volumeMounts"] == [
-        {"name": "model", "mountPath": "/mnt/models", "readOnly": True, "subPath": "llama"}
-    ]
-    assert made["volumes"] == [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]
-
-
-def test_an_image_is_mounted_and_its_kubernetes_named() -> None:
-    manifest = serving({"uri": "oci://r/m:1", "path": "models", "imagePullSecrets": ["pull"]})
-    made = pod(manifest)
-    assert made["volumes"] == [{"name": "model", "image": {"reference": "r/m:1"}}]
-    assert made["imagePullSecrets"] == [{"name": "pull"}]
-    assert main(manifest)["args"][:2] == ["--model", "/mnt/models/models"]
-    assert any("ImageVolume" in each for each in said(manifest))
-
-
 def test_an_init_container_fetches_from_a_bucket() -> None:
     given = {"uri": "s3://b/k", "s3": {"secretName": "keys", "endpoint": "http://minio:9000"}}
     made = pod(serving(given))
@@ -123,20 +84,6 @@ def test_an_init_container_fetches_from_the_hub_where_it_shall() -> None:
     ]  # fmt: skip
 
 
-def test_all_pods_of_a_replica_and_all_roles_have_the_files() -> None:
-    model = {"uri": "pvc://models"}
-    assert len(pod_templates(serving(model, multinode=nodes(2)))) == 2
-    pair = prefill_decode(
-        {"template": template(container(args=None)), "multinode": nodes(2)},
-        {"template": template(container(args=None))},
-        model=model,
-    )
-    for manifest in (serving(model, multinode=nodes(2)), pair):
-        for each in pod_templates(manifest):
-            assert each["spec"]["containers"][0]["volumeMounts"][0]["name"] == "model"
-            assert each["spec"]["volumes"][0]["name"] == "model"
-
-
 def test_sglang_and_adapters() -> None:
     adapters = [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "pvc://more/b"}]
     given = {"uri": HF, "name": "q", "lora": {"adapters": adapters, "maxRank": 8,
@@ -156,28 +103,11 @@ def test_sglang_and_adapters() -> None:
     assert fetch["args"] == ["s3://b/c", "/mnt/models-adapters/c"]
 
 
-def test_names_of_the_template_are_left_alone() -> None:
-    own = template(
-        container(args=None),
-        volumes=[{"name": "model", "emptyDir": {}}],
-        initContainers=[{"name": "fetch-model-0", "image": "x"}],
-    )
-    made = pod(service(role(template=own), model={"uri": "s3://b/k"}))
-    assert [volume["name"] for volume in made["volumes"]] == ["model", "model-2"]
-    assert [each["name"] for each in made["initContainers"]] == ["fetch-model-0", "fetch-model-0-2"]
-    assert made["containers"][0]["volumeMounts"][0]["name"] == "model-2"
-
-
 def test_an_argument_that_says_the_same_stays() -> None:
     made = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
                         args=["--served-model-name", "q"]))  # fmt: skip
     assert made["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]
     assert made["args"] == ["--served-model-name", "q"]
-
-
-def test_without_a_model_nothing_changes() -> None:
-    assert kinds(service()) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
-    assert plan_of(service()).model is None
 
 
 @given(

@@ -81,39 +81,6 @@ def test_a_claim_that_would_have_to_change_is_another_claim() -> None:
     assert len({name(), name(storageClassName="fast"), name(accessModes=["ReadWriteOnce"])}) == 3
 
 
-def test_engines_download_into_a_cache_that_no_job_fills() -> None:
-    manifest = cached({"claimName": "shared"})
-    assert kinds(manifest) == ["LeaderWorkerSet/svc-inference-0", "Service/svc"]
-    assert main(manifest)["env"] == [{"name": "HF_HOME", "value": "/mnt/model-cache"}]
-    assert "readOnly" not in main(manifest)["volumeMounts"][0]
-    assert main(manifest)["args"] == ["--model", "Qwen/Qwen3-8B"]
-
-
-def test_adapters_are_warmed_as_well() -> None:
-    lora = {"adapters": [{"name": "a", "uri": "hf://x/y@v1"}]}
-    manifest = cached(WARM, lora=lora)
-    args = made(manifest, "Job")["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert args[::2] == [HF, "hf://x/y:v1"]
-    assert f"a={args[3]}" in main(manifest)["args"]
-
-
-def test_the_jobs_own_fields() -> None:
-    job = {
-        "timeout": "30m", "backoffLimit": 1, "ttlSecondsAfterFinished": 60,
-        "nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}],
-        "serviceAccountName": "reader",
-    }  # fmt: skip
-    spec = made(cached({**WARM, "job": job}, imagePullSecrets=["p"]), "Job")["spec"]
-    given = {key: spec[key] for key in ("activeDeadlineSeconds", "backoffLimit")}
-    assert given == {"activeDeadlineSeconds": 1800, "backoffLimit": 1}
-    assert spec["ttlSecondsAfterFinished"] == 60
-    built = spec["template"]["spec"]
-    assert built["nodeSelector"] == {"disk": "fast"}
-    assert built["tolerations"] == [{"operator": "Exists"}]
-    assert built["serviceAccountName"] == "reader"
-    assert built["imagePullSecrets"] == [{"name": "p"}]
-
-
 def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     own = template(container(args=["--model=/mnt/models"]))
     lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
@@ -132,20 +99,14 @@ def test_the_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     assert other["args"][1] not in job["args"]
 
 
-@pytest.mark.parametrize("more", [{}, {"mountModel": True}])
-def test_engines_may_write_beside_the_models_files(more: Any) -> None:
-    (mount,) = main(cached({**WARM, **more, "readOnly": False}))["volumeMounts"]
-    assert "readOnly" not in mount
-
-
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         cached({}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage"],
     ),
     (
         cached({**WARM, "claimName": "x"}),
-        ["model.cache: needs either claimName (an existing claim) or storage (one of ours)"],
+        ["model.cache: needs one of claimName, storage, got claimName and storage"],
     ),
     (
         cached({"claimName": "x"}, "pvc://m"),

@@ -61,8 +61,8 @@ REFUSED: list[tuple[Any, list[str]]] = [
     ),
     (
         serving({"uri": "pvc://m", "tokenSecret": {"name": "h"}, "s3": {"region": "x"}}),
-        ["model.tokenSecret: has no effect: nothing comes from hf://; remove it",
-         "model.s3: has no effect: nothing comes from s3://; remove it"],
+        ["model.tokenSecret: belongs to hf:// (this model is pvc://)",
+         "model.s3: belongs to s3:// (this model is pvc://)"],
     ),
     (
         serving({"uri": HF, "size": "big"}),

@@ -40,12 +40,6 @@ def arguments(manifest: Any) -> list[tuple[str, ...]]:
     ]
 
 
-def test_a_single_pod_gets_arguments_alone() -> None:
-    (made,) = arguments(split({"tensor": 4, "pipeline": 2, "expert": True}, multinode=nodes(1)))
-    assert made == ("--model", "m", "--tensor-parallel-size", "4",
-                    "--pipeline-parallel-size", "2", "--enable-expert-parallel")  # fmt: skip
-
-
 def test_copies_span_the_pods_of_a_replica() -> None:
     manifest = split({"tensor": 4, "data": 8, "dataLocal": 2, "dataRPCPort": 5555})
     plan = plan_of(manifest)
@@ -62,14 +56,6 @@ def test_copies_span_the_pods_of_a_replica() -> None:
     assert has_flag(worker, "--headless")
     env = pod_templates(manifest)[0]["spec"]["containers"][0]["env"]
     assert env == [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-
-
-def test_stages_span_the_pods_of_a_replica() -> None:
-    manifest = split({"tensor": 8, "pipeline": 2})
-    assert plan_of(manifest).roles[0].nodes == 2
-    leader, worker = pod_templates(manifest)
-    assert "--pipeline-parallel-size 2" in leader["spec"]["containers"][0]["args"][0]
-    assert "ray start --address" in worker["spec"]["containers"][0]["args"][0]
 
 
 def test_a_stated_launcher_wins() -> None:
@@ -99,11 +85,6 @@ def test_the_field_that_is_named_for_an_image_without_ray_is_the_launcher() -> N
     assert warnings(split({"tensor": 8, "pipeline": 2}, multinode=chosen, **newer)) == []
 
 
-def test_sglang_is_told_in_its_own_words() -> None:
-    (made,) = arguments(split({"tensor": 8, "expert": True}, **SGLANG))
-    assert made == ("--model-path", "m", "--tp-size", "8", "--ep-size", "8")
-
-
 def test_a_worker_without_words_runs_what_the_leader_runs() -> None:
     given = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader = template(container(gpus=8))
@@ -129,11 +110,6 @@ def test_whoever_writes_two_commands_launches_by_hand() -> None:
     for made in (first, second):
         assert flag_value(made, "--data-parallel-size-local") == "2"
         assert not has_flag(made, "--data-parallel-start-rank")
-
-
-def test_the_same_argument_may_stand_already() -> None:
-    (made,) = arguments(split({"tensor": 8}, args=["--model", "m", "-tp", "8"]))
-    assert made == ("--model", "m", "-tp", "8")
 
 
 REFUSED: list[tuple[Any, list[str]]] = [

@@ -46,18 +46,6 @@ def test_other_resources_are_no_accelerators(resource: str) -> None:
     assert accelerators(template(container(**resources(**{resource: "4"})))) == 0
 
 
-def test_pods_nodes_and_accelerators_add_up_to_the_documents_totals() -> None:
-    eight = template(container(gpus=8))
-    plan = plan_of(
-        prefill_decode(
-            {"multinode": nodes(2), "template": eight}, {"multinode": nodes(4), "template": eight}
-        )
-    )
-    assert [(each.name, each.nodes, each.total_pods, each.total_accelerators) for each in plan.roles
-            ] == [("prefill", 2, 2, 16), ("decode", 4, 8, 64)]  # fmt: skip
-    assert (plan.total_pods, plan.total_accelerators) == (10, 80)
-
-
 def test_leader_and_workers_may_have_different_accelerators() -> None:
     wide = role(
         template=None,
@@ -139,10 +127,6 @@ def test_a_pod_asks_for_what_the_scheduler_counts(
 
 def min_resources(manifest: dict[str, Any]) -> Any:
     return rendered(manifest)[0]["spec"].get("minResources")
-
-
-def test_the_gangs_resources_are_left_out_by_default() -> None:
-    assert min_resources(prefill_decode()) is None
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,6 @@ def test_the_release_is_that_of_the_picker(family: str) -> None:
     ]
 
 
-def test_the_picker_of_a_config_of_ones_own_counts() -> None:
-    router = {
-        "endpointPicker": {"image": FAMILIES["llm-d-0.9"].image},
-        "endpointPickerConfig": "kind: EndpointPickerConfig\nplugins: []\n"
-        "schedulingProfiles: [{name: prefill}, {name: decode}]\n",
-    }
-    assert its_sidecar(pair(router=router))["image"] == IMAGES["llm-d-0.9"]
-
-
 @pytest.mark.parametrize(
     "router",
     [
@@ -70,27 +61,6 @@ def test_it_is_a_container_that_goes_on_beside_the_engine_and_stands_last() -> N
     spec = leader(pair(pod={"initContainers": [own]}))["spec"]
     assert [container["name"] for container in spec["initContainers"]] == ["model", "pd-sidecar"]
     assert spec["initContainers"][1]["restartPolicy"] == "Always"
-
-
-def test_it_passes_the_restricted_profile_and_asks_for_resources() -> None:
-    found = its_sidecar(pair())
-    assert found["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert found["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
-    own = {"limits": {"cpu": "1"}}
-    assert its_sidecar(pair(decode_role=transfer(sidecar={"resources": own})))["resources"] == own
-
-
-def test_it_says_itself_that_it_listens() -> None:
-    probe = its_sidecar(pair())["readinessProbe"]
-    assert probe["httpGet"] == {"path": "/health", "port": 8000}
 
 
 def test_its_requests_count_for_the_gang() -> None:
@@ -204,17 +174,6 @@ def test_a_mirror_of_the_image_is_known_and_an_own_one_may_know_more_flags() -> 
     assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
-def test_tls_follows_the_engines() -> None:
-    tls = ["--ssl-certfile=/c", "--ssl-keyfile=/k"]
-    secure = engine("--model=m", "--kv-transfer-config", NIXL, *tls)
-    assert its_sidecar(pair(secure, secure))["args"][4:6] == [
-        "--enable-tls=prefiller,decoder",
-        "--tls-insecure-skip-verify=decoder",
-    ]
-    probe = serving(leader(pair(secure, secure)))["readinessProbe"]
-    assert probe["httpGet"] == {"path": "/health", "port": 8001, "scheme": "HTTPS"}
-
-
 def test_a_secure_proxy_is_ones_own_choice() -> None:
     manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
     found = its_sidecar(manifest)
@@ -250,12 +209,6 @@ def test_a_sidecar_of_ones_own_on_the_engines_port_is_a_warning() -> None:
     spec = {"containers": [engine("--model=m", "--kv-transfer-config", NIXL), proxy]}
     (text,) = warnings(pair(decode_role={"template": {"spec": spec}}))
     assert text.startswith("warning: roles[2]: container proxy listens on port 8000, and so does")
-
-
-def test_it_can_be_left_out() -> None:
-    manifest = pair(decode_role=transfer(sidecar={"enabled": False}))
-    assert sidecar(leader(manifest)) is None
-    assert serving(leader(manifest))["args"][-1] == NIXL
 
 
 def test_every_family_with_a_sidecar_has_a_release() -> None:

@@ -11,7 +11,7 @@ import fusioninfer_pulumi.capacity
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
 from fusioninfer_pulumi.engines._image import read_image
 from fusioninfer_pulumi.engines.preset import PRESETS
-from fusioninfer_pulumi.loading.written import written
+from fusioninfer_pulumi.loading.validate import written
 from fusioninfer_pulumi.plan.objects import render
 from fusioninfer_pulumi.presets.expand import expand
 from tests.samples import (

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from json_schema import fields_schema
+from package_schema import schema_text
 
-from fusioninfer_pulumi.api.schema import fields_schema
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.resources import TOKEN
-from fusioninfer_pulumi.provider.schema import packaged_schema, schema_text
+from fusioninfer_pulumi.provider.server import packaged_schema
 
 SCHEMA = json.loads(packaged_schema())
 TYPES = SCHEMA["types"]

@@ -12,7 +12,6 @@ from samples import (
     container,
     plan_of,
     problems,
-    rendered,
     role,
     said,
     template,
@@ -119,13 +118,6 @@ def test_what_the_picker_would_not_start_with_is_refused(case: str) -> None:
     assert told.startswith(expected)
 
 
-def test_an_image_that_is_an_output_needs_its_family(output: Any) -> None:
-    image = output("epp:v1.5.0")
-    (told,) = problems(picker(image=image))
-    assert told.startswith(f"{AT}.family: is required beside an image that is an Output: gaie-1.2,")
-    assert picker_container(picker(image=image, family="gaie-1.5"))["image"] is image
-
-
 def test_an_image_that_looks_like_another_family_is_a_warning() -> None:
     assert warnings(picker(image=V1_2, family="gaie-1.5")) == [
         f"warning: {AT}.family: is gaie-1.5, but {V1_2} looks like gaie-1.2; remove one of them"
@@ -138,17 +130,6 @@ def test_a_router_without_a_strategy_does_what_its_roles_ask_for() -> None:
         (pair(), "disagg-profile-handler"),
     ):
         assert plugin in {each["type"] for each in config(manifest)["plugins"]}
-
-
-def test_a_users_configuration_is_used_verbatim() -> None:
-    text = (
-        "# mine\napiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"
-        "plugins:\n- {type: queue-scorer}\n- {type: max-score-picker}\nschedulingProfiles:\n"
-        "- name: default\n  plugins:\n  - {pluginRef: max-score-picker}\n"
-        "  - {pluginRef: queue-scorer, weight: 1}\n"
-    )
-    manifest = routed(endpointPickerConfig=text)
-    assert only(manifest, "ConfigMap")["data"] == {"config.yaml": text}
 
 
 def test_an_own_image_may_register_what_upstreams_does_not() -> None:
@@ -188,28 +169,6 @@ def test_the_engines_block_size_is_followed_where_all_agree() -> None:
     assert block(sized(32, None)) == 5
 
 
-@pytest.mark.parametrize(
-    ("fields", "arguments"),
-    [
-        ({}, ["--v=2", "--secure-serving=true", "--metrics-endpoint-auth=true"]),
-        ({"logVerbosity": 5}, ["--v=5"]),
-        ({"tls": {"enabled": False}}, ["--secure-serving=false"]),
-        ({"tls": {"secretName": "s"}}, ["--cert-path=/certificate"]),
-        ({"metrics": "Authenticated"}, ["--metrics-endpoint-auth=true"]),
-        ({"metrics": "Unauthenticated"}, ["--metrics-endpoint-auth=false"]),
-        ({"replicas": 2}, ["--ha-enable-leader-election"]),
-        ({"args": ["--health-checking=true"]}, ["--health-checking=true"]),
-    ],
-)
-def test_options_become_arguments(fields: Manifest, arguments: list[str]) -> None:
-    given = picker_container(picker(**fields))["args"]
-    assert set(arguments) <= set(given)
-    assert ("--ha-enable-leader-election" in given) == (fields.get("replicas", 1) > 1)
-    assert any(word.startswith("--cert-path") for word in given) == (
-        "secretName" in fields.get("tls", {})
-    )
-
-
 def test_a_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
     namespace = output("team-a")
     manifest = routed(metadata={"namespace": namespace})
@@ -234,14 +193,6 @@ def test_what_the_choice_of_metrics_means_is_told() -> None:
         )
     ]
     assert not [line for line in infos(picker(metrics="Authenticated")) if ".metrics" in line]
-
-
-def test_what_the_oldest_picker_needs_of_the_cluster_is_told() -> None:
-    def told(image: str) -> list[str]:
-        return [line for line in infos(picker(image=image)) if "InferenceObjective" in line]
-
-    assert len(told(V1_2)) == 1
-    assert not told(V1_5)
 
 
 def test_literal_credentials_in_the_template_are_warnings() -> None:
@@ -272,17 +223,6 @@ def test_words_say_what_the_strategy_does() -> None:
         "- {name: d, plugins: [{pluginRef: queue-scorer, weight: 1}]}\n"
     )
     assert words(custom) == "as its endpointPickerConfig says"
-
-
-@pytest.mark.parametrize("router", [routed, pair])
-def test_other_scorers_restart_the_picker_and_no_engine(router: Any) -> None:
-    balanced, alone = (
-        {(each["kind"], each["metadata"]["name"]): each for each in rendered(router(**more))}
-        for more in ({}, {"scorers": {"prefix-cache": 100}})
-    )
-    assert balanced.keys() == alone.keys()
-    changed = [key for key in balanced if balanced[key] != alone[key]]
-    assert changed == [("ConfigMap", "svc-epp-config"), ("Deployment", "svc-epp")]
 
 
 @pytest.mark.parametrize(("image", "flag"), [(V1_2, ["vllm:kv_cache_usage_perc"]), (V1_5, [])])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from routed import LLM_D, ROUTE, V1_2, V1_5, objects, only, picker_container, routed
-from samples import Manifest, container, plan_of, problems, role, service, template, warnings
+from routed import LLM_D, ROUTE, V1_2, V1_5, only, routed
+from samples import Manifest, container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.diff._notes import share_notes
@@ -61,18 +61,6 @@ def test_the_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
             }
         ],
     }
-
-
-def test_without_an_image_the_picker_is_one_that_reads_rewrites() -> None:
-    assert picker_container(canary(95, 5))["image"] == LLM_D
-    assert picker_container(routed())["image"] == V1_2
-    assert not objects(routed(), "InferenceModelRewrite")
-
-
-def test_a_weight_of_0_is_left_out() -> None:
-    made = only(canary(100, 0), "InferenceModelRewrite")
-    (rule,) = made["spec"]["rules"]
-    assert rule["targets"] == [{"modelRewrite": "base", "weight": 100}]
 
 
 def test_a_rewrite_of_all_other_names_comes_last() -> None:
@@ -147,13 +135,6 @@ def test_a_target_that_a_pod_of_the_pool_does_not_serve_is_a_warning() -> None:
         "engines answer 404 for it. For a model with pods of its own use httproute.split"
     )
     assert not [line for line in warnings(canary(95, 5)) if "modelRewrites" in line]
-
-
-def test_the_plan_has_the_shares() -> None:
-    router = plan_of(canary(3, 1)).picker
-    assert router is not None
-    assert router.rewrites is not None
-    assert router.rewrites.text() == "chat -> base 75 %, tuned 25 %"
 
 
 def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> None:

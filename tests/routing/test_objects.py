@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
-from samples import Manifest, kinds, listening, nodes, problems, rendered, role
+from samples import Manifest, problems, rendered, role
 
 from fusioninfer_pulumi.kube.containers import overlaid
 
@@ -16,34 +16,6 @@ READ = ["get", "list", "watch"]
 
 def pod(manifest: Manifest) -> Any:
     return only(manifest, "Deployment")["spec"]["template"]
-
-
-def test_the_order_is_that_in_which_objects_need_each_other() -> None:
-    manifest = routed(
-        httproute={"hostnames": ["a.example.com"],
-                   "rules": [{"backendRefs": [{"name": "x", "namespace": "y", "port": 1}]}]},
-        gateway={"implementation": "istio"},
-        endpointPicker={"metrics": "Authenticated"},
-        networkPolicy={"gateway": [{"podSelector": {}}]},
-        referenceGrants=True,
-    )  # fmt: skip
-    assert kinds(manifest) == [
-        "LeaderWorkerSet/svc-inference-0",
-        "ServiceAccount/svc-epp",
-        "Role/svc-epp",
-        "RoleBinding/svc-epp",
-        "ClusterRoleBinding/fusioninfer:default:svc-epp",
-        "ConfigMap/svc-epp-config",
-        "InferencePool/svc-pool",
-        "Deployment/svc-epp",
-        "Service/svc-epp",
-        "Gateway/svc-gateway",
-        "HTTPRoute/svc-httproute",
-        "DestinationRule/svc-epp",
-        "ReferenceGrant/default.svc-httproute",
-        "NetworkPolicy/svc-epp",
-        "NetworkPolicy/svc-inference",
-    ]
 
 
 def test_every_object_carries_the_services_metadata() -> None:
@@ -81,24 +53,6 @@ def test_the_role_holds_what_the_picker_watches_and_no_more(
     ]
 
 
-def test_several_replicas_may_elect_a_leader_and_are_not_awaited() -> None:
-    one, two = routed(), routed(endpointPicker={"replicas": 2})
-    assert only(two, "Role")["rules"][len(only(one, "Role")["rules"]) :] == [
-        {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "verbs": [*READ, "create", "update", "patch", "delete"],
-        },
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    ]
-    assert only(one, "Deployment")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    # A new replica is Ready only once the old leader is gone.
-    assert only(two, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
-    assert "annotations" not in only(one, "Deployment")["metadata"]
-    assert only(two, "Deployment")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
-    assert only(two, "Deployment")["spec"]["replicas"] == 2
-
-
 @pytest.mark.parametrize(
     ("picker", "pauses"),
     [
@@ -115,13 +69,6 @@ def test_a_picker_goes_on_until_gateways_know_of_the_next(
     container = picker_container(routed(endpointPicker=picker))
     hook = (container.get("lifecycle") or {}).get("preStop")
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
-
-
-def test_the_token_is_mounted_where_the_picker_runs_and_nowhere_else() -> None:
-    manifest = routed()
-    assert only(manifest, "ServiceAccount")["automountServiceAccountToken"] is False
-    assert pod(manifest)["spec"]["automountServiceAccountToken"] is True
-    assert pod(manifest)["spec"]["serviceAccountName"] == "svc-epp"
 
 
 def test_the_checksum_follows_the_configuration_alone() -> None:
@@ -149,35 +96,6 @@ def test_metrics_have_a_port_where_somebody_may_read_them(mode: str) -> None:
         ]
 
 
-def test_a_certificate_is_mounted_from_its_secret() -> None:
-    manifest = routed(endpointPicker={"tls": {"secretName": "picker-tls"}})
-    assert {"name": "certificate", "secret": {"secretName": "picker-tls"}} in pod(manifest)["spec"][
-        "volumes"
-    ]
-    mount = {"name": "certificate", "mountPath": "/certificate", "readOnly": True}
-    assert mount in picker_container(manifest)["volumeMounts"]
-
-
-def test_gke_gets_its_policies() -> None:
-    manifest = routed(
-        listening("inference", 8080),
-        gateway={"implementation": "gke"},
-        httproute={"hostnames": ["a.b"]},
-    )
-    target = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "svc-pool"}
-    health = only(manifest, "HealthCheckPolicy")["spec"]
-    assert health["targetRef"] == target
-    assert health["default"]["config"]["httpHealthCheck"] == {
-        "requestPath": "/health",
-        "port": 8080,
-    }
-    backend = only(manifest, "GCPBackendPolicy")["spec"]
-    assert backend["targetRef"] == target
-    assert backend["default"]["timeoutSec"] > 300
-    (port, *_) = only(manifest, "Service")["spec"]["ports"]
-    assert port["appProtocol"] == "kubernetes.io/h2c"
-
-
 def test_a_destination_rule_names_the_pickers_service(output: Any) -> None:
     istio = {"implementation": "istio"}
     manifest = routed(gateway=istio, metadata={"namespace": "team-a"})
@@ -187,39 +105,6 @@ def test_a_destination_rule_names_the_pickers_service(output: Any) -> None:
     }
     unknown = routed(gateway=istio, metadata={"namespace": output("team-a")})
     assert only(unknown, "DestinationRule")["spec"]["host"] == "svc-epp"
-
-
-def overridden(**template: Any) -> Any:
-    return pod(routed(endpointPicker={"template": template}))
-
-
-def test_a_template_is_laid_over_the_generated_one() -> None:
-    plain = pod(routed())
-    made = overridden(
-        metadata={"labels": {"team": "a"}, "annotations": {"note": "b"}},
-        spec={
-            "nodeSelector": {"pool": "system"},
-            "terminationGracePeriodSeconds": 600,
-            "containers": [
-                {"name": "epp", "env": [{"name": "GOGC", "value": "50"},
-                                        {"name": "POD_NAME", "value": "x",
-                                         "valueFrom": None}]},
-                {"name": "side", "image": "side:1"},
-            ],
-            "volumes": [{"name": "extra", "emptyDir": {}}],
-        },
-    )  # fmt: skip
-    expected = copy.deepcopy(plain)
-    expected["metadata"]["labels"]["team"] = "a"
-    expected["metadata"]["annotations"]["note"] = "b"
-    expected["spec"]["nodeSelector"] = {"pool": "system"}
-    expected["spec"]["terminationGracePeriodSeconds"] = 600
-    expected["spec"]["volumes"].append({"name": "extra", "emptyDir": {}})
-    (container,) = expected["spec"]["containers"]
-    container["env"][1] = {"name": "POD_NAME", "value": "x"}
-    container["env"].append({"name": "GOGC", "value": "50"})
-    expected["spec"]["containers"].append({"name": "side", "image": "side:1"})
-    assert made == expected
 
 
 @pytest.mark.parametrize(
@@ -265,18 +150,6 @@ def policies(manifest: Manifest) -> dict[str, Any]:
 
 def let_in(sources: list[Manifest], *ports: int) -> Manifest:
     return {"from": sources, "ports": [{"protocol": "TCP", "port": port} for port in ports]}
-
-
-def test_only_the_gateway_and_the_picker_reach_the_serving_port() -> None:
-    assert not objects(routed(), "NetworkPolicy")
-    found = policies(routed(role(multinode=nodes(2)), networkPolicy={"gateway": [GATEWAY]}))
-    assert found["svc-epp"]["podSelector"] == PICKER["podSelector"]
-    assert found["svc-epp"]["ingress"] == [let_in([GATEWAY], 9002, 9003)]
-    assert found["svc-inference"]["podSelector"] == role_pods("inference")["podSelector"]
-    assert found["svc-inference"]["ingress"] == [
-        let_in([GATEWAY, PICKER], 8000),
-        {"from": [role_pods("inference")]},
-    ]
 
 
 def test_only_decode_pods_reach_prefill_pods() -> None:

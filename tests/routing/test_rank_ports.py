@@ -13,7 +13,6 @@ from samples import (
     role,
     service,
     template,
-    warnings,
 )
 
 RELEASE = "vllm/vllm-openai:v0.32.0-cpu"
@@ -90,10 +89,6 @@ def test_the_sidecar_listens_for_every_rank() -> None:
     assert "8004" in engine_["args"]
     declared = {port["containerPort"] for port in engine_["ports"]}
     assert declared >= {8004, 8005, 8006, 8007}
-
-
-def test_ports_of_servers_that_a_script_starts_can_be_named() -> None:
-    assert target_ports(routed(pool={"targetPorts": [8000, 8001]})) == [8000, 8001]
 
 
 REFUSED: dict[str, tuple[Manifest, str]] = {
@@ -179,8 +174,3 @@ def test_an_old_release_has_no_such_argument() -> None:
     (problem,) = problems(routed(ranked(template=built)))
     assert "--data-parallel-multi-port-external-lb" in problem
     assert "from v0.22.0 on" in problem
-
-
-def test_a_service_without_a_router_reaches_one_rank_of_the_users_own() -> None:
-    built = template(container(image=RELEASE, args=BY_HAND))
-    assert any("reaches 8000 alone" in line for line in warnings(service(role(template=built))))

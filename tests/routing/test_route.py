@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from routed import ROUTE, objects, only, routed
 from samples import Manifest, kinds, plan_of, problems, said, warnings
 
-from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.objects import render
 
@@ -94,13 +92,6 @@ def test_a_rule_leads_to_the_pool_where_it_says_nothing_else(case: str) -> None:
     assert given_rule == before, "what a user wrote is not changed"
 
 
-def test_a_route_without_rules_gets_one() -> None:
-    assert only(routed(), "HTTPRoute")["spec"] == {
-        **ROUTE,
-        "rules": [{"backendRefs": [POOL], "timeouts": NO_LIMIT}],
-    }
-
-
 def test_no_limit_is_written_for_a_gateway_that_refuses_it() -> None:
     gke = {"implementation": "gke"}
     assert written({}, gateway=gke) == [{"backendRefs": [POOL]}]
@@ -117,12 +108,6 @@ def test_a_route_that_takes_no_requests_is_told() -> None:
     assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
     (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
     assert told.startswith("warning: roles[0].httproute.useDefaultGateways: needs the experimental")
-
-
-def test_host_names_may_be_outputs(output: Any) -> None:
-    host = output("svc.example.com")
-    manifest = routed(httproute={**ROUTE, "hostnames": [host, "b.example.com"]})
-    assert only(manifest, "HTTPRoute")["spec"]["hostnames"] == [host, "b.example.com"]
 
 
 def test_other_outputs_of_a_route_are_refused(output: Any) -> None:
@@ -243,25 +228,9 @@ def test_the_rest_of_the_requests_stays() -> None:
     assert not warnings(split(("new", 10)))
 
 
-def test_rules_with_backends_of_their_own_are_kept() -> None:
-    own = {"backendRefs": [{"name": "legacy", "port": 80}]}
-    redirect = {"filters": [{"type": "RequestRedirect", "requestRedirect": {"port": 8443}}]}
-    found = backend_refs(split(("new", 10), rules=[own, {}, redirect]))
-    assert [each and len(each) for each in found] == [1, 2, None]
-
-
 def test_the_other_service_makes_no_route() -> None:
     other = routed(httproute={"routedBy": "stable"})
     assert "HTTPRoute/svc-httproute" not in kinds(other)
-    assert not warnings(other)
-
-
-def test_the_other_service_makes_no_gateway() -> None:
-    other = routed(
-        httproute={"routedBy": "stable"},
-        gateway={"implementation": "agentgateway", "refs": [{"name": "shared"}]},
-    )
-    assert "Gateway/svc-gateway" not in kinds(other)
     assert not warnings(other)
 
 
@@ -280,17 +249,6 @@ def test_what_the_gateway_makes_of_it_is_said(gateway: str | None) -> None:
     several = [each for each in found if "InferencePool" in each]
     assert len(several) == (wanted is not None)
     assert wanted is None or (wanted in several[0] and "roles[0].httproute.split: " in several[0])
-
-
-@pytest.mark.parametrize("gateway", GATEWAYS)
-def test_the_same_is_said_of_backends_that_users_write(gateway: str | None) -> None:
-    wanted = GATEWAYS[gateway]
-    more = {"gateway": {"implementation": gateway}} if gateway else {}
-    rule = {"backendRefs": [{**POOL, "weight": 1}, CANARY]}
-    found = warnings(routed(httproute={**ROUTE, "rules": [rule]}, **more))
-    several = [each for each in found if "InferencePool" in each]
-    assert len(several) == (wanted is not None)
-    assert wanted is None or wanted in several[0]
 
 
 @pytest.mark.parametrize(
@@ -332,13 +290,6 @@ def test_shares_that_cannot_work_are_refused(manifest: Manifest, wanted: str) ->
 NEAR: Manifest = {"refs": [{"name": "chat"}, {"name": "batch"}]}
 FAR: Manifest = {"refs": [{"name": "chat", "namespace": "gateways"}, {"name": "batch"}]}
 AT = "roles[0].httproute"
-
-
-def test_no_route_is_made_beside_those_that_exist() -> None:
-    made = kinds(routed(httproute=NEAR))
-    assert "InferencePool/svc-pool" in made
-    assert "HTTPRoute/svc-httproute" not in made
-    assert not warnings(routed(httproute=NEAR))
 
 
 @pytest.mark.parametrize("implementation", ["istio", "gke"])
@@ -398,9 +349,3 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_route_is_external_or_made_here(case: str) -> None:
     fields, wanted = REFUSED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))
-
-
-def test_the_drawing_shows_them() -> None:
-    assert 'hop0["HTTPRoute<br/>chat<br/>batch"]' in mermaid(
-        [PlanView(plan_of(routed(httproute=FAR)))]
-    )

@@ -64,47 +64,6 @@ def test_a_gang_is_needed_where_pods_only_work_together(
     assert plan.shape.scheduler == ("volcano" if gang else None)
 
 
-def test_the_literal_form_lists_every_replica() -> None:
-    gang = plan_of(story()).gang
-    assert gang is not None
-    assert (gang.pod_group, gang.min_member, gang.min_accelerators) == ("svc", 10, 80)
-    assert gang.tasks == {"prefill-0": 2, "decode-0": 4, "decode-1": 4}
-    assert (gang.sub_groups, gang.min_resources, gang.queue, gang.priority_class) == (
-        None,
-        None,
-        None,
-        None,
-    )
-
-
-def test_the_partial_form_covers_its_minimum_and_no_more() -> None:
-    group, *_ = rendered(story(**minima(prefill=1, decode=1)))
-    selector = {"fusioninfer.io/service": "svc"}
-    assert group["spec"] == {
-        "minMember": 6,
-        "subGroupPolicy": [
-            {
-                "name": "prefill",
-                "labelSelector": {
-                    "matchLabels": {**selector, "fusioninfer.io/role-name": "prefill"}
-                },
-                "matchLabelKeys": ["fusioninfer.io/replica-index"],
-                "subGroupSize": 2,
-                "minSubGroups": 1,
-            },
-            {
-                "name": "decode",
-                "labelSelector": {
-                    "matchLabels": {**selector, "fusioninfer.io/role-name": "decode"}
-                },
-                "matchLabelKeys": ["fusioninfer.io/replica-index"],
-                "subGroupSize": 4,
-                "minSubGroups": 1,
-            },
-        ],
-    }
-
-
 @pytest.mark.parametrize(
     ("named", "expected", "members"),
     [

@@ -42,20 +42,6 @@ def by_name(manifest: Manifest) -> dict[str, Manifest]:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered(manifest)}
 
 
-def test_each_group_is_a_copy_of_the_topology() -> None:
-    assert list(by_name(grouped(2))) == [
-        "PodGroup/svc-0",
-        "PodGroup/svc-1",
-        "LeaderWorkerSet/svc-0-prefill-0",
-        "LeaderWorkerSet/svc-1-prefill-0",
-        "LeaderWorkerSet/svc-0-decode-0",
-        "LeaderWorkerSet/svc-0-decode-1",
-        "LeaderWorkerSet/svc-1-decode-0",
-        "LeaderWorkerSet/svc-1-decode-1",
-        "Service/svc",
-    ]
-
-
 def test_a_group_differs_from_a_service_without_in_its_names_alone() -> None:
     renamed = json.dumps(list(rendered(grouped(None))))
     for kept in ("prefill-0", "decode-0", "decode-1"):
@@ -90,11 +76,6 @@ def test_the_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
     assert [objects[f"PodGroup/svc-{group}"]["spec"] for group in range(3)] == [whole] * 3
 
 
-def test_no_groups_at_all_are_a_parked_service() -> None:
-    assert list(by_name(grouped(0))) == ["Service/svc"]
-    assert plan_of(grouped(0)).total_pods == 0
-
-
 def test_a_minimum_is_compared_with_the_replicas_of_one_group() -> None:
     (found,) = problems(grouped(3, {"decode": 3}))
     assert found == (
@@ -110,12 +91,6 @@ def test_a_minimum_is_compared_with_the_replicas_of_one_group() -> None:
 )  # fmt: skip
 def test_a_count_that_is_none_is_refused(groups: Any, said_of: str) -> None:
     assert problems(service(groups=groups)) == [said_of]
-
-
-def test_more_replicas_than_any_cluster_has_are_refused() -> None:
-    assert problems(service(role(replicas=101), groups=100)) == [
-        "roles[0].replicas: must be at most 10000 over all groups, got 100 x 101"
-    ]
 
 
 def test_replicas_beyond_all_bounds_are_refused_before_they_are_planned() -> None:

@@ -162,12 +162,6 @@ def test_a_label_of_the_service_is_a_queue_that_the_plan_does_not_know() -> None
     assert warnings(manifest) == [f"warning: metadata.labels[{QUEUE}]: {reason}; {remedy}"]
 
 
-def test_volcanos_scheduler_reads_no_queue_of_kueue() -> None:
-    manifest = service(role(template=template(schedulerName="volcano")), **kueue())
-    (pod,) = pod_templates(manifest)
-    assert "annotations" not in pod.get("metadata", {})
-
-
 def test_the_capacity_table_is_each_replica_by_itself() -> None:
     # What Kueue 0.15.2 admits is in e2e/test_kueue.py.
     eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}

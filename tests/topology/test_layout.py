@@ -24,7 +24,7 @@ from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.kube.durations import times
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.rollout.order import next_lws, update_order
-from fusioninfer_pulumi.topology.role import LwsPlan, surge_of
+from fusioninfer_pulumi.topology.role import LwsPlan
 from fusioninfer_pulumi.topology.topology import capacity_for_gpus
 
 PER_ROLE = {"layout": "PerRole"}
@@ -59,11 +59,6 @@ def test_a_role_is_one_set_with_all_its_replicas() -> None:
     assert prefill.lws == (LwsPlan("svc-prefill", "prefill", prefill.replicas, None),)
     assert decode.lws == decode.replicas == ()
     assert (prefill.total_pods, decode.total_pods) == (3, 0)
-
-
-def test_nothing_of_it_carries_the_index_of_a_replica() -> None:
-    assert "replica-index" not in str(rendered(prefill_decode(**PER_ROLE)))
-    assert "replica-index" in str(rendered(prefill_decode()))
 
 
 def test_its_pods_share_one_task_and_its_gang_tells_them_apart_by_their_group() -> None:
@@ -113,10 +108,6 @@ def test_its_rolling_update_is_what_rollout_says(rollout: Any, expected: Any) ->
     inner = service(role(replicas=4, rollout=rollout), rollout={"maxUnavailable": 3}, **PER_ROLE)
     if "maxUnavailable" in rollout:
         assert tuple(updating(inner).values()) == expected
-
-
-def test_sets_of_a_single_replica_have_no_rolling_update_of_their_own() -> None:
-    assert "rolloutStrategy" not in spec_of(service(role()), "svc-inference-0")
 
 
 def test_an_update_may_take_the_time_of_a_replica_as_often_as_it_takes() -> None:
@@ -243,7 +234,3 @@ def test_a_role_and_another_service_share_no_name() -> None:
     pair = [service(role("a"), **PER_ROLE), service(role("b"), name="svc-a")]
     _, other = plan_services([args for each in pair for args in load(each)])
     assert 'Service "svc-a" would also belong to role a of service svc' in str(other.findings[0])
-
-
-def test_surge_is_rounded_up_and_never_more_than_all() -> None:
-    assert [surge_of(limit, 3) for limit in (0, 2, 7, "1%", "34%", "100%")] == [0, 2, 3, 1, 2, 3]

@@ -8,7 +8,6 @@ import pytest
 from samples import nodes, problems, role, service
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.kube.names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
 
 ROUTER = {"name": "router", "componentType": "router"}
@@ -51,14 +50,6 @@ def test_a_name_may_be_as_long_as_its_stateful_sets_allow(
     )
 
 
-def test_a_second_digit_in_the_group_index_takes_one_character_more() -> None:
-    # Derived in the order of the names: pod label <= 63, hash 11, group suffix.
-    assert [leader_worker_set_limit(2, groups) for groups in (1, 10, 11, 100, 101)] == [
-        50, 50, 49, 49, 48,
-    ]  # fmt: skip
-    assert leader_worker_set_limit(1, 1_000) == 52
-
-
 def test_every_role_whose_name_is_too_long_is_named() -> None:
     manifest = service(role("a" * 30), role("b" * 30, multinode=nodes(2)), role("c"), name="s" * 19)
     assert [problem.partition(":")[0] for problem in problems(manifest)] == ["roles[1].name"]
@@ -67,10 +58,6 @@ def test_every_role_whose_name_is_too_long_is_named() -> None:
         "roles[0].name",
         "roles[1].name",
     ]
-
-
-def test_a_parked_role_has_no_names_that_could_be_too_long() -> None:
-    assert problems(service(role("a" * 63, replicas=0))) == []
 
 
 def test_every_service_name_fits_where_labels_end() -> None:

@@ -86,14 +86,6 @@ def test_single_pods_are_no_gang(more: Any) -> None:
     assert not {"schedulingGroup", "schedulerName"} & pod["spec"].keys()
 
 
-def test_a_parked_role_is_not_counted() -> None:
-    manifest = prefill_decode({"replicas": 0}, **native())
-    (group,) = of_kind(rendered(manifest), "PodGroup")
-    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == plan_of(manifest).total_pods
-    parked = prefill_decode({"replicas": 0}, {"replicas": 0}, layout="PerRole", **native())
-    assert "PodGroup" not in kinds(parked)
-
-
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [
@@ -136,12 +128,6 @@ def test_what_the_scheduler_cannot_do_is_refused(strategy: Any, expected: str) -
 )
 def test_what_can_never_be_placed_is_refused(fields: Any, at: str) -> None:
     assert ("gang-deadlock", at) in rules(prefill_decode(fields, **native()))
-
-
-def test_pods_name_no_group_of_their_own() -> None:
-    pod = template(schedulingGroup={"podGroupName": "mine"})
-    at = "roles[0].template.spec.schedulingGroup"
-    assert ("set-by-library", at) in rules(prefill_decode({"template": pod}, **native()))
 
 
 @pytest.mark.parametrize(

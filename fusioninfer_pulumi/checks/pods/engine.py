@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fusioninfer_pulumi.api.parallelism import size_findings
+from fusioninfer_pulumi.api.engine import size_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.engines.argument_checks import check_added, check_arguments
 from fusioninfer_pulumi.engines.arguments import argument_table, release_numbers

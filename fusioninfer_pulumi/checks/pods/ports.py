@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.health import StartupArgs
+from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.model import hub_name
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import (

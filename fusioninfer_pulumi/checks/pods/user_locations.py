@@ -20,7 +20,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, warning
 from fusioninfer_pulumi.kube.containers import overlaid
 from fusioninfer_pulumi.pods.credentials import credential_arguments, is_credential
 from fusioninfer_pulumi.pods.model import FETCHER_PREFIX
-from fusioninfer_pulumi.pods.model_cache import ModelPlan, job_spec
+from fusioninfer_pulumi.pods.model_cache import ModelPlan
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.pods.sidecar import SIDECAR
 from fusioninfer_pulumi.routing.epp import pod_template
@@ -180,7 +180,7 @@ def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Itera
     yield from variable_findings(("model", "fetcher"), model.fetcher.env)
     if plan.warm_up is None:
         return
-    for finding in template_findings(job_spec(plan.warm_up)["template"], Owner.JOB):
+    for finding in template_findings(plan.warm_up["template"], Owner.JOB):
         field, rest = str(finding.location[1]), finding.location[2:]
         if field in _JOB_FIELDS:
             below = rest[1:] if field == "containers" else rest

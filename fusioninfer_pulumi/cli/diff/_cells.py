@@ -13,6 +13,7 @@ from fusioninfer_pulumi.cli.diff._records import (
     Difference,
     FieldChange,
     ObjectChange,
+    Pair,
     RoleEffect,
 )
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, canonical
@@ -29,9 +30,7 @@ def effect_rows(difference: Difference) -> tuple[list[str], list[list[str]]]:
     columns: dict[str, list[str]] = {
         "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
-        "replicas": [
-            before_after(effect.replicas_before, effect.replicas_after) for effect in effects
-        ],
+        "replicas": [before_after(effect.replicas) for effect in effects],
         "restarts": [_order(effect) or compressed(effect.restarts) for effect in effects],
         "added": [compressed(effect.added) for effect in effects],
         "removed": [compressed(effect.removed) for effect in effects],
@@ -48,24 +47,20 @@ def summary(difference: Difference) -> str:
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
-    parts = []
-    if lws or difference.unknown:
+    parts = [counts(difference.objects)]
+    if lws:
         restarts, starts, stops = (
             sum(len(getattr(effect, field)) for effect in lws)
             for field in ("restarts", "added", "removed")
         )
-        before = sum(effect.replicas_before for effect in lws)
-        none = "restarts not known" if difference.unknown else "none restart"
-        parts.append(
-            f"replicas: {restarts} of {before} restart" if restarts else f"replicas: {none}"
-        )
-        parts[0] += f", {starts} start" if starts else ""
-        parts[0] += f", {stops} stop" if stops else ""
-    others = Counter(
-        effect.kind for effect in difference.effects if effect.kind != "LeaderWorkerSet"
-    )
+        before = sum(effect.replicas.before for effect in lws)
+        text = f"{restarts} of {before} restart" if restarts else "none restart"
+        text += f", {starts} start" if starts else ""
+        text += f", {stops} stop" if stops else ""
+        parts.append(f"replicas: {text}")
+    others = Counter(e.kind for e in difference.effects if e.kind != "LeaderWorkerSet")
     parts += [f"{kind}s: {number} restart" for kind, number in others.items()]
-    return "; ".join([counts(difference.objects), *parts])
+    return "; ".join(parts)
 
 
 def count(number: int, noun: str) -> str:
@@ -73,9 +68,9 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def before_after(before: int, after: int) -> str:
+def before_after(pair: Pair) -> str:
     """Writes a number, or two where it changes."""
-    return str(after) if before == after else f"{before} -> {after}"
+    return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
 
 
 def service_name(namespace: str, name: str) -> str:
@@ -148,11 +143,9 @@ def counts(objects: Iterable[ObjectChange]) -> str:
 
 
 def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
-    first = objects[0]
-    fields = first.fields
+    fields = objects[0].fields
     if len(objects) > 1:
-        masked = json.loads(_masked(first))
-        fields = tuple(FieldChange(*parts) for parts in masked)
+        fields = tuple(FieldChange(*parts) for parts in json.loads(_masked(objects[0])))
     shown: dict[tuple[str, str], FieldChange] = {}
     for change in fields:
         values = canonical([change.old, change.new, change.kind])
@@ -170,7 +163,7 @@ def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
 def _masked(change: ObjectChange) -> str:
     """Writes the fields with the replica's own number out of the way."""
     text = json.dumps(
-        [[field.path, field.old, field.new, field.kind] for field in change.fields],
+        [[field.path, field.kind, field.old, field.new] for field in change.fields],
         ensure_ascii=False,
     )
     head, _, number = change.name.rpartition("-")
@@ -187,25 +180,21 @@ _SHORTEST_RUN = 3
 _LONGEST_NUMBER = 9
 
 
-def compressed(names: Iterable[str]) -> str:
-    """Joins names with commas, consecutive ones as a range."""
-    return ", ".join(_ranges(names))
+def compressed(names: Iterable[str], step: int = 1) -> str:
+    """Joins names with commas, those that count up (or down) as a range: `decode-0..decode-19`."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and _follows(runs[-1][-1], name, step):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    shown = (run if len(run) < _SHORTEST_RUN else [f"{run[0]}..{run[-1]}"] for run in runs)
+    return ", ".join(name for run in shown for name in run)
 
 
 def in_order(names: Iterable[str]) -> str:
-    """Joins names with commas, those that count down as a range: `decode-19..decode-0`."""
-    return ", ".join(_ranges(names, -1))
-
-
-def _ranges(names: Iterable[str], step: int = 1) -> Iterator[str]:
-    run: list[str] = []
-    for name in names:
-        if run and _follows(run[-1], name, step):
-            run.append(name)
-        else:
-            yield from _short(run)
-            run = [name]
-    yield from _short(run)
+    """Joins names in the order in which they restart, the highest number first."""
+    return compressed(names, -1)
 
 
 def _follows(one: str, other: str, step: int) -> bool:
@@ -215,37 +204,32 @@ def _follows(one: str, other: str, step: int) -> bool:
     return other == f"{prefix}-{int(number) + step}"
 
 
-def _short(run: list[str]) -> list[str]:
-    return run if len(run) < _SHORTEST_RUN else [f"{run[0]}..{run[-1]}"]
-
-
 _MOST_LINES = 60
 _CONTEXT = 2
 # Characters that stay before the first difference of two long values.
 _LEAD = 24
 
 
-def shown_pair(change: FieldChange, limit: int) -> tuple[str, str]:
-    """Both values of a changed field, each in one line.
+def one_line(change: FieldChange, limit: int) -> str | None:
+    """A field's values in one line; None where they need several."""
+    if any(isinstance(value, str) and "\n" in value for value in (change.old, change.new)):
+        return None
+    if change.kind == "changed":
+        return " -> ".join(_pair(change, limit))
+    sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
+    return f"{sign} {_window(_text(value), 0, limit)}"
 
-    Of values longer than the limit only what is around their first difference.
-    """
-    old, new = _written(change.old), _written(change.new)
+
+def _pair(change: FieldChange, limit: int) -> tuple[str, str]:
+    """Both values of a changed field, of long ones only what is around their first difference."""
+    old, new = _text(change.old), _text(change.new)
     if old == new and change.old != change.new:  # "1" and 1; masks of two secrets are equal
         old, new = _as_json(change.old), _as_json(change.new)
     if max(len(old), len(new)) <= limit:
         return old, new
-    common = next(
-        (place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
-        min(len(old), len(new)),
-    )
+    common = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
     start = max(0, common - min(_LEAD, limit // 3))
     return _window(old, start, limit), _window(new, start, limit)
-
-
-def shown(value: Any, limit: int) -> str:
-    """Writes one value in one line."""
-    return _window(_written(value), 0, limit)
 
 
 def lines(change: FieldChange, limit: int) -> Iterator[str]:
@@ -259,11 +243,6 @@ def lines(change: FieldChange, limit: int) -> Iterator[str]:
         yield f"  … {len(value_lines) - _MOST_LINES} more lines"
 
 
-def is_block(change: FieldChange) -> bool:
-    """Whether a field's values need several lines."""
-    return any(isinstance(value, str) and "\n" in value for value in (change.old, change.new))
-
-
 def printable(text: str) -> str:
     """Escapes what would move the cursor or hide text."""
     if text.isprintable():
@@ -273,33 +252,29 @@ def printable(text: str) -> str:
 
 def _lines(change: FieldChange, limit: int) -> Iterator[str]:
     texts = isinstance(change.old, str) and isinstance(change.new, str)
-    if change.kind == "changed" and texts and is_block(change):
-        old, new = change.old.splitlines(), change.new.splitlines()
-        import difflib  # most changes are of one line
-
-        unified = difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)
-        for number, line in enumerate(unified):
-            if number > 1 and line.startswith("@@"):
-                yield line
-            elif number > 1:
-                yield f"{line[0]} {_window(printable(line[1:]), 0, limit)}".rstrip()
-        if old == new:
-            yield "  only the ends of lines differ"
-    elif change.kind == "changed":
-        old_text, new_text = shown_pair(change, limit)
-        yield f"- {old_text}"
-        yield f"+ {new_text}"
-    else:
+    if change.kind != "changed":
         sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
         for line in _block(value, limit):
             yield f"{sign} {_window(line, 0, limit)}".rstrip()
+    elif texts and "\n" in change.old + change.new:
+        old, new = change.old.splitlines(), change.new.splitlines()
+        import difflib  # most changes are of one line
+
+        for line in list(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT))[2:]:
+            text = f"{line[0]} {_window(printable(line[1:]), 0, limit)}"
+            yield line if line.startswith("@@") else text.rstrip()
+        if old == new:
+            yield "  only the ends of lines differ"
+    else:
+        for sign, text in zip("-+", _pair(change, limit), strict=True):
+            yield f"{sign} {text}"
 
 
 def _block(value: Any, limit: int) -> list[str]:
     """Lines of an added or removed value: a structure that one line cannot hold is YAML."""
     if isinstance(value, str):
         return [printable(line) for line in value.splitlines()] or ['""']
-    text = _written(value)
+    text = _text(value)
     if len(text) <= limit or not isinstance(value, (dict, list)):
         return [text]
     import yaml
@@ -308,10 +283,8 @@ def _block(value: Any, limit: int) -> list[str]:
     return [printable(line) for line in dumped.splitlines()]
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, str) and value:
-        return printable(value)
-    return _as_json(value)
+def _text(value: Any) -> str:
+    return printable(value) if isinstance(value, str) and value else _as_json(value)
 
 
 def _as_json(value: Any) -> str:

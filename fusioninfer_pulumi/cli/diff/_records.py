@@ -1,14 +1,25 @@
-"""What a comparison finds: plain records, for people and for machines."""
+"""What a comparison finds: plain records, for people and for machines.
+
+Their fields are the keys of `--output json`, in camelCase; see `formats.to_json`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fusioninfer_pulumi.engines.argument_checks import ArgumentChanges
+from fusioninfer_pulumi.engines.argument_checks import ChangedDefault, RemovedArgument
 
 FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A value before and after."""
+
+    before: Any
+    after: Any
 
 
 @dataclass(frozen=True)
@@ -19,15 +30,14 @@ class FieldChange:
         path: Where, e.g. `spec.template.spec.containers[vllm].image`. Items of a list are addressed
             by their name where all have one, else by their index (that of the old list, of the new
             one for an added item); `env[*].name` holds the names in their order.
-        old: Value before, None where the field was absent.
-        new: Value after, None where the field is gone.
-        kind: What happened; whether it is absent or null.
+        old: None where the field was absent; `kind` distinguishes that from null.
+        new: None where the field is gone.
     """
 
     path: str
+    kind: FieldKind
     old: Any
     new: Any
-    kind: FieldKind
 
 
 @dataclass(frozen=True)
@@ -36,9 +46,7 @@ class ObjectChange:
 
     Attributes:
         api_version: API version after the change, before it where the object is removed.
-        kind: Kind.
         namespace: Namespace, `default` where the manifest names none.
-        name: Name.
         action: `replaced` is deleted and then created, because the cluster refuses the update.
         fields: What differs; empty where the whole object is added or removed.
     """
@@ -75,53 +83,45 @@ class RoleEffect:
 
     Attributes:
         service: Service; the workload's own name where it carries none of our labels.
-        namespace: Namespace.
-        role: Role; the workload's own name where it carries none of our labels.
+        role: Role, likewise.
         kind: Kind of the workloads that run the role.
-        replicas_before: Replicas before.
-        replicas_after: Replicas after.
-        restarts: Replicas whose pods are replaced.
-        added: Replicas that start.
-        removed: Replicas that stop for good.
         kept: Replicas whose pods are not touched.
-        restart_reason: Short text such as `image changed`; empty where no replica restarts.
-        existed: Whether anything ran the role before.
-        exists: Whether anything runs it after.
+        reason: Why anything happens to replicas; empty where nothing does.
         order: The restarts in their order; empty where it is unknown.
         after: Roles of the service whose replicas restart before those of this one.
-        held_back: Replicas among those kept that a partition holds back from the change.
+        held: Replicas among those kept that a partition holds back from the change.
+        restart_reason: The part of the reason that is about restarts.
+        role_change: The part about the role itself, such as `replicas 2 -> 3`.
     """
 
     service: str
     namespace: str
     role: str
     kind: str
-    replicas_before: int
-    replicas_after: int
+    replicas: Pair
     restarts: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    restart_reason: str = ""
-    existed: bool = True
-    exists: bool = True
+    reason: str = ""
     order: tuple[RestartStage, ...] = ()
     after: tuple[str, ...] = ()
-    held_back: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    restart_reason: str = ""
+    role_change: str = ""
 
-    @property
-    def role_change(self) -> str:
-        """What happens to the role itself, such as `replicas 2 -> 3`; empty where nothing does."""
-        if not self.existed or not self.exists:
-            return "role added" if self.exists else "role removed"
-        if self.replicas_before != self.replicas_after:
-            return f"replicas {self.replicas_before} -> {self.replicas_after}"
-        return "replicas renamed" if self.added else ""
 
-    @property
-    def reason(self) -> str:
-        """Why anything happens to replicas; empty where nothing does."""
-        return ", ".join(filter(None, (self.restart_reason, self.role_change)))
+@dataclass(frozen=True)
+class EngineChange:
+    """What another release of the engine does to the arguments of a role, named as in effects."""
+
+    service: str
+    namespace: str
+    role: str
+    engine: str
+    release: Pair
+    removed: tuple[RemovedArgument, ...]
+    defaults: tuple[ChangedDefault, ...]
 
 
 @dataclass(frozen=True)
@@ -130,27 +130,8 @@ class ServiceTotals:
 
     service: str
     namespace: str
-    pods_before: int
-    pods_after: int
-    accelerators_before: int
-    accelerators_after: int
-
-
-@dataclass(frozen=True)
-class EngineChange:
-    """What another release of the engine does to the arguments of a role.
-
-    Attributes:
-        service: Service; the workload's own name where it carries none of our labels.
-        namespace: Namespace.
-        role: Role, likewise.
-        changes: The releases, and what differs between them.
-    """
-
-    service: str
-    namespace: str
-    role: str
-    changes: ArgumentChanges
+    pods: Pair
+    accelerators: Pair
 
 
 @dataclass(frozen=True)
@@ -161,18 +142,15 @@ class Difference:
         objects: Objects that differ, in the order of the new list, then the removed ones.
         effects: What happens to the replicas of every service that has a changed object.
         notes: Sentences that say what the change does.
-        totals: Pods and accelerators of every service that has a changed object.
         engines: Arguments that another release of an engine removes or gives another default.
-        unknown: Workloads on both sides whose pod template is known before the update on neither,
-            or on one: whether their pods restart is not known.
+        totals: Pods and accelerators of every service that has a changed object.
     """
 
     objects: tuple[ObjectChange, ...] = ()
     effects: tuple[RoleEffect, ...] = ()
     notes: tuple[str, ...] = ()
-    totals: tuple[ServiceTotals, ...] = ()
     engines: tuple[EngineChange, ...] = ()
-    unknown: tuple[str, ...] = ()
+    totals: tuple[ServiceTotals, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.objects or self.notes)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._cells import service_name
-from fusioninfer_pulumi.cli.diff._notes import (
-    engine_changes,
-    engine_notes,
-    handshake_notes,
-    notes,
-    secret_notes,
-    unknown_notes,
-)
+from fusioninfer_pulumi.cli.diff._notes import engine_changes, engine_notes, handshake_notes, notes
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
     FieldChange,
     ObjectChange,
+    Pair,
     RoleEffect,
     ServiceTotals,
 )
@@ -27,21 +21,21 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
     Manifest,
     Objects,
-    at,
+    Service,
     by_identity,
     canonical,
     count_at,
-    hidden_template,
+    lws_of,
     refused_field,
     restarts,
     role_of,
     same,
     service_of,
+    size_of,
     text_at,
 )
 from fusioninfer_pulumi.cli.diff.restarts import (
     Edit,
-    Service,
     Turns,
     refusals,
     released,
@@ -49,101 +43,80 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     turns,
     without_revision,
 )
-from fusioninfer_pulumi.kube.outputs import UNKNOWN
-from fusioninfer_pulumi.kube.resources import accelerators
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-
-AcceleratorsOf = Callable[[Mapping[str, Any]], int]
 
 # Kubernetes merges lists by these keys; volume mounts may repeat a name, but not a path.
 _NAMES = ("name", "mountPath")
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
+Manifests = Sequence[Manifest]
+Plans = tuple[Iterable[ServicePlan], Iterable[ServicePlan]]
 
-def accelerators_of(template: Mapping[str, Any]) -> int:
-    """Counts what one pod of a template asks for, 0 where the template is ill-formed.
 
-    A diff reads manifests of any origin, which may be invalid: what cannot be read asks for
-    nothing that we know of.
+class Change:
+    """What differs between two lists of manifests.
+
+    Attributes:
+        plans: The services after, as far as they are known.
+        objects: The objects of both sides.
+        lws: The LeaderWorkerSets of both sides.
+        edits: The objects that differ.
+        kept: A note for each role whose replicas an autoscaler has set.
+        freed: LeaderWorkerSets that a partition holds back no longer.
     """
-    try:
-        return accelerators(template)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return 0
+
+    def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
+        self.plans = list(plans[1])
+        self.turns = turns(plans[0]), turns(self.plans)
+        olds = by_identity(old)
+        news, self.kept = _with_live_replicas(olds, by_identity(new), self.turns[1])
+        self.objects = olds, news
+        self.lws = lws_of(olds), lws_of(news)
+        self.edits = list(_edits(olds, news))
+        self.freed = released(self.lws, self.turns, self.edits)
+
+    def refusals(self) -> dict[Service, list[Finding]]:
+        """What `pulumi up` refuses, by service."""
+        return refusals(self.plans, self.lws, self.edits)
 
 
-def compare(
-    old: Sequence[Manifest],
-    new: Sequence[Manifest],
-    *,
-    accelerators_of: AcceleratorsOf = accelerators_of,
-    plans: tuple[Iterable[ServicePlan], Iterable[ServicePlan]] = ((), ()),
-) -> Difference:
+def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
     """Finds what differs between two lists of manifests, and what that does to running pods.
 
     Args:
         old: Manifests before, from any source; they may be ill-formed.
         new: Manifests after.
-        accelerators_of: Counts the accelerators that one pod of a template asks for.
         plans: Services before and after, as far as they are known: they have the order of restarts
             and what a partition holds back.
 
     Returns:
         The difference, false where there is none.
     """
-    new_plans = list(plans[1])
-    old_turns, new_turns = turns(plans[0]), turns(new_plans)
-    olds = by_identity(old)
-    news, kept = with_live_replicas(olds, by_identity(new), new_turns)
-    edits = list(edits_between(olds, news))
-    old_lws, new_lws = (
-        {key: manifest for key, manifest in objects.items() if key.is_lws}
-        for objects in (olds, news)
-    )
-    freed = released((old_lws, new_lws), (old_turns, new_turns), edits)
-    unknown, secret = _hidden(olds, news)
-    hidden = [*unknown_notes(unknown), *secret_notes(secret & {edit.key for edit in edits})]
-    names = tuple(key.name for key in unknown)
-    if not edits and not freed:
-        return Difference(notes=(*hidden, *kept), unknown=names)
-    effects = tuple(role_effects(old_lws, new_lws, edits, new_turns))
-    refused = refusals(new_plans, (old_lws, new_lws), edits)
-    services = _services(olds), _services(news)
-    affected = list(dict.fromkeys(service for edit in edits for service in edit.services))
-    engines = engine_changes(edits)
+    change = Change(old, new, plans)
+    edits = change.edits
+    if not edits and not change.freed:
+        return Difference(notes=tuple(change.kept))
+    effects = tuple(role_effects(change.lws, edits, change.turns[1]))
+    services = tuple({service_of(*item) for item in side.items()} for side in change.objects)
+    affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
+    engines = tuple(engine_changes(edits))
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *notes(edits, effects, services, refused, freed, known=not unknown),
-            *_beside_notes(effects, new_lws, accelerators_of, several=len(affected) > 1),
-            *hidden,
-            *kept,
+            *notes(edits, effects, services, change.refusals(), change.freed),
+            *_replacement_notes(effects, change.lws[1], several=len(affected) > 1),
+            *change.kept,
             *engine_notes(engines, len(affected)),
             *handshake_notes(edits),
         ),
-        totals=tuple(_totals(old_lws, new_lws, affected, accelerators_of)),
-        engines=tuple(engines),
-        unknown=names,
+        engines=engines,
+        totals=tuple(_totals(change.lws, affected)),
     )
 
 
-def _hidden(olds: Objects, news: Objects) -> tuple[list[Identity], set[Identity]]:
-    """Workloads of both sides whose pod template is unknown, and those whose is secret."""
-    unknown: list[Identity] = []
-    secret: set[Identity] = set()
-    for key in (key for key in news if key in olds):
-        stand_ins = {hidden_template(key, objects[key]) for objects in (olds, news)} - {None}
-        if UNKNOWN in stand_ins:
-            unknown.append(key)
-        elif stand_ins:
-            secret.add(key)
-    return unknown, secret
-
-
-def with_live_replicas(
-    olds: Objects, news: Objects, turns: Turns
-) -> tuple[Objects, dict[str, None]]:
+def _with_live_replicas(olds: Objects, news: Objects, turns: Turns) -> tuple[Objects, list[str]]:
     """The new objects with the replicas that autoscalers have set, and a note for each role."""
     updated, kept = dict(news), dict[str, None]()
     for key, new in news.items():
@@ -158,10 +131,10 @@ def with_live_replicas(
             f"role {role_of(key, new)} is autoscaled: `pulumi up` keeps its live replicas, and "
             f"{before} -> {after} holds for a LeaderWorkerSet that is created"
         ] = None
-    return updated, kept
+    return updated, list(kept)
 
 
-def edits_between(olds: Objects, news: Objects) -> Iterator[Edit]:
+def _edits(olds: Objects, news: Objects) -> Iterator[Edit]:
     """Yields the objects that differ."""
     for key, new in news.items():
         old = olds.get(key)
@@ -189,11 +162,6 @@ def _change(
     return ObjectChange(version, key.kind, key.namespace, key.name, action, fields)
 
 
-def _services(objects: Objects) -> set[Service]:
-    """Services that have an object of any kind."""
-    return {(key.namespace, service_of(key, manifest)) for key, manifest in objects.items()}
-
-
 def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
     """Yields the fields that differ between two plain values, in the order of the objects.
 
@@ -208,7 +176,7 @@ def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
     elif isinstance(old, list) and isinstance(new, list):
         yield from _of_lists(path, old, new)
     else:
-        yield FieldChange(path, old, new, "changed")
+        yield FieldChange(path, "changed", old, new)
 
 
 def _of_mappings(
@@ -218,10 +186,10 @@ def _of_mappings(
         if key in new:
             yield from _changes(step(path, key), value, new[key])
         else:
-            yield FieldChange(step(path, key), value, None, "removed")
+            yield FieldChange(step(path, key), "removed", value, None)
     for key, value in new.items():
         if key not in old:
-            yield FieldChange(step(path, key), None, value, "added")
+            yield FieldChange(step(path, key), "added", None, value)
 
 
 def _of_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange]:
@@ -230,7 +198,7 @@ def _of_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange
         if olds is not None and news is not None:
             yield from _of_mappings(path, olds, news, _item)
             if [name for name in olds if name in news] != [name for name in news if name in olds]:
-                yield FieldChange(f"{path}[*].{key}", list(olds), list(news), "changed")
+                yield FieldChange(f"{path}[*].{key}", "changed", list(olds), list(news))
             return
     # Imported here: most comparisons need no alignment.
     from difflib import SequenceMatcher
@@ -245,9 +213,9 @@ def _of_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldChange
             item = _item(path, start + place)
             yield from _changes(item, old[start + place], new[start_new + place])
         for place in range(start + both, end):
-            yield FieldChange(_item(path, place), old[place], None, "removed")
+            yield FieldChange(_item(path, place), "removed", old[place], None)
         for place in range(start_new + both, end_new):
-            yield FieldChange(_item(path, place), None, new[place], "added")
+            yield FieldChange(_item(path, place), "added", None, new[place])
 
 
 def _by_name(items: list[Any], key: str) -> dict[str, Any] | None:
@@ -268,54 +236,43 @@ def _item(path: str, place: str | int) -> str:
     return f"{path}[{place}]"
 
 
-def _beside_notes(
-    effects: Iterable[RoleEffect], lws: Objects, count: AcceleratorsOf, *, several: bool
+def _replacement_notes(
+    effects: Iterable[RoleEffect], lws: Objects, *, several: bool
 ) -> Iterator[str]:
-    """Says which roles start beside those whose place they take, and the room for that."""
-    by_service: dict[Service, list[RoleEffect]] = {}
+    """Says which roles start beside those that they replace, and the accelerators for that."""
+    roles: dict[Service, dict[str, list[str]]] = {}
     for effect in effects:
-        if effect.kind == "LeaderWorkerSet" and effect.existed != effect.exists:
-            by_service.setdefault((effect.namespace, effect.service), []).append(effect)
-    for (namespace, service), changed in by_service.items():
-        starting = [effect.role for effect in changed if effect.exists]
-        ending = [effect.role for effect in changed if effect.existed]
-        if not (starting and ending):
+        if effect.role_change in ("role added", "role removed"):
+            changes = roles.setdefault((effect.namespace, effect.service), {})
+            changes.setdefault(effect.role_change, []).append(effect.role)
+    for service, changes in roles.items():
+        if len(changes) < 2:  # none replaces another one
             continue
+        starting = changes["role added"]
         devices = sum(
-            size_of(manifest, count)[1]
+            size_of(manifest)[1]
             for key, manifest in lws.items()
-            if (key.namespace, service_of(key, manifest)) == (namespace, service)
-            and role_of(key, manifest) in starting
+            if service_of(key, manifest) == service and role_of(key, manifest) in starting
         )
-        prefix = f"{service_name(namespace, service)}: " if several else ""
+        prefix = f"{service_name(*service)}: " if several else ""
         yield (
-            f"{prefix}role {', '.join(starting)} starts beside {', '.join(ending)}: room for "
-            f"{devices} accelerators more until the update ends"
+            f"{prefix}role {', '.join(starting)} starts beside "
+            f"{', '.join(changes['role removed'])}: room for {devices} accelerators more until the "
+            "update ends"
         )
 
 
 def _totals(
-    old_lws: Objects, new_lws: Objects, services: Collection[Service], count: AcceleratorsOf
+    lws: tuple[Objects, Objects], services: Mapping[Service, None]
 ) -> Iterator[ServiceTotals]:
     """What the LeaderWorkerSets of services run, before and after."""
-    sums: dict[Service, list[int]] = {}
-    for side, lws in enumerate((old_lws, new_lws)):
-        for key, manifest in lws.items():
-            service = (key.namespace, service_of(key, manifest))
-            service_sums = sums.setdefault(service, [0, 0, 0, 0])
-            pods, devices = size_of(manifest, count)
-            service_sums[side] += pods
-            service_sums[2 + side] += devices
+    sums: dict[Service, list[list[int]]] = {}
+    for side, objects in enumerate(lws):
+        for key, manifest in objects.items():
+            service_sums = sums.setdefault(service_of(key, manifest), [[0, 0], [0, 0]])
+            for which, number in enumerate(size_of(manifest)):
+                service_sums[which][side] += number
     for namespace, name in services:
         if (namespace, name) in sums:
-            yield ServiceTotals(name, namespace, *sums[namespace, name])
-
-
-def size_of(manifest: Manifest, count: AcceleratorsOf) -> tuple[int, int]:
-    """Counts the pods and accelerators of a LeaderWorkerSet."""
-    template = at(manifest, "spec", "leaderWorkerTemplate")
-    replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
-    worker = at(template, "workerTemplate")
-    leader = at(template, "leaderTemplate") or worker
-    devices = [count(part) if isinstance(part, Mapping) else 0 for part in (leader, worker)]
-    return replicas * size, replicas * (devices[0] + (size - 1) * devices[1])
+            pods, devices = sums[namespace, name]
+            yield ServiceTotals(name, namespace, Pair(*pods), Pair(*devices))

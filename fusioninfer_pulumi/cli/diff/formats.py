@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._cells import (
@@ -17,7 +18,7 @@ from fusioninfer_pulumi.cli.diff._cells import (
     service_name,
     summary,
 )
-from fusioninfer_pulumi.cli.diff._records import Action, Difference, EngineChange, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
 # GitHub refuses comments of more than 65,536 characters; what is left is for the caller's own
 # words, such as the mark by which a job finds its comment again.
@@ -25,6 +26,8 @@ LIMIT = 65_000
 _LONGEST_LINE = 240
 _LONGEST_NOTE = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+#: Parts of `reason`.
+_ONLY_FOR_TEXT = frozenset({"restart_reason", "role_change"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 
 
@@ -41,39 +44,29 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
     first = f"**{summary(difference)}**"
     if not difference:
         return f"{first}\n"
-    head = [first, "", *_notes(difference), *_effects(difference), *_totals(difference)]
+    head = [first, "", *(f"- {_escaped(note)}" for note in difference.notes), ""]
+    if difference.effects:
+        titles, rows = effect_rows(difference)
+        head += _table([name.capitalize() for name in titles], rows)
+    if difference.totals:
+        head += _table(
+            ["Service", "Pods", "Accelerators"],
+            [
+                [
+                    service_name(totals.namespace, totals.service),
+                    before_after(totals.pods),
+                    before_after(totals.accelerators),
+                ]
+                for totals in difference.totals
+            ],
+        )
     kept, more = _fitting(head, limit // 2)
     if more:
         kept.append(f"… {more} more lines")
-    above = "\n".join(kept).rstrip("\n") + "\n\n"
+    above = "\n".join(kept).rstrip("\n") + "\n"
     if not difference.objects:
-        return above.rstrip("\n") + "\n"
-    return above + _details(difference, limit - len(above))
-
-
-def _notes(difference: Difference) -> Iterator[str]:
-    for note in difference.notes:
-        yield f"- {_escaped(note)}"
-    yield ""
-
-
-def _effects(difference: Difference) -> Iterator[str]:
-    if difference.effects:
-        head, rows = effect_rows(difference)
-        yield from _table([name.capitalize() for name in head], rows)
-
-
-def _totals(difference: Difference) -> Iterator[str]:
-    if difference.totals:
-        rows = [
-            [
-                service_name(totals.namespace, totals.service),
-                before_after(totals.pods_before, totals.pods_after),
-                before_after(totals.accelerators_before, totals.accelerators_after),
-            ]
-            for totals in difference.totals
-        ]
-        yield from _table(["Service", "Pods", "Accelerators"], rows)
+        return above
+    return f"{above}\n{_details(difference, limit - len(above) - 1)}"
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
@@ -153,83 +146,20 @@ def to_json(difference: Difference) -> dict[str, Any]:
         difference: What `compare` found.
 
     Returns:
-        `different` (whether anything is), `objects`, `effects`, `notes`, `engines` and `totals`,
-        with the fields of the records in camelCase; pairs are objects with `before` and `after`.
+        `different` (whether anything is), then the fields of the records in camelCase.
     """
+    return {"different": bool(difference), **_json(difference)}
+
+
+def _json(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a named tuple of another package
+        return value._asdict()
+    if isinstance(value, tuple):
+        return [_json(item) for item in value]
+    if not is_dataclass(value):
+        return value
     return {
-        "different": bool(difference),
-        "objects": [
-            {
-                "apiVersion": change.api_version,
-                "kind": change.kind,
-                "namespace": change.namespace,
-                "name": change.name,
-                "action": change.action,
-                # Both values always stand there; `kind` says which one is absent.
-                "fields": [
-                    {"path": field.path, "kind": field.kind, "old": field.old, "new": field.new}
-                    for field in change.fields
-                ],
-            }
-            for change in difference.objects
-        ],
-        "effects": [_effect(effect) for effect in difference.effects],
-        "notes": list(difference.notes),
-        "engines": [_engine(engine) for engine in difference.engines],
-        "totals": [
-            {
-                "service": totals.service,
-                "namespace": totals.namespace,
-                "pods": {"before": totals.pods_before, "after": totals.pods_after},
-                "accelerators": {
-                    "before": totals.accelerators_before,
-                    "after": totals.accelerators_after,
-                },
-            }
-            for totals in difference.totals
-        ],
-    }
-
-
-def _engine(change: EngineChange) -> dict[str, Any]:
-    arguments = change.changes
-    return {
-        "service": change.service,
-        "namespace": change.namespace,
-        "role": change.role,
-        "engine": arguments.engine,
-        "release": {"before": arguments.before, "after": arguments.after},
-        "removed": [
-            {"name": argument.name, "instead": argument.instead} for argument in arguments.removed
-        ],
-        "defaults": [
-            {"name": default.name, "before": default.before, "after": default.after}
-            for default in arguments.defaults
-        ],
-    }
-
-
-def _effect(effect: RoleEffect) -> dict[str, Any]:
-    return {
-        "service": effect.service,
-        "namespace": effect.namespace,
-        "role": effect.role,
-        "kind": effect.kind,
-        "replicas": {"before": effect.replicas_before, "after": effect.replicas_after},
-        "restarts": list(effect.restarts),
-        "added": list(effect.added),
-        "removed": list(effect.removed),
-        "kept": list(effect.kept),
-        "reason": effect.reason,
-        "order": [
-            {
-                "replicas": list(stage.replicas),
-                "atATime": stage.at_a_time,
-                "groups": stage.groups,
-                "atMost": stage.at_most,
-            }
-            for stage in effect.order
-        ],
-        "after": list(effect.after),
-        "held": list(effect.held_back),
+        re.sub("_(.)", lambda match: match[1].upper(), item.name): _json(getattr(value, item.name))
+        for item in fields(value)
+        if item.name not in _ONLY_FOR_TEXT
     }

@@ -12,25 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.resources import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP, reference_of
 
 Manifest = Mapping[str, Any]
+#: Namespace and name of a service.
+Service = tuple[str, str]
 
 LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
-_POD_TEMPLATE = "spec.template"
 #: Where a LeaderWorkerSet says how it updates its groups.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # LeaderWorkerSet's own defaults: writing them explicitly is no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
-
-
-def plain(value: Any) -> Any:
-    """A copy as JSON has it: text for what JSON cannot hold, and 1 for 1.0."""
-    return _DECODER.decode(_ENCODER.encode(value))
 
 
 def _jsonable(value: Any) -> Any:
@@ -48,6 +45,11 @@ def _number(text: str) -> int | float:
 _ENCODER = json.JSONEncoder(default=_jsonable)
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
 _SORTED = json.JSONEncoder(sort_keys=True)
+
+
+def plain(value: Any) -> Any:
+    """A copy as JSON has it: text for what JSON cannot hold, and 1 for 1.0."""
+    return _DECODER.decode(_ENCODER.encode(value))
 
 
 def canonical(value: Any) -> str:
@@ -115,7 +117,7 @@ class Identity(NamedTuple):
         """Paths below which a change restarts pods; none where the object runs no pods."""
         if self.is_lws:
             return LWS_TEMPLATE, LWS_NETWORK
-        return (_POD_TEMPLATE,) if self.is_apps_workload else ()
+        return ("spec.template",) if self.is_apps_workload else ()
 
 
 Objects = Mapping[Identity, Manifest]
@@ -125,7 +127,14 @@ def by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
     """Plain manifests by their identities, in their order; a `kind: List` counts as its items."""
     identified: dict[Identity, Manifest] = {}
     for manifest in _flat(manifests):
-        key = _identity(manifest)
+        group, slash, _ = text_at(manifest, "apiVersion").partition("/")
+        names = (text_at(manifest, "metadata", field) for field in ("name", "generateName"))
+        key = Identity(
+            group=group if slash else "",
+            kind=text_at(manifest, "kind"),
+            namespace=text_at(manifest, "metadata", "namespace") or "default",
+            name=next(filter(None, names), ""),
+        )
         while key in identified:
             key = key._replace(ordinal=key.ordinal + 1)
         identified[key] = plain(manifest)
@@ -141,14 +150,9 @@ def _flat(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
             yield manifest
 
 
-def _identity(manifest: Manifest) -> Identity:
-    group, slash, _ = text_at(manifest, "apiVersion").partition("/")
-    return Identity(
-        group=group if slash else "",
-        kind=text_at(manifest, "kind"),
-        namespace=text_at(manifest, "metadata", "namespace") or "default",
-        name=text_at(manifest, "metadata", "name") or text_at(manifest, "metadata", "generateName"),
-    )
+def lws_of(objects: Objects) -> Objects:
+    """The LeaderWorkerSets among objects."""
+    return {key: manifest for key, manifest in objects.items() if key.is_lws}
 
 
 def label(manifest: Manifest | None, name: str) -> str:
@@ -156,9 +160,12 @@ def label(manifest: Manifest | None, name: str) -> str:
     return text_at(manifest, "metadata", "labels", name)
 
 
-def service_of(key: Identity, manifest: Manifest) -> str:
-    """Service that an object belongs to; a LeaderWorkerSet without labels is its own service."""
-    return label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
+def service_of(key: Identity, manifest: Manifest | None) -> Service:
+    """Service that an object belongs to; a LeaderWorkerSet without labels is its own service.
+
+    Its name is empty for other objects without labels.
+    """
+    return key.namespace, label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
 
 
 def role_of(key: Identity, manifest: Manifest | None) -> str:
@@ -180,38 +187,38 @@ def partition_of(manifest: Manifest) -> int:
     return count_at(manifest, *ROLLING, "partition") if stated else 0
 
 
+def size_of(manifest: Manifest) -> tuple[int, int]:
+    """Counts the pods and accelerators of a LeaderWorkerSet."""
+    template = at(manifest, "spec", "leaderWorkerTemplate")
+    replicas, size = count_at(manifest, "spec", "replicas"), max(count_at(template, "size"), 1)
+    worker = at(template, "workerTemplate")
+    devices = _accelerators(at(template, "leaderTemplate") or worker)
+    return replicas * size, replicas * (devices + (size - 1) * _accelerators(worker))
+
+
+def _accelerators(template: Any) -> int:
+    """What one pod asks for; a template of any origin may be ill-formed, and counts as 0 then."""
+    try:
+        return accelerators(template)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return 0
+
+
 def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
     """Whether an update of an object restarts its pods."""
     if key.is_lws:
         return not same(_lws_revision(old), _lws_revision(new))
-    return key.is_apps_workload and not same(
-        _or_stand_in(old, "spec", "template"), _or_stand_in(new, "spec", "template")
-    )
+    return key.is_apps_workload and not same(*(_at_or_mask(m, "template") for m in (old, new)))
 
 
-def hidden_template(key: Identity, manifest: Manifest) -> str | None:
-    """The text in place of a pod template that is secret or unknown; None where it is there."""
-    paths: list[tuple[str, ...]] = []
-    if key.is_lws:
-        paths = [("leaderWorkerTemplate", name) for name in ("leaderTemplate", "workerTemplate")]
-    elif key.is_apps_workload:
-        paths = [("template",)]
-    templates = [_or_stand_in(manifest, "spec", *path) for path in paths]
-    return next((template for template in templates if isinstance(template, str)), None)
-
-
-def _or_stand_in(manifest: Manifest, *keys: str) -> Any:
-    """A nested value, or the text that stands in place of a mapping on the way there."""
-    value: Any = manifest
-    for key in keys:
-        if isinstance(value, str):
-            return value
-        value = at(value, key)
-    return value
+def _at_or_mask(manifest: Manifest, field: str) -> Any:
+    """A field of the spec; of a spec that is secret as a whole, the mask."""
+    spec = at(manifest, "spec")
+    return spec if isinstance(spec, str) else at(spec, field)
 
 
 def _lws_revision(manifest: Manifest) -> list[Any]:
-    template = _or_stand_in(manifest, "spec", "leaderWorkerTemplate")
+    template = _at_or_mask(manifest, "leaderWorkerTemplate")
     if isinstance(template, Mapping):
         policy = at(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):

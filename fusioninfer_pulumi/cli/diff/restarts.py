@@ -6,23 +6,29 @@ The order, and what `pulumi up` refuses, come from the functions that the update
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RoleOrder, RolloutStrategy
 from fusioninfer_pulumi.checks.gang_joins import RunningLws, gang_findings
 from fusioninfer_pulumi.checks.update import kueue_findings, layout_findings, policy_findings
-from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, RestartStage, RoleEffect
+from fusioninfer_pulumi.cli.diff._records import (
+    FieldChange,
+    ObjectChange,
+    Pair,
+    RestartStage,
+    RoleEffect,
+)
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,
-    ROLLING,
     Identity,
     Manifest,
     Objects,
+    Service,
     at,
     count_at,
     gang_of,
@@ -37,10 +43,6 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.order import LwsStep, by_group, group_rollout, update_order
 from fusioninfer_pulumi.rollout.running import layout_of
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
-from fusioninfer_pulumi.topology.role import replicas_of, surge_of
-
-#: Namespace and name of a service.
-Service = tuple[str, str]
 
 # Above this count, replicas of one LeaderWorkerSet get no names.
 _MOST_NAMES = 10_000
@@ -61,23 +63,20 @@ class Edit:
     refused: str | None = None
 
     @property
-    def services(self) -> tuple[Service, ...]:
-        """Services that the object belongs to: two where its label changed, else one or none."""
-        pairs = {
-            (self.key.namespace, service_of(self.key, manifest)): None
-            for manifest in (self.old, self.new)
-            if manifest is not None
-        }
-        return tuple(service for service in pairs if service[1])
+    def service(self) -> Service:
+        """The service that the object belongs to; its name is empty where there is none."""
+        return service_of(self.key, self.new or self.old)
+
+    @property
+    def template_changes(self) -> list[FieldChange]:
+        """The changes that restart pods."""
+        return [field for field in self.change.fields if below(field.path, self.key.template_paths)]
 
     @property
     def reason(self) -> str:
         """Why the pods of a Deployment or the like restart."""
-        changes = [
-            field for field in self.change.fields if below(field.path, self.key.template_paths)
-        ]
         refused = f"{self.refused} changed" if self.refused else ""
-        return ", ".join(filter(None, (refused, restart_reason(changes))))
+        return ", ".join(filter(None, (refused, _restart_reason(self.template_changes))))
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,11 @@ class Turn:
         """Whether a change of its pods deletes it and creates it again."""
         return self.step.rollout.strategy is RolloutStrategy.RECREATE
 
+    @property
+    def optional(self) -> bool:
+        """Whether nothing waits for it."""
+        return not (self.step.required or self.step.whole)
+
 
 class Turns(dict[tuple[str, str], Turn]):
     """Turns by namespace, empty where only the engine knows it, and name of the set."""
@@ -125,10 +129,12 @@ def turns(plans: Iterable[ServicePlan]) -> Turns:
             if not roles or roles[-1] != step.role:
                 roles.append(step.role)
             at_a_time = step.rollout.side_by_side
-            if not (step.required or step.whole):
-                at_a_time = None  # an optional set is waited for by nothing
+            if at_a_time is not None and step.whole:
+                at_a_time = max(1, at_a_time + step.rollout.max_surge)
             elif at_a_time is not None and groups is not None:
                 at_a_time *= groups
+            if not (step.required or step.whole):
+                at_a_time = None
             after = tuple(roles[:-1]) if sequential else ()
             all_turns[namespace, step.name] = Turn(position, step, at_a_time, after, groups)
     return all_turns
@@ -151,172 +157,151 @@ def released(
     return keys
 
 
-class _Restart(NamedTuple):
-    """Replicas of one LeaderWorkerSet that restart, in their order; see `RestartStage`.
+@dataclass(frozen=True)
+class _Lws:
+    """One LeaderWorkerSet before and after."""
 
-    Optional ones restart after those that the service needs. `at_a_time` is None for all.
-    """
+    key: Identity
+    old: Manifest | None
+    new: Manifest | None
+    edit: Edit | None
+    turn: Turn | None
 
-    optional: bool
-    position: int
-    replicas: tuple[str, ...]
-    at_a_time: int | None
-    groups: int | None
-    at_most: bool
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Replicas before and after."""
+        before, after = (
+            0 if side is None else count_at(side, "spec", "replicas")
+            for side in (self.old, self.new)
+        )
+        return before, after
 
+    @property
+    def names(self) -> list[str]:
+        """Its replicas: `decode-0`, `1-decode-0` in a serving group."""
+        some = self.new or self.old
+        group, index = label(some, labels.GROUP_INDEX), label(some, labels.REPLICA_INDEX)
+        prefix = f"{group}-{role_of(self.key, some)}" if group else role_of(self.key, some)
+        most = min(max(self.counts), _MOST_NAMES)
+        return [f"{prefix}-{index if index and most <= 1 else number}" for number in range(most)]
 
-@dataclass
-class _Role:
-    """What is gathered about one role; lists as in `RoleEffect`."""
+    @property
+    def changed(self) -> Edit | None:
+        """The edit that restarts pods of it, None where none does."""
+        is_changed = self.edit is not None and self.edit.restarts and min(self.counts)
+        return self.edit if is_changed else None
 
-    replicas_before: int = 0
-    replicas_after: int = 0
-    existed: bool = False
-    exists: bool = False
-    names: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    order: list[_Restart] = field(default_factory=list)
-    ordered: bool = True
-    after: tuple[str, ...] = ()
-    changes: list[FieldChange] = field(default_factory=list)
-    gangs: set[str] = field(default_factory=set)
+    @property
+    def is_replaced(self) -> bool:
+        """Whether it is deleted and created again because no update changes the field."""
+        return self.edit is not None and bool(self.edit.refused)
+
+    @property
+    def frozen(self) -> int:
+        """The ordinal from which on replicas restart.
+
+        Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state
+        below that of sets of one replica. A recreated LeaderWorkerSet has none.
+        """
+        common = min(self.counts)
+        if self.changed is None or self.new is None:
+            return common
+        if self.is_replaced:
+            return 0
+        planned = self.turn is not None and self.turn.step.frozen
+        return common if planned else min(partition_of(self.new), common)
+
+    @property
+    def restarts(self) -> list[str]:
+        """The replicas that restart."""
+        return self.names[self.frozen : min(self.counts)]
 
 
 def role_effects(
-    old: Objects, new: Objects, edits: Sequence[Edit], turns: Turns
+    lws: tuple[Objects, Objects], edits: Sequence[Edit], turns: Turns
 ) -> Iterator[RoleEffect]:
     """Yields what happens to the replicas of the services that have a changed object.
 
     One effect per role that LeaderWorkerSets run, and one per Deployment (or the like) whose pods
     restart.
     """
+    old, new = lws
     edited = {edit.key: edit for edit in edits}
-    by_service: dict[Service, dict[str, _Role]] = {
-        service: {} for edit in edits for service in edit.services
+    services: dict[Service, dict[str, list[_Lws]]] = {
+        edit.service: {} for edit in edits if edit.service[1]
     }
     for key in {**old, **new}:
-        was, now = old.get(key), new.get(key)
-        some = now or was or {}
-        roles = by_service.get((key.namespace, service_of(key, some)))
+        some = new.get(key) or old.get(key)
+        roles = services.get(service_of(key, some))
         if roles is not None:
-            role = roles.setdefault(role_of(key, some), _Role())
-            _gather(role, key, was, now, edited.get(key), turns.of(key))
-    for service, roles in by_service.items():
-        restarting = [name for name, role in roles.items() if role.names["restarts"]]
-        for name, role in roles.items():
-            role.after = tuple(role_name for role_name in role.after if role_name in restarting)
-            yield _effect(service, name, role)
+            item = _Lws(key, old.get(key), new.get(key), edited.get(key), turns.of(key))
+            roles.setdefault(role_of(key, some), []).append(item)
+    for service, roles in services.items():
+        restarting = [name for name, items in roles.items() if any(i.restarts for i in items)]
+        for name, items in roles.items():
+            yield _effect(service, name, items, restarting)
         for edit in edits:
-            if edit.restarts and edit.key.is_apps_workload and service in edit.services:
+            if edit.restarts and edit.key.is_apps_workload and service == edit.service:
                 yield _apps_effect(service, edit)
 
 
-def _gather(
-    role: _Role,
-    key: Identity,
-    old: Manifest | None,
-    new: Manifest | None,
-    edit: Edit | None,
-    turn: Turn | None,
-) -> None:
-    before = 0 if old is None else count_at(old, "spec", "replicas")
-    after = 0 if new is None else count_at(new, "spec", "replicas")
-    some = old if new is None else new
-    group, index = label(some, labels.GROUP_INDEX), label(some, labels.REPLICA_INDEX)
-    prefix = f"{group}-{role_of(key, some)}" if group else role_of(key, some)
-    most = min(max(before, after), _MOST_NAMES)
-    # `decode-0`, `1-decode-0` in a serving group.
-    names = [f"{prefix}-{index if index and most <= 1 else number}" for number in range(most)]
-    role.existed |= old is not None
-    role.exists |= new is not None
-    role.replicas_before += before
-    role.replicas_after += after
-    common = min(before, after)
-    role.names["added"] += names[common:after]
-    role.names["removed"] += names[common:before]
-    if edit is None or edit.new is None or not edit.restarts or not common:
-        role.names["kept"] += names[:common]
-        return
-    _restart(role, edit, edit.new, turn, names[:common])
-    role.changes += (
-        change for change in edit.change.fields if below(change.path, key.template_paths)
-    )
-    had, has = bool(gang_of(old)), bool(gang_of(new))
-    if had != has:
-        role.gangs.add(f"gang scheduling switched {'on' if has else 'off'}")
-
-
-def _restart(role: _Role, edit: Edit, new: Manifest, turn: Turn | None, names: list[str]) -> None:
-    """Notes which replicas of a set restart, and when; a partition holds some back."""
-    # Below its partition LeaderWorkerSet keeps what there is, and so does the engine's state below
-    # that of sets of one replica. A recreated LeaderWorkerSet has none.
-    frozen = len(names) if turn is not None and turn.step.frozen else partition_of(new)
-    frozen = 0 if edit.refused else frozen
-    role.names["held_back"] += names[:frozen]
-    role.names["kept"] += names[:frozen]
-    restarting = names[frozen:]
-    role.names["restarts"] += restarting
-    if not restarting:
-        return
-    several = not label(new, labels.REPLICA_INDEX)
-    if edit.key.ordinal or (turn is None and not several):
-        # The service runs in two clusters, which update independently.
-        role.ordered = False
-        return
-    recreated = bool(edit.refused) or (turn is not None and turn.recreated)
-    # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
-    paced = several and not recreated
-    at_a_time = None
-    if not recreated:
-        at_a_time = _own_pace(new, len(names)) if turn is None or paced else turn.at_a_time
-    replicas = tuple(reversed(restarting))
-    optional = turn is not None and not turn.step.required and not turn.step.whole
-    position, groups = (turn.position, turn.groups) if turn else (0, None)
-    role.order.append(_Restart(optional, position, replicas, at_a_time, groups, paced))
-    role.after = turn.after if turn else ()
-
-
-def _own_pace(manifest: Manifest, replicas: int) -> int:
-    """How many replicas of a set LeaderWorkerSet itself changes side by side."""
-    limits = [at(manifest, *ROLLING, name) for name in ("maxUnavailable", "maxSurge")]
-    down, more = (limit if isinstance(limit, int | str) else None for limit in limits)
-    try:
-        pace = replicas_of(1 if down is None else down, replicas) + surge_of(more or 0, replicas)
-    except ValueError:
-        return 1  # the API server refuses it
-    return max(1, pace)
-
-
-def _stages(restarts: Iterable[_Restart]) -> Iterator[RestartStage]:
-    """Puts the restarts of a role in order: what the service needs first, the rest together."""
-    ordered = sorted(restarts, key=lambda restart: restart[:2])
-    for _, restart in groupby(ordered, key=lambda restart: restart.optional):
-        part = list(restart)
-        names = tuple(name for one in part for name in one.replicas)
-        at_a_time = min(max(one.at_a_time or len(names) for one in part), len(names))
-        groups = part[0].groups if at_a_time < len(names) else None
-        at_most = at_a_time > 1 and any(one.at_most for one in part)
-        yield RestartStage(names, at_a_time, groups, at_most)
-
-
-def _effect(service: Service, name: str, role: _Role) -> RoleEffect:
+def _effect(
+    service: Service, role: str, items: Sequence[_Lws], restarting: Collection[str]
+) -> RoleEffect:
+    replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
+    added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
+    changed = [item for item in items if item.restarts]
+    edits = [item.changed for item in items if item.changed is not None]
+    gangs = {
+        f"gang scheduling switched {'on' if gang_of(edit.new) else 'off'}"
+        for edit in edits
+        if bool(gang_of(edit.old)) != bool(gang_of(edit.new))
+    }
+    changes = [change for edit in edits for change in edit.template_changes]
+    restart_reason = _restart_reason(changes, gangs) if changed else ""
+    existed = any(item.old is not None for item in items)
+    exists = any(item.new is not None for item in items)
+    role_change = "replicas renamed" if added else ""
+    if not (existed and exists):
+        role_change = "role added" if exists else "role removed"
+    elif replicas.before != replicas.after:
+        role_change = f"replicas {replicas.before} -> {replicas.after}"
+    # A service that runs in two clusters is updated in each by itself.
+    ordered = all(item.turn is not None and not item.key.ordinal for item in changed)
+    after = changed[-1].turn.after if changed and changed[-1].turn is not None else ()
     return RoleEffect(
         service=service[1],
         namespace=service[0],
-        role=name,
+        role=role,
         kind="LeaderWorkerSet",
-        replicas_before=role.replicas_before,
-        replicas_after=role.replicas_after,
-        restart_reason=restart_reason(role.changes, role.gangs) if role.names["restarts"] else "",
-        existed=role.existed,
-        exists=role.exists,
-        order=tuple(_stages(role.order)) if role.ordered else (),
-        after=role.after,
-        restarts=tuple(role.names["restarts"]),
-        added=tuple(role.names["added"]),
-        removed=tuple(role.names["removed"]),
-        kept=tuple(role.names["kept"]),
-        held_back=tuple(role.names["held_back"]),
+        replicas=replicas,
+        restarts=tuple(name for item in items for name in item.restarts),
+        added=tuple(added),
+        removed=tuple(name for i in items for name in i.names[i.counts[1] : i.counts[0]]),
+        kept=tuple(name for item in items for name in item.names[: item.frozen]),
+        reason=", ".join(filter(None, (restart_reason, role_change))),
+        order=tuple(_stages(changed)) if ordered else (),
+        after=tuple(name for name in after if name in restarting),
+        held=tuple(name for i in items if i.changed for name in i.names[: i.frozen]),
+        restart_reason=restart_reason,
+        role_change=role_change,
     )
+
+
+def _stages(items: Iterable[_Lws]) -> Iterator[RestartStage]:
+    """Puts the restarts of a role in order: what the service needs first, the rest together."""
+    turns = [(item, item.turn) for item in items if item.turn is not None]
+    turns.sort(key=lambda pair: (pair[1].optional, pair[1].position))
+    for _, same in groupby(turns, key=lambda pair: pair[1].optional):
+        part = list(same)
+        names = tuple(name for item, _ in part for name in reversed(item.restarts))
+        paced = [turn for item, turn in part if not (turn.recreated or item.is_replaced)]
+        paces = [turn.at_a_time or len(names) for turn in paced]
+        at_a_time = min(max(paces), len(names)) if len(paced) == len(part) else len(names)
+        # LeaderWorkerSet itself updates replicas of one set in order, if the cluster has room.
+        at_most = at_a_time > 1 and any(turn.step.whole for turn in paced)
+        groups = part[0][1].groups if at_a_time < len(names) else None
+        yield RestartStage(names, at_a_time, groups, at_most)
 
 
 def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
@@ -325,9 +310,9 @@ def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
         namespace=service[0],
         role=role_of(edit.key, edit.new),
         kind=edit.key.kind,
-        replicas_before=count_at(edit.old, "spec", "replicas"),
-        replicas_after=count_at(edit.new, "spec", "replicas"),
+        replicas=Pair(*(count_at(side, "spec", "replicas") for side in (edit.old, edit.new))),
         restarts=(edit.key.name,),
+        reason=edit.reason,
         restart_reason=edit.reason,
     )
 
@@ -385,7 +370,7 @@ def below(path: str, roots: Iterable[str]) -> bool:
     )
 
 
-def restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
+def _restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
     """Says why pods restart: `image, arguments changed`.
 
     What happened to their gangs comes first; the fields of a gang say nothing more then.
@@ -423,49 +408,38 @@ def refusals(
     clusters may go its own way.
     """
     edited = {edit.key: edit for edit in edits}
-    keys: dict[str, list[Identity]] = {}
-    for key in lws[0]:
-        keys.setdefault(key.name, []).append(key)
     times = Counter((str(plan.namespace), plan.service) for plan in plans)
     unawaited = {
         (str(plan.namespace), plan.service) for plan in plans if not plan.wait.level.awaits_replicas
     }
     refused = _layout_refusals(*lws, unawaited)
     for plan in plans:
-        planned_keys = keys_of(plan, keys)
-        if not planned_keys or times[str(plan.namespace), plan.service] > 1:
+        keys = keys_of(plan, lws[0])
+        if not keys or times[str(plan.namespace), plan.service] > 1:
             continue
+        edits_of = {name: edited[key] for name, key in keys.items() if key in edited}
         differing = {
             name
-            for name, key in planned_keys.items()
-            if key in edited and (edited[key].refused or "").startswith(SUB_GROUP_POLICY)
+            for name, edit in edits_of.items()
+            if (edit.refused or "").startswith(SUB_GROUP_POLICY)
         }
-        running = {
-            name: _running(lws[0][key], edited.get(key)) for name, key in planned_keys.items()
+        running = {name: _running(lws[0][key], edited.get(key)) for name, key in keys.items()}
+        in_place = {
+            name: (edit.old, edit.new)
+            for name, edit in edits_of.items()
+            if edit.old is not None and edit.new is not None and not edit.refused
+            # A secret template is a text.
+            if all(isinstance(_template(side), Mapping) for side in (edit.old, edit.new))
         }
-        service = next(iter(planned_keys.values())).namespace, plan.service
+        service = next(iter(keys.values())).namespace, plan.service
         refused.setdefault(service, []).extend(
             [
                 *policy_findings(plan, differing),
-                *kueue_findings(plan, _in_place(planned_keys, edited)),
+                *kueue_findings(plan, in_place),
                 *gang_findings(plan, running),
             ]
         )
     return refused
-
-
-def _in_place(
-    keys: Mapping[str, Identity], edited: Mapping[Identity, Edit]
-) -> dict[str, tuple[Manifest, Manifest]]:
-    """LeaderWorkerSets that are updated in place, before and after, by name."""
-    edits = {name: edited[key] for name, key in keys.items() if key in edited}
-    return {
-        name: (edit.old, edit.new)
-        for name, edit in edits.items()
-        if edit.old is not None and edit.new is not None and not edit.refused
-        # A hidden template is a text.
-        if all(isinstance(at(m, *LWS_TEMPLATE.split(".")), Mapping) for m in (edit.old, edit.new))
-    }
 
 
 def _layout_refusals(
@@ -489,27 +463,27 @@ def _by_layout(lws: Objects) -> dict[Service, dict[Layout, dict[str, str]]]:
         lws_labels = at(manifest, "metadata", "labels")
         layout = layout_of(lws_labels) if isinstance(lws_labels, Mapping) else None
         if layout is not None:
-            layouts = by_service.setdefault((key.namespace, service_of(key, manifest)), {})
+            layouts = by_service.setdefault(service_of(key, manifest), {})
             layouts.setdefault(layout, {})[key.name] = role_of(key, manifest)
     return by_service
 
 
-def keys_of(plan: ServicePlan, keys: Mapping[str, Sequence[Identity]]) -> dict[str, Identity]:
+def keys_of(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
     """The LeaderWorkerSets of a service by name, none if a source has one of them twice."""
-    matched = {}
-    for planned in (lws.name for role in plan.roles for lws in role.lws):
-        known = isinstance(plan.namespace, str)
-        same = [k for k in keys.get(planned, ()) if not known or k.namespace == plan.namespace]
-        if len(same) > 1:
-            return {}
-        if same:
-            matched[planned] = same[0]
-    return matched
+    planned = {lws.name for role in plan.roles for lws in role.lws}
+    known = isinstance(plan.namespace, str)
+    keys = [k for k in lws if k.name in planned and (not known or k.namespace == plan.namespace)]
+    matched = {key.name: key for key in keys}
+    return matched if len(matched) == len(keys) else {}
+
+
+def _template(manifest: Manifest) -> Any:
+    return at(manifest, "spec", "leaderWorkerTemplate")
 
 
 def _running(old: Manifest, edit: Edit | None) -> RunningLws | None:
     if edit is not None and edit.refused:
         return None
-    nodes = count_at(old, "spec", "leaderWorkerTemplate", "size")
+    nodes = count_at(_template(old), "size")
     changes = edit is not None and edit.restarts
     return RunningLws(gang_of(old), nodes, count_at(old, "spec", "replicas"), changes)

@@ -13,12 +13,10 @@ from fusioninfer_pulumi.cli.diff._cells import (
     before_after,
     effect_rows,
     grouped,
-    is_block,
     lines,
+    one_line,
     printable,
     service_name,
-    shown,
-    shown_pair,
     summary,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
@@ -48,8 +46,7 @@ def print_difference(difference: Difference, console: Console) -> None:
 def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
     yield wrapped(summary(difference), console.width, "  ")
     for totals in difference.totals:
-        pods = before_after(totals.pods_before, totals.pods_after)
-        devices = before_after(totals.accelerators_before, totals.accelerators_after)
+        pods, devices = before_after(totals.pods), before_after(totals.accelerators)
         name = service_name(totals.namespace, totals.service)
         yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
@@ -107,16 +104,11 @@ def _group(group: Group, width: int) -> Iterator[Text]:
 
 def _field(change: FieldChange, width: int) -> Iterator[Text]:
     """A field in one line where it fits, else with its values below."""
-    line = f"    {printable(change.path)}: "
-    if change.kind == "changed":
-        line += " -> ".join(shown_pair(change, _LIMIT))
-    else:
-        sign, value = ("+", change.new) if change.kind == "added" else ("-", change.old)
-        line += f"{sign} {shown(value, _LIMIT)}"
-    if not is_block(change) and len(line) <= width:
-        yield Text(line)
+    path, values = f"    {printable(change.path)}:", one_line(change, _LIMIT)
+    if values is not None and len(path) + 1 + len(values) <= width:
+        yield Text(f"{path} {values}")
         return
-    yield Text(f"    {printable(change.path)}:")
+    yield Text(path)
     for value_line in lines(change, _LIMIT):
         style = _LINE_STYLES.get(value_line[:1], "")
         yield _paragraph(" " * 6, value_line, style, width, "  ")

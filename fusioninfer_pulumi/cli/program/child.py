@@ -52,11 +52,11 @@ T = TypeVar("T")
 #: Seconds for tasks that nothing awaits, such as log messages, after the program's end.
 _GRACE = 0.5
 _MAX_FRAMES = 8
-_MAX_LINES = 50
 #: How the SDK's error about a value that is no property begins.
 _SERIALISING = "While processing resource: "
 #: Shorter values occur in too many words. Pulumi's command line has the same limit.
 _SHORTEST_SECRET = 3
+
 #: Fields that the API server sets in metadata, Services and claims, in the SDK and in YAML.
 _SERVER_SET = frozenset(
     {"cluster_ip", "cluster_ips", "ip_families", "ip_family_policy", "volume_name",
@@ -272,23 +272,17 @@ def _failing_exits() -> Iterator[None]:
         if not exit_.code:
             raise
         called = isinstance(exit_.code, int)
-        text = f"the program called sys.exit({exit_.code})" if called else _text(exit_.code)
-        raise _ExitError(text if called else f"SystemExit: {text}") from exit_
-
-
-def _text(value: object) -> str:
-    """The text of a value of the program's, which may fail to say it."""
-    try:
-        return str(value)
-    except Exception as problem:  # noqa: BLE001  # code of the program's own
-        return f"its text cannot be read ({type(problem).__name__})"
+        text = (
+            f"the program called sys.exit({exit_.code})" if called else f"SystemExit: {exit_.code}"
+        )
+        raise _ExitError(text) from exit_
 
 
 def _failure(problem: BaseException, root: Path) -> ProgramError:
     """Says what a program raised; an exception of the user's own keeps the lines of its message."""
     if isinstance(problem, ProgramError):
         return problem
-    message = _text(problem)
+    message = str(problem)
     if isinstance(problem, RunError):
         # Meant to end a program without a traceback; the text of a missing config value has two
         # lines that belong together.
@@ -316,14 +310,12 @@ def _failure(problem: BaseException, root: Path) -> ProgramError:
             ),
             frames=frames,
         )
-    if len(lines) > _MAX_LINES:
-        lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more lines"]
     return ProgramError(*(error(PROGRAM_FAILED, (), line) for line in lines), frames=frames)
 
 
 def _named(problem: BaseException) -> str:
     """An exception's type and text."""
-    message = _text(problem)
+    message = str(problem)
     if isinstance(problem, _ExitError):
         return message
     return f"{type(problem).__name__}: {message}" if message else type(problem).__name__

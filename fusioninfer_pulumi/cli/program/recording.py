@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, Rule, error, one_line, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROGRAM_ENDED = Rule("program-ended")
@@ -32,11 +32,6 @@ T = TypeVar("T")
 _KEY = bytearray(os.urandom(32))
 # No Kubernetes name and no YAML text holds a control character.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
-#: Sequences that colour text, move the cursor, or name links and titles.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-#: Commands of CI runners: `::error::` begins a line, `##[error]` and `##vso[` stand anywhere.
-_COMMAND = re.compile(r"^(\s*)::|##(?=\w*\[)")
-_LINE_ENDS = re.compile(r"\r?\n|\r(?=[^\n])")
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,9 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_unmarked(key): _unmarked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_unmarked(item) for item in value)
+        items = [_unmarked(item) for item in value]
+        # A named tuple takes its items one by one.
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{item.name: _unmarked(getattr(value, item.name)) for item in fields(value)}
@@ -173,17 +170,8 @@ def _unmarked(value: Any) -> Any:
     return value
 
 
-def printable(text: str, secrets: Iterable[str]) -> str:
-    """What a program says, made fit for a terminal and for a log of a CI job.
-
-    Each secret is masked, the longest first; escape sequences, control characters and commands of
-    CI runners are removed.
-    """
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A text with a mask in place of each secret, the longest first."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
-    return "\n".join(map(_printable_line, _LINE_ENDS.split(text)))
-
-
-def _printable_line(line: str) -> str:
-    line = "\t".join(one_line(part) for part in _ESCAPES.sub("", line).split("\t"))
-    return _COMMAND.sub(lambda match: f"{match[1]}: : " if match[1] is not None else "# #", line)
+    return text

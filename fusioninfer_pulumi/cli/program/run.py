@@ -28,7 +28,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     Recording,
     Secrets,
     key,
-    printable,
+    masked,
     refused,
 )
 from fusioninfer_pulumi.findings import Finding
@@ -76,7 +76,7 @@ def run_program(
 
     The program has a process of its own, so programs can be run one after another, and one that
     ends its process or never returns is an error like any other. What it prints goes to standard
-    error once it has ended, without escape sequences, commands of CI runners and secret values.
+    error once it has ended, without secret values.
 
     Args:
         folder: The folder that holds `Pulumi.yaml`.
@@ -109,7 +109,7 @@ def run_program(
         finally:
             Path(path).unlink(missing_ok=True)  # a child that crashed at its start left it there
             hidden = set() if secrets is Secrets.SHOWN else hidden
-            if text := printable(printed.read().decode("utf-8", "replace"), hidden):
+            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
     if isinstance(outcome, tuple):
@@ -135,9 +135,7 @@ def run_program(
 
 
 def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
-    return tuple(
-        replace(finding, message=printable(finding.message, hidden)) for finding in findings
-    )
+    return tuple(replace(finding, message=masked(finding.message, hidden)) for finding in findings)
 
 
 def _outcome(main: Any, request: Request, hidden: set[str], printed: BinaryIO) -> Any:

@@ -1,0 +1,87 @@
+"""What keeps a role available: startup probes, spread over nodes, disruption budgets."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import rule_error
+from fusioninfer_pulumi.api.rollout import Duration
+from fusioninfer_pulumi.api.types import Bytes, CountOrAnyPercentage, LabelKey, PositiveCount
+from fusioninfer_pulumi.rules.common import FIELDS_EXCLUDE_EACH_OTHER
+
+
+class StartupArgs(SpecModel):
+    """How long an engine may take to load its model: a startup probe on its health path."""
+
+    timeout: Duration | None = None
+    """How long, such as `30m`."""
+
+    model_size: Bytes | None = None
+    """In its place: size of the weights that a pod reads, such as `140Gi`, by default `model.size`;
+    with `readRate` and 5 minutes for everything else it gives the time."""
+
+    read_rate: Bytes = "200Mi"
+    """What a pod reads in a second, such as `1Gi`; `200Mi` by default, a network disk."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> StartupArgs:
+        if self.timeout is not None and self.model_size is not None:
+            raise rule_error(FIELDS_EXCLUDE_EACH_OTHER, "give timeout or modelSize, not both")
+        return self
+
+
+class WhenUnsatisfiable(str, enum.Enum):
+    """What the scheduler does with a pod that would not be spread."""
+
+    SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
+    DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
+
+
+class TopologySpreadArgs(SpecModel):
+    """Spreads the leaders of a role's replicas over zones, racks or nodes."""
+
+    topology_key: LabelKey
+    """Label of nodes that identifies the domain, such as `topology.kubernetes.io/zone`."""
+
+    max_skew: PositiveCount = 1
+    """By how many leaders two domains may differ; 1 by default."""
+
+    when_unsatisfiable: Annotated[WhenUnsatisfiable, Field(strict=False)] = (
+        WhenUnsatisfiable.SCHEDULE_ANYWAY
+    )
+    """`ScheduleAnyway` (default) or `DoNotSchedule`, the default of Kubernetes."""
+
+
+class UnhealthyPods(str, enum.Enum):
+    """Whether pods that are not ready may be evicted while the budget is used up."""
+
+    ALWAYS_ALLOW = "AlwaysAllow"  #: they serve nothing, and must not hold up a drain
+    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only while the others suffice
+
+
+class DisruptionBudgetArgs(SpecModel):
+    """A PodDisruptionBudget per role, counted in replicas; `{}` lets one replica down at a time."""
+
+    max_unavailable: CountOrAnyPercentage | None = None
+    """Replicas that evictions may take down at a time, a count or a percentage (rounded down, at
+    least 1 but for 0%); 1 by default. 0 forbids every eviction, and so every drain."""
+
+    min_available: CountOrAnyPercentage | None = None
+    """In its place: replicas that stay up, a count or a percentage (rounded up)."""
+
+    unhealthy_pods: Annotated[UnhealthyPods, Field(strict=False)] = UnhealthyPods.ALWAYS_ALLOW
+    """`AlwaysAllow` (default) or `IfHealthyBudget`, the default of Kubernetes: whether pods that
+    are not ready may be evicted when the budget is used up."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> DisruptionBudgetArgs:
+        if self.max_unavailable is not None and self.min_available is not None:
+            raise rule_error(
+                FIELDS_EXCLUDE_EACH_OTHER,
+                "maxUnavailable and minAvailable say the same; give one of them",
+            )
+        return self

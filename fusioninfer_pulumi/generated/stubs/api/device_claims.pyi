@@ -1,0 +1,55 @@
+"""Devices that pods claim by dynamic resource allocation (DRA) instead of extended resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+from typing_extensions import Unpack
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.messages import string_format
+from fusioninfer_pulumi.api.types import ObjectName, PassedName, PositiveCount, fits
+from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.generated import dicts
+from fusioninfer_pulumi.schemas.kind import DEVICE_CLAIM
+
+_Label = Annotated[
+    str,
+    string_format(
+        "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "a name of at most 63 of a-z, 0-9 and - that starts and ends with a letter or digit",
+    ),
+]
+
+class ResourceClaimArgs(SpecModel):
+    """Devices of each pod of a role.
+
+    `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
+    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
+    `templateName` and `claimName` name existing objects.
+    """
+
+    def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
+    name: _Label
+    "Name of the claim in the pod."
+    device_class_name: ObjectName | None = None
+    "DeviceClass of the devices, such as `gpu.nvidia.com`."
+    count: PositiveCount | None = None
+    "Devices of each pod, by default 1."
+    selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
+    "CEL expressions that each device has to meet."
+    admin_access: bool | None = None
+    "Whether devices are shared with their users, for monitoring; needs rights."
+    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
+    "The spec of a ResourceClaim, passed on as it is."
+    template_name: PassedName | None = None
+    "An existing ResourceClaimTemplate; may be an Output."
+    claim_name: PassedName | None = None
+    "An existing ResourceClaim, which all pods share; may be an Output."
+
+    @property
+    def made(self) -> bool: ...
+
+def claim_findings(at: Location, claims: Sequence[ResourceClaimArgs]) -> Iterator[Finding]: ...

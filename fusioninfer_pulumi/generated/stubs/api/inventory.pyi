@@ -1,0 +1,148 @@
+"""The node pools of a cluster, and what services demand of the pools that `place` chooses."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from typing_extensions import Unpack
+
+from fusioninfer_pulumi.api.base import SpecModel, default
+from fusioninfer_pulumi.api.types import Bytes, Count, LabelMap, PositiveCount, Text
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.generated import dicts
+
+INVENTORY_KIND = "NodePoolInventory"
+
+class TaintEffect(str, enum.Enum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+class TaintArgs(SpecModel):
+    """A taint of a pool's nodes, as Kubernetes writes it."""
+
+    def __init__(self, **fields: Unpack[dicts.TaintArgsDict]) -> None: ...
+    key: Text
+    "Key of the taint."
+    value: str = ""
+    "Its value, empty by default."
+    effect: Annotated[TaintEffect, Field(strict=False)]
+    "`NoSchedule`, `PreferNoSchedule` or `NoExecute`."
+
+class DeviceArgs(SpecModel):
+    """What the accelerators of a pool are."""
+
+    def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
+    memory: Bytes | None = None
+    "Memory of one accelerator, such as `80Gi`; a role that asks for memory never comes here\n    without it."
+    attributes: dict[Text, Text] = Field(default_factory=dict)
+    "Anything else that roles may ask for, such as `{model: H100, fabric: ib-1}`."
+
+class NodePoolArgs(SpecModel):
+    """Nodes of one kind."""
+
+    def __init__(self, **fields: Unpack[dicts.NodePoolArgsDict]) -> None: ...
+    name: Text
+    "Name of the pool, unique in the inventory."
+    nodes: Count
+    "Nodes that it has (with an autoscaler: that it may have)."
+    accelerators: Count
+    "Accelerators of each node."
+    resource: Text | None = "nvidia.com/gpu"
+    "Resource by which pods ask for these accelerators; null where they can only be claimed."
+    device_classes: list[Text] = Field(default_factory=list)
+    "DeviceClasses by which pods claim these accelerators (dynamic resource allocation): each\n    device of such a claim is one of them. By default none."
+    in_use: list[PositiveCount] = Field(default_factory=list)
+    "Accelerators that others hold, one number for each node where they hold any: `[8, 2]` are\n    one full node and two accelerators of another. By default none."
+    device: DeviceArgs = default(DeviceArgs)
+    "What its accelerators are."
+    labels: LabelMap = Field(default_factory=dict)
+    "Labels that all of its nodes have; `kubernetes.io/os: linux` unless it says otherwise."
+    taints: list[TaintArgs] = Field(default_factory=list)
+    "Taints that all of its nodes have."
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    "Price of one accelerator in any unit, the same for all pools; 0 by default. The cheapest\n    pools that work are taken first."
+
+class InventoryArgs(SpecModel):
+    """The node pools of a cluster.
+
+    Raises:
+        InvalidServiceError: The input cannot work; every problem is listed.
+    """
+
+    def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
+    pool_label: Text | None = None
+    "Node label that identifies a pool; its value is the pool's name unless the pool's own\n    `labels` say otherwise. By default the one of GKE, EKS, AKS or Karpenter that all pools list\n    among their `labels`."
+    pools: list[NodePoolArgs] = Field(min_length=1)
+    "The pools; the first of equally good pools is used."
+
+    @property
+    def selector_label(self) -> str | None: ...
+    def selected_by(self, pool: NodePoolArgs) -> str: ...
+    @model_validator(mode="after")
+    def _rules(self) -> InventoryArgs: ...
+
+class InventoryMetadata(SpecModel):
+    """Metadata of an inventory; for people only."""
+
+    name: Text | None = None
+    "Name of the cluster, say."
+
+class InventoryManifest(SpecModel):
+    """An inventory as a Kubernetes-style document; it is no object of any cluster."""
+
+    api_version: Literal["fusioninfer.io/v1alpha1"]
+    "API version."
+    kind: Literal["NodePoolInventory"]
+    "The kind, always `NodePoolInventory`."
+    metadata: InventoryMetadata = default(InventoryMetadata)
+    "For people only."
+    spec: InventoryArgs
+    "The pools."
+
+def _findings(inventory: InventoryArgs) -> Iterator[Finding]: ...
+def _listed(value: Any) -> Any: ...
+
+AnyOf = Annotated[
+    list[Text],
+    BeforeValidator(_listed),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+class DeviceRequirementArgs(SpecModel):
+    """What each accelerator of a role has to be."""
+
+    def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
+    attributes: dict[Text, AnyOf] = Field(default_factory=dict)
+    "Attributes of the pool's devices and the values that are allowed, one or a list:\n    `{model: [H100, H200]}`."
+    min_memory: Bytes | None = None
+    "Least memory of one accelerator, such as `80Gi`; by default any."
+
+class RolePlacementArgs(SpecModel):
+    """Which node pools a role may be placed on, beside what its pod templates select."""
+
+    def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
+    pools: Annotated[list[Text], Field(min_length=1)] | None = None
+    "Names of the pools that are allowed; by default all. Their taints are tolerated."
+    device: DeviceRequirementArgs | None = None
+    "What each accelerator has to be; by default anything."
+
+class ServicePlacementArgs(SpecModel):
+    """How the roles of a service are placed in relation to each other."""
+
+    def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
+    colocate: Text | None = None
+    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have one\n    value on the pools of all roles: the KV cache goes over the network between them. By default\n    roles may be anywhere."

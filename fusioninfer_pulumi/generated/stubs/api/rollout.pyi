@@ -1,0 +1,95 @@
+"""How a service is updated, and what an update waits for."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from typing_extensions import Unpack
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.types import Count, CountOrPercentage
+from fusioninfer_pulumi.generated import dicts
+
+DEFAULT_TIMEOUT = "45m"
+
+class Layout(str, enum.Enum):
+    """Which LeaderWorkerSets run the replicas of a role."""
+
+    PER_REPLICA = "PerReplica"
+    PER_ROLE = "PerRole"
+
+    @property
+    def replica_label(self) -> str: ...
+
+class RolloutStrategy(str, enum.Enum):
+    """How replicas of a role change to a new pod template."""
+
+    ROLLING = "Rolling"
+    ALL_AT_ONCE = "AllAtOnce"
+    RECREATE = "Recreate"
+
+class RoleOrder(str, enum.Enum):
+    """Whether roles change together."""
+
+    TOGETHER = "Together"
+    SEQUENTIAL = "Sequential"
+
+class RolloutLevel(str, enum.Enum):
+    """What `maxUnavailable` and `partition` count."""
+
+    ROLE = "Role"
+    GROUP = "Group"
+
+class WaitLevel(str, enum.Enum):
+    """What an update waits for before it returns."""
+
+    NONE = "None"
+    SCHEDULED = "Scheduled"
+    AVAILABLE = "Available"
+    SERVING = "Serving"
+
+    @property
+    def awaits_replicas(self) -> bool: ...
+
+def _duration(value: Any) -> Any: ...
+
+Duration = Annotated[
+    str,
+    PlainValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
+]
+
+class RoleRolloutArgs(SpecModel):
+    """How one role is updated; what is left out is as in the service's `rollout`."""
+
+    def __init__(self, **fields: Unpack[dicts.RoleRolloutArgsDict]) -> None: ...
+    strategy: Annotated[RolloutStrategy, Field(strict=False)] | None = None
+    "`Rolling` (default), `AllAtOnce` or `Recreate`."
+    max_unavailable: CountOrPercentage | None = None
+    "Replicas that may be down because of an update, a count or a percentage of the replicas\n    (rounded down, at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
+    max_surge: CountOrPercentage | None = None
+    "Replicas above their number that an update may start, a count or a percentage of the\n    replicas (rounded up); 0 by default. Only for `Rolling` and layout `PerRole`, and they need\n    room of their own."
+    partition: Count | None = None
+    "Replicas with an ordinal below it keep the pod template that they have, until it is lowered;\n    0 by default. Layout `PerRole` has no partition with `Recreate`."
+    timeout: Duration | None = None
+    "How long one replica may take to become available in its new form before the update fails\n    and halts, such as `90s` or `1h30m`; 45m by default."
+
+class RolloutArgs(RoleRolloutArgs):
+    """How the service is updated; a role may override all but `roleOrder` and `level`."""
+
+    def __init__(self, **fields: Unpack[dicts.RolloutArgsDict]) -> None: ...
+    role_order: Annotated[RoleOrder, Field(strict=False)] = RoleOrder.TOGETHER
+    "`Together` (default) or `Sequential`: in the order of the roles."
+    level: Annotated[RolloutLevel, Field(strict=False)] = RolloutLevel.ROLE
+    "`Role` (default), or with `groups` `Group`: whole serving groups change, the highest first;\n    `maxUnavailable` and `partition` then count groups."
+
+class WaitArgs(SpecModel):
+    """What an update waits for before it returns."""
+
+    def __init__(self, **fields: Unpack[dicts.WaitArgsDict]) -> None: ...
+    level: Annotated[WaitLevel, Field(strict=False)] = WaitLevel.AVAILABLE
+    "`None`, `Scheduled`, `Available` (default) or `Serving`."
+    timeout: Duration = DEFAULT_TIMEOUT
+    "How long a new replica may take, such as `90s` or `1h30m`; 45m by default."

@@ -1,0 +1,56 @@
+"""A whole service as a user writes it, in Python and in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import model_validator
+from typing_extensions import Unpack
+
+from fusioninfer_pulumi.api.base import SpecModel
+from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
+from fusioninfer_pulumi.api.types import Name
+from fusioninfer_pulumi.generated import dicts
+
+API_VERSION = "fusioninfer.io/v1alpha1"
+KIND = "InferenceService"
+
+class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
+    """A model served on Kubernetes: the arguments of the `InferenceService` component.
+
+    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    `metadata` and `spec` as in a manifest.
+
+    Raises:
+        InvalidServiceError: The input cannot work; every problem is listed.
+    """
+
+    def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, data: Any) -> Any: ...
+    @model_validator(mode="after")
+    def _rules(self) -> InferenceServiceArgs: ...
+
+class ManifestMetadata(ServiceMetadata):
+    """Metadata of a manifest, where the name is not optional."""
+
+    name: Name
+    "Kubernetes name of the service."
+
+class InferenceServiceManifest(SpecModel):
+    """An InferenceService as a Kubernetes-style document."""
+
+    api_version: Literal["fusioninfer.io/v1alpha1"]
+    "API version of FusionInfer's InferenceService."
+    kind: Literal["InferenceService"]
+    "The kind, always `InferenceService`."
+    metadata: ManifestMetadata
+    "Name, namespace, labels and annotations of the service."
+    spec: ServiceSpec
+    "What the service consists of."
+
+def flat(document: Mapping[str, Any]) -> dict[str, Any]: ...
+
+_ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))

@@ -1,0 +1,223 @@
+"""The schema of the Pulumi package: the models' fields as Pulumi's schema has them."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from json_schema import attribute_docstrings, fields_schema
+
+from fusioninfer_pulumi import api
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.api.types import OUTPUT_MARK
+from fusioninfer_pulumi.component import status
+from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.prerequisites import TOKEN as PREREQUISITES_TOKEN
+from fusioninfer_pulumi.component.prerequisites import (
+    ServingPrerequisites,
+    ServingPrerequisitesArgs,
+)
+from fusioninfer_pulumi.component.resources import TOKEN
+from fusioninfer_pulumi.kube.typed_args import kubernetes_name
+from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION
+
+REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
+_ANY = {"$ref": "pulumi.json#/Any"}
+_PRIMITIVES = ("string", "integer", "number", "boolean")
+#: The type of a service where it is not the component itself.
+_SERVICE = "Service"
+_STRING = {"type": "string", "plain": True}
+#: Inputs of ServingPrerequisites that are no plain text.
+_PREREQUISITES: Mapping[str, dict[str, Any]] = {
+    "services": {
+        "type": "array",
+        "items": {"$ref": f"#/types/fusioninfer:index:{_SERVICE}"},
+    },
+    "kubeconfig": {"type": "string", "secret": True},
+}
+
+
+def package_schema() -> dict[str, Any]:
+    """Generates the schema of the package `fusioninfer`."""
+    schemas = fields_schema(InferenceServiceArgs)
+    service = schemas[InferenceServiceArgs.__name__]
+    kinds = {_type_token(name): _type(name, schema) for name, schema in schemas.items()}
+    kinds[_type_token(InferenceServiceArgs.__name__)] |= {"required": ["name", "roles"]}
+    statuses = (
+        status.ServiceStatus, status.Condition, status.ComponentStatus, status.GroupStatus,
+    )  # fmt: skip
+    kinds |= {_token(kind.__name__): _status_type(kind) for kind in statuses}
+    described = attribute_docstrings(ServingPrerequisitesArgs)
+    prerequisites = {
+        kubernetes_name(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
+        for name, text in described.items()
+    }
+    return {
+        "name": "fusioninfer",
+        "displayName": "FusionInfer",
+        "version": VERSION,
+        "description": "Large language models on Kubernetes: LeaderWorkerSets, Volcano gangs and "
+        "inference routing from one typed service.",
+        "keywords": ["kind/component", "category/infrastructure", "kubernetes", "llm", "inference"],
+        "homepage": REPOSITORY,
+        "repository": REPOSITORY,
+        "logoUrl": f"{REPOSITORY}/raw/main/docs/logo.svg",
+        "license": "Apache-2.0",
+        "publisher": "FusionInfer",
+        "meta": {"supportPack": True},
+        "language": {
+            "nodejs": {"respectSchemaVersion": True},
+            "go": {
+                "respectSchemaVersion": True,
+                "generateResourceContainerTypes": True,
+                "importBasePath": "github.com/fusioninfer/fusioninfer-pulumi/sdk/go/fusioninfer",
+            },
+            "csharp": {"respectSchemaVersion": True},
+            "java": {"buildFiles": "gradle"},
+        },
+        "types": dict(sorted(kinds.items())),
+        "resources": {
+            TOKEN: _component(
+                InferenceService,
+                {name: _property(schema) for name, schema in service["properties"].items()},
+                service["required"],
+            ),
+            PREREQUISITES_TOKEN: _component(ServingPrerequisites, prerequisites, ["services"]),
+        },
+    }
+
+
+def schema_text() -> str:
+    """The schema as the package holds it."""
+    return json.dumps(package_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _component(component: type, inputs: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    described = attribute_docstrings(component)
+    hints = inspect.get_annotations(component, eval_str=True)
+    outputs = OUTPUTS[component]
+    return {
+        "isComponent": True,
+        "description": inspect.cleandoc(component.__doc__ or ""),
+        "inputProperties": inputs,
+        "requiredInputs": required,
+        "properties": {
+            name: {**_hint(get_args(hints[name])[0]), "description": described[name]}
+            for name in outputs
+        },
+        "required": list(outputs),
+    }
+
+
+def _token(name: str) -> str:
+    return f"fusioninfer:index:{name}"
+
+
+def _type_token(model: str) -> str:
+    """The token of a model or enum: SDKs put `Args` behind it by themselves."""
+    if model == InferenceServiceArgs.__name__:
+        return _token(_SERVICE)
+    return _token(model.removesuffix("Args"))
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/types/{_token(name)}"}
+
+
+def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described = schema["description"].partition("\n\nRaises:")[0]
+    if "enum" in schema:
+        members = getattr(api, name)
+        values = [
+            {"name": "".join(map(str.capitalize, member.name.split("_"))), "value": member.value}
+            for member in members
+        ]
+        return {"type": "string", "description": described, "enum": values}
+    properties = {key: _property(member) for key, member in schema["properties"].items()}
+    required = schema.get("required", [])
+    return {
+        "type": "object",
+        "description": described,
+        "properties": properties,
+        **({"required": required} if required else {}),
+    }
+
+
+def _property(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**_value(schema), "description": schema["description"]}
+
+
+def _value(schema: dict[str, Any]) -> dict[str, Any]:
+    """A field's type. Plain is what is read; what is only passed on may be an Output."""
+    if schema.get(OUTPUT_MARK):
+        return _without_plain(
+            _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
+        )
+    if "anyOf" in schema:
+        return _choice(schema["anyOf"])
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        plain = issubclass(getattr(api, name), enum.Enum)
+        return {"$ref": f"#/types/{_type_token(name)}", **({"plain": True} if plain else {})}
+    match schema.get("type"):
+        case [*several]:
+            return _choice([{"type": option_type} for option_type in several])
+        case "array":
+            return _collection("array", "items", _value(schema["items"]))
+        case "object":
+            inner = schema.get("additionalProperties")
+            inner = _value(inner) if isinstance(inner, dict) else dict(_ANY)
+            return _collection("object", "additionalProperties", inner)
+        case kind if kind in _PRIMITIVES:
+            return {"type": kind, "plain": True}
+    return dict(_ANY)
+
+
+def _collection(kind: str, key: str, inner: dict[str, Any]) -> dict[str, Any]:
+    """A list or map, which is plain if what it holds is."""
+    return {"type": kind, key: inner, **({"plain": True} if inner.get("plain") else {})}
+
+
+def _without_plain(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in schema.items() if key != "plain"}
+
+
+def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
+    """One type of several; null is a field that is left out."""
+    choices = [_value(option) for option in options if not _is_left_out(option)]
+    if len(choices) == 1:
+        return choices[0]
+    return {"oneOf": [_without_plain(choice) for choice in choices], "plain": True}
+
+
+def _is_left_out(option: dict[str, Any]) -> bool:
+    # Booleans in an enum are what YAML 1.1 reads where On and Off are not quoted.
+    choices = option.get("enum", [None])
+    return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
+
+
+def _status_type(kind: type) -> dict[str, Any]:
+    properties = {name: _hint(hint) for name, hint in get_type_hints(kind).items()}
+    for name, text in attribute_docstrings(kind).items():
+        properties[name]["description"] = text
+    return {
+        "type": "object",
+        "description": inspect.cleandoc(kind.__doc__ or ""),
+        "properties": properties,
+        "required": sorted(getattr(kind, "__required_keys__", ())),
+    }
+
+
+def _hint(hint: Any) -> dict[str, Any]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"type": "string"}
+    if origin is list:
+        return {"type": "array", "items": _hint(arguments[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _hint(arguments[1])}
+    names = {str: "string", int: "integer", bool: "boolean"}
+    return {"type": names[hint]} if hint in names else _reference(hint.__name__)
