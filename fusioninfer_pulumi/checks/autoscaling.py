@@ -70,7 +70,7 @@ _ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str,
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks the autoscaling of each role that has any."""
+    """Check the autoscaling of each role that has any."""
     for role in built.plan.roles:
         args = role.args.autoscaling
         if args is None:
@@ -98,7 +98,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
 def _conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
-    """Fields that do not go with other fields, and why."""
+    """Yield fields that conflict with other fields, with the message."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
     group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (
@@ -174,7 +174,7 @@ def _conflicts(
 def _target(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, where: Location
 ) -> Iterator[Finding]:
-    """What `target` needs: series of the engines and of the endpoint picker, with their labels."""
+    """Check what `target` needs: metrics of the engines and of the endpoint picker."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = "is required with autoscaling.target, whose queries use its labels"
@@ -188,7 +188,7 @@ def _target(
 
 
 def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
-    """What it takes for the endpoint picker to hold requests, and for Prometheus to know it."""
+    """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
     if not built.plan.shape.picks_endpoints:
         lacking = "a router role" if router is None else "endpointPicker.enabled: true"
@@ -229,7 +229,7 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
 
 
 def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
-    """Metrics of all services, and those that are gone with the pods that they shall wake."""
+    """Check for metrics of all services, and for metrics that do not exist at zero replicas."""
     asleep = bool(args.metrics) and args.target is None and wakes(args)
     for index, metric in enumerate(args.metrics):
         names: tuple[str, ...] = (metric.name or "",)
@@ -256,7 +256,7 @@ def _reach(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
 
 
 def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
-    """Metrics of the engines that NetworkPolicies hide from Prometheus.
+    """Check that NetworkPolicies let Prometheus read the metrics.
 
     With `monitoring` the policies themselves are checked.
     """
@@ -278,7 +278,7 @@ def _admitted(built: BuiltService, args: AutoscalingArgs) -> Iterator[Finding]:
 
 
 def _metric_names(query: str) -> tuple[tuple[str, ...], bool]:
-    """The metrics that a PromQL query names, and whether it selects any series by a label."""
+    """Return the metrics in a PromQL query, and whether it selects any series by a label."""
     text = _QUOTED.sub('""', query)
     names = (name for name in _NAME.findall(_NO_METRIC.sub(" ", text)))
     scoped = re.search(r"\{[^}]*[=!]", text) is not None
@@ -341,7 +341,7 @@ _RATIO = ("prefillDecodeRatio",)
 
 
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
-    """Yields findings of replicas outside `prefillDecodeRatio`.
+    """Yield findings of replicas outside `prefillDecodeRatio`.
 
     An error for the replicas now, a warning for what autoscalers may reach. Parked roles are not
     compared.
@@ -374,7 +374,7 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
-    """Returns the fewest replicas that autoscalers leave, or the most that they create."""
+    """Return the fewest replicas that autoscalers leave, or the most that they create."""
     total = 0
     for role in roles:
         scaled = role.args.autoscaling

@@ -29,7 +29,7 @@ _ALIKE = 0.75
 def target_findings(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
-    """Checks that the services in a service's `split` and `routedBy` exist and have a pool.
+    """Check that the services in a service's `split` and `routedBy` exist and have a pool.
 
     With `complete`, `plans` are all services, and a name of none of them is a finding.
     """
@@ -77,7 +77,7 @@ def target_findings(
 
 
 def _neighbour(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """The service of that name in the same namespace, None where none is known to be there."""
+    """Return the service of that name in the same namespace, None if none is known."""
     return next(
         (
             other
@@ -121,20 +121,20 @@ def share_gateway(one: Routing, other: Routing) -> bool:
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
-    """Conditions of a route, with the path that the Gateway API gives those without one."""
+    """Return the matches of a route, with the Gateway API's default path."""
     everything = {"path": {"type": "PathPrefix", "value": "/"}}
     return [{**everything, **match} for rule in route.rules for match in rule.matches]
 
 
 class Cluster:
-    """What the services of one cluster own, as far as they are known; grows by one at a time."""
+    """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
         self._owners = Owners()
         self._plans: list[ServicePlan] = []
 
     def shared(self, plan: ServicePlan) -> list[Finding]:
-        """Adds a service; returns findings about names and routes that it shares."""
+        """Add a service; return findings about names and routes that it shares."""
         conflicts = [
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
@@ -142,11 +142,11 @@ class Cluster:
         return [*self._owners.add(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """The same for a service that others may follow, and its targets among earlier ones."""
+        """Add a service, and check its targets among earlier services."""
         return [*self.shared(plan), *target_findings(plan, self._plans, complete=False)]
 
     def removed_targets(self, plan: ServicePlan, existing: Collection[str]) -> list[Finding]:
-        """Returns warnings about shares of existing services that are none of these services."""
+        """Return warnings about shares of existing services that are none of these services."""
         router = plan.routing
         route = router.args.httproute if router is not None else None
         if router is None or route is None or router.route is None or not router.route.splits:
@@ -191,7 +191,7 @@ def _hands_over(plan: ServicePlan, other: ServicePlan) -> bool:
 
 
 def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """A host that both routes name, None for none: of two the more exact one gets its requests."""
+    """Return a host that both routes name, None for none: a more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
     theirs = [host for host in other.hostnames or () if not is_output(host)]

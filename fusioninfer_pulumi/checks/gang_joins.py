@@ -46,7 +46,7 @@ Running = Mapping[str, RunningLws | None]
 
 @dataclass(frozen=True)
 class _Member:
-    """A LeaderWorkerSet of a gang: what it is to be, and what runs."""
+    """A LeaderWorkerSet of a gang: the planned and the running one."""
 
     step: LwsStep
     role: RolePlan
@@ -107,7 +107,7 @@ class _Member:
 
 
 def gang_findings(plan: Topology, running: Running) -> list[Finding]:
-    """Returns an error for each role that would prevent a gang from becoming complete.
+    """Return an error for each role that would prevent a gang from becoming complete.
 
     Either its partition holds back replicas that the gang needs, or its replicas cannot change one
     after the other.
@@ -147,7 +147,7 @@ def _held_back(members: Sequence[_Member]) -> Iterator[Finding]:
 
 
 def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
-    """Yields an error for each role whose first replicas wait for those that change after them.
+    """Yield an error for each role whose first replicas wait for those that change after them.
 
     Each round assumes that the roles of earlier findings change all at once.
     """
@@ -164,7 +164,7 @@ def _blocked(members: Sequence[_Member]) -> Iterator[Finding]:
 def _simulate(
     members: Sequence[_Member], at_once: Collection[str]
 ) -> tuple[list[_Member], list[_Member]]:
-    """Returns what never stops waiting for its gang, and what would join that gang later."""
+    """Return what never stops waiting for its gang, and what would join that gang later."""
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
@@ -188,7 +188,7 @@ def _simulate(
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Returns what has not joined, of the roles of which a gang has too few replicas."""
+    """Return what has not joined, of the roles of which a gang has too few replicas."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:

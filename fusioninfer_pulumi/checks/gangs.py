@@ -85,7 +85,7 @@ _WAY_OUT = "remove it, or set schedulingStrategy.gangPolicy.mode to Off"
 
 
 def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks a service's scheduling strategy and its pods' scheduler fields."""
+    """Check a service's scheduling strategy and its pods' scheduler fields."""
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
     for role in built.plan.roles:
@@ -108,7 +108,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Fields that the gang's backend rejects or ignores."""
+    """Report fields that the gang's backend rejects or ignores."""
     policy, shape = scheduling.gang_policy, built.plan.shape
     present = _present(scheduling)
     for at, reason in _REJECTED[policy.backend].items():
@@ -130,7 +130,6 @@ def _inapplicable(built: BuiltService, scheduling: SchedulingStrategyArgs) -> It
 
 
 def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
-    """The optional fields that the user set."""
     policy = scheduling.gang_policy
     fields = {
         (*_POLICY, "minRoleReplicas"): policy.min_role_replicas is not None,
@@ -143,7 +142,6 @@ def _present(scheduling: SchedulingStrategyArgs) -> set[Location]:
 
 
 def _annotations(pod: Pod) -> Mapping[str, Any]:
-    """Annotations that the user wrote."""
     return (pod.written.get("metadata") or {}).get("annotations") or {}
 
 
@@ -180,7 +178,7 @@ def _pod_queue(pod: Pod, queue: Any) -> Iterator[Finding]:
 
 
 def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Checks a gang's pod for fields of the gang, and for what keeps it from being placed."""
+    """Check a gang's pod for fields of the gang, and for what keeps it from being placed."""
     spec, remove = pod.written["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -206,7 +204,7 @@ def _gang_pod(role: RolePlan, pod: Pod, scheduling: SchedulingStrategyArgs) -> I
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Checks what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
+    """Check what keeps a gang of Volcano, or of Kubernetes itself, from being scheduled."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     yield from _created_late(built)
@@ -250,7 +248,7 @@ def _all_or_nothing(roles: tuple[RolePlan, ...], gang: GangPlan, remedy: str) ->
 
 
 def _created_late(built: BuiltService) -> Iterator[Finding]:
-    """Rejects what creates pods of a gang only after others of it are placed."""
+    """Reject what creates pods of a gang only after others of it are placed."""
     key, several = labels.LWS_EXCLUSIVE_TOPOLOGY, labels.LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY
     together = "and the leader is scheduled only with its workers"
     if key in built.args.annotations:
@@ -309,7 +307,7 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
 
 
 def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks how close to each other the pods of a gang are placed."""
+    """Check how close to each other the pods of a gang are placed."""
     policy = built.args.scheduling_strategy.gang_policy
     topology = policy.network_topology
     if topology is None:
@@ -354,7 +352,7 @@ def network_topology_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def spread_findings(built: BuiltService) -> Iterator[Finding]:
-    """Warns of leaders that must be spread, in a gang with a minimum."""
+    """Warn of leaders that must be spread, in a gang with a minimum."""
     gangs = built.plan.gangs
     for role in built.plan.roles:
         hard = any(
@@ -372,7 +370,7 @@ def spread_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Rejects Kueue's label of a queue, which is the library's to write, and its own on pods."""
+    """Reject Kueue's label of a queue, which is the library's to write, and its own on pods."""
     key = labels.KUEUE_QUEUE
     on_service = key in built.args.labels
     if on_service:

@@ -30,7 +30,7 @@ PICKER_TLS_REQUIRED = Rule("picker-tls-required")
 
 
 def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
-    """Says where the gateway does not follow `failureMode`."""
+    """Warn if the gateway ignores `failureMode`."""
     at, args = parts.at, parts.args
     if not parts.args.picks_endpoints:
         return
@@ -46,7 +46,7 @@ def failure_mode_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def gateway_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the Gateway; `parents` are the names of the Gateways that the route attaches to."""
+    """Check the Gateway; `parents` are the names of the Gateways that the route attaches to."""
     at, args, gateway = parts.at, parts.args, parts.gateway
     parents = {parent.name for parent in parts.parents}
     named = args.gateway.implementation if args.gateway is not None else None
@@ -80,7 +80,7 @@ def gateway_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def route_attachment_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the Gateways that the service's own route attaches to.
+    """Check the Gateways that the service's own route attaches to.
 
     An error where no listener allows the route; nothing where the listeners are not known.
     """

@@ -20,7 +20,7 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks how the pods get the service's model, and the claim that caches it."""
+    """Check how the pods get the service's model, and the claim that caches it."""
     args, service, model = built.args, built.plan.service, built.args.model
     files = model_files(service, model) if model is not None else None
     if model is None or files is None:

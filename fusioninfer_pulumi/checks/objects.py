@@ -22,7 +22,7 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def objects_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Yields what the API server would refuse of the objects of a plan without errors.
+    """Yield what the API server would refuse of the objects of a plan without errors.
 
     A finding names the field that the user wrote, or the next one around it.
     """
@@ -53,7 +53,7 @@ def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) 
 def user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """The user's field that a part of an object comes from, and whether it is that very part.
+    """Return the user's field behind a part of an object, and whether it is exactly that part.
 
     Otherwise it is the next field around it that the user wrote.
     """
@@ -65,7 +65,7 @@ def user_field(
 def _origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """The user's field that a part of an object comes from, the location in it, and its value."""
+    """Return the user's field behind a part of an object, the location in it, and its value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.labels
     if at[:2] == ("metadata", "annotations"):
@@ -95,7 +95,7 @@ def _of_pod(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Locat
 
 
 def _kept(location: Location, written: Any) -> Location:
-    """A location as far as it exists in what the user wrote."""
+    """Cut a location where the user's value ends."""
     for count, key in enumerate(location):
         there = (
             key in written

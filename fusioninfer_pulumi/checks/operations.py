@@ -29,7 +29,7 @@ DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
 def budget_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks the budget of each role that has one."""
+    """Check the budget of each role that has one."""
     plan, spec = built.plan, built.args
     roles = {role.name: role for role in plan.roles}
     for budget in plan.operations.budgets:
@@ -69,7 +69,7 @@ MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks `monitoring` and each monitor that it makes."""
+    """Check `monitoring` and each monitor that it makes."""
     monitoring = built.plan.operations.monitoring
     if monitoring is None:
         return
@@ -84,7 +84,7 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def _readers(built: BuiltService, args: MonitoringArgs) -> Iterator[Finding]:
-    """Checks labels, and what alerts and dashboards are made of."""
+    """Check labels, and what alerts and dashboards are made of."""
     at: Location = ("monitoring",)
     own_labels = [(*at, "labels", key) for key in args.labels if key.startswith(labels.PREFIX)]
     for field, wanted in (("alerts", args.alerts), ("dashboards", args.dashboards)):
@@ -153,7 +153,7 @@ PICKER_TRACES_WITHOUT_TLS = Rule("picker-traces-without-tls")
 
 
 def tracing_findings(built: BuiltService) -> Iterator[Finding]:
-    """Checks that something traces, and that the endpoint picker can reach the endpoint."""
+    """Check that something traces, and that the endpoint picker can reach the endpoint."""
     args, picker = built.args.tracing, built.plan.picker
     if args is None:
         return

@@ -55,7 +55,7 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Scorers and flow control that need metrics of the engines that the picker cannot read."""
+    """Check that the endpoint picker can read the metrics that scorers and flow control need."""
     scorers = [] if epp.request is None else list(load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
     if scorers:
@@ -93,7 +93,6 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """A configuration that the user wrote."""
     if parts.intent.strategy is None:
         own_image = is_output(epp.image) or family_of(epp.image) is None
         for finding in check_config(epp.config, epp.family, own_image=own_image):
@@ -135,7 +134,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
 
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """A family that the image contradicts."""
+    """Warn if `family` conflicts with the image."""
     known = None if is_output(epp.image) else family_of(epp.image)
     if known is not None and known is not epp.family:
         message = (
@@ -145,7 +144,7 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """The strategy, and what its release has of it."""
+    """Check the strategy against the endpoint picker's release."""
     if epp.request is None:
         return
     # Which roles there are is checked with the pool.
@@ -162,7 +161,7 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Requests that the picker shall hold, and whether it can."""
+    """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is None and epp.args.flow_control is not None:
         message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
@@ -177,7 +176,7 @@ def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Pairs of prefill and decode within a serving group."""
+    """Check `groupPairing`."""
     at, intent, groups = parts.at, parts.intent, parts.spec.groups
     pairing = epp.args.group_pairing
     field = (*at, "endpointPicker", "groupPairing")
@@ -194,13 +193,12 @@ def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Flags that the user wrote."""
     for finding in check_args(epp.args.args or (), epp.family):
         yield finding.under(*parts.at, "endpointPicker", "args")
 
 
 def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
-    """Findings about a user's own arguments, located in the list; values may be separate words."""
+    """Check the user's arguments; locations are indexes of the list."""
     for index, argument in enumerate(args):
         if not argument.startswith("-") or argument in {"-", "--"}:
             continue
@@ -217,7 +215,7 @@ def check_args(args: Sequence[str], family: EppFamily) -> Iterator[Finding]:
 
 
 def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """What users should know of the picker's metrics, replicas and strategy."""
+    """Check the metrics endpoint, and name a kind that the release requires."""
     at, epp_args, family = parts.at, epp.args, epp.family
     metrics = (*at, "endpointPicker", "metrics")
     if epp_args.metrics is MetricsMode.UNAUTHENTICATED:
@@ -243,7 +241,7 @@ def _advice(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
-    """Findings about a request, located in the router role (`strategy`, `scorers.load`)."""
+    """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
     findings = list(_scorer_findings(family, request))
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
@@ -251,7 +249,7 @@ def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
 
 
 def without_load(scorers: str) -> str:
-    """What happens with these scorers alone, with the figures of docs/routing.md."""
+    """Describe what happens with these scorers alone."""
     return (
         f"with {scorers} but neither kv-cache nor queue, the endpoint picker ignores load: one of "
         "three "
@@ -318,7 +316,7 @@ REWRITE_TARGET_NOT_SERVED = Rule("rewrite-target-not-served")
 
 
 def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Checks the rewrites of a router role."""
+    """Check the rewrites of a router role."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if not rewrites:
         return

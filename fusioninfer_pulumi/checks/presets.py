@@ -25,7 +25,7 @@ from fusioninfer_pulumi.rules.common import (
 
 
 def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Checks the fields that only containers of the library read."""
+    """Check the fields that only containers of the library read."""
     if args.model is not None:
         yield from _model_name(args.model)
     written = [is_written(args, role) for role in args.roles]
@@ -52,7 +52,7 @@ def preset_findings(args: InferenceServiceArgs) -> Iterator[Finding]:
 
 
 def _release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Holds a stated release against an image in the template, and against the model."""
+    """Check `engine.version` against the template's image, the known releases and the model."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
     stated = role.engine or args.engine
     if stated is None or stated.version is None:

@@ -30,13 +30,13 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Returns the namespaces whose quotas matter: those of pods with accelerators."""
+    """Return the namespaces whose quotas matter: those of pods with accelerators."""
     namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
     return sorted({name for name in namespaces if not is_output(name)})
 
 
 def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
-    """Returns Kueue's LocalQueues that services name, with the services."""
+    """Return Kueue's LocalQueues that services name, with the services."""
     by_queue: dict[Key, list[ServicePlan]] = {}
     for plan in plans:
         key = (plan.namespace, plan.shape.local_queue)
@@ -46,7 +46,7 @@ def queues_of(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
 
 
 def quota_findings(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Reads the quotas of a cluster, and returns warnings for each plan.
+    """Read the quotas of a cluster, and returns warnings for each plan.
 
     The same update may raise a quota. What several services exceed together is said of the last of
     them. What the credentials do not allow is in `api.unread`.
@@ -95,7 +95,7 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
 def _running(
     api: KubernetesApi, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
-    """Accelerators of the pods of services that exist, None if pods cannot be read."""
+    """Count the accelerators of existing pods of services; None if pods cannot be read."""
     pods = api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
     if pods is None:
         return None
@@ -165,7 +165,7 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan], kueue: 
 
 
 def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
-    """The most that a ClusterQueue can ever admit, while no other uses the cohort's quota."""
+    """Return the most that a ClusterQueue can admit while no other uses the cohort's quota."""
     cohort = _root(_cohort(cluster_queue), kueue)
     members = [(_cohort(other), other) for other in kueue.cluster_queues.values()]
     lenders = [
@@ -189,7 +189,7 @@ def _most(cluster_queue: Object, resource: str, kueue: _Kueue) -> Decimal:
 
 
 def _flavors(holder: Object, resource: str) -> Iterator[tuple[str, Object]]:
-    """The quotas of one resource in a ClusterQueue or a Cohort, by flavor."""
+    """Yield the quotas of one resource in a ClusterQueue or a Cohort, by flavor."""
     for group in (holder.get("spec") or {}).get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for quota in flavor["resources"]:
@@ -198,14 +198,13 @@ def _flavors(holder: Object, resource: str) -> Iterator[tuple[str, Object]]:
 
 
 def _cohort(cluster_queue: Object) -> str:
-    """The cohort of a ClusterQueue, empty for none."""
+    """Return the cohort of a ClusterQueue, empty for none."""
     # v1beta1 calls it `cohort`.
     spec = cluster_queue["spec"]
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
 def _root(cohort: str, kueue: _Kueue) -> str:
-    """The root of a cohort's tree."""
     passed: set[str] = set()
     while cohort not in passed and cohort in kueue.cohorts:
         passed.add(cohort)
@@ -215,7 +214,7 @@ def _root(cohort: str, kueue: _Kueue) -> str:
 
 
 def _limits(quota: Object) -> dict[str, Decimal]:
-    """Accelerators that a ResourceQuota allows, by name; none if it counts some pods only."""
+    """Return the accelerators that a ResourceQuota allows, by name; none if it has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}
@@ -227,7 +226,7 @@ def _limits(quota: Object) -> dict[str, Decimal]:
 
 
 def _held(pod: Object) -> Counter[str]:
-    """Accelerators of a pod as quotas count them: none once it has ended."""
+    """Count the accelerators of a pod as quotas do: none once it has ended."""
     if (pod.get("status") or {}).get("phase") in _ENDED:
         return Counter()
     requests = pod_requests(pod).items()
@@ -235,7 +234,7 @@ def _held(pod: Object) -> Counter[str]:
 
 
 def _accelerators(plan: ServicePlan) -> Counter[str]:
-    """Accelerators of all pods of a service, by the name of the resource."""
+    """Count the accelerators of all pods of a service, by resource name."""
     needed = Counter[str]()
     for role in plan.roles:
         pods = ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
@@ -247,7 +246,6 @@ def _accelerators(plan: ServicePlan) -> Counter[str]:
 
 
 def _requested(plan: ServicePlan) -> set[str]:
-    """Names of the resources that pods of a service request."""
     return {
         resource
         for role in plan.roles
@@ -262,7 +260,7 @@ def _by_name(objects: Iterable[Object]) -> dict[str, Object]:
 
 
 def _ask(users: Sequence[ServicePlan]) -> str:
-    """Subject and verb of a sentence: `a asks`, `a, b ask`."""
+    """Write subject and verb of a sentence: `a asks`, `a, b ask`."""
     names = ", ".join(dict.fromkeys(plan.service for plan in users))
     return f"{names} ask{'s' if len(users) == 1 else ''}"
 

@@ -33,7 +33,7 @@ UPDATE_NEEDS_ROOM_FOR_OPTIONAL_REPLICAS = Rule("update-needs-room-for-optional-r
 
 
 def rollout_findings(plan: Topology) -> Iterator[Finding]:
-    """Yields the findings of `rollout` and `wait` of a service and its roles."""
+    """Yield the findings of `rollout` and `wait` of a service and its roles."""
     if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
         yield warning(
             FIELD_WITHOUT_EFFECT,
@@ -55,7 +55,7 @@ def rollout_findings(plan: Topology) -> Iterator[Finding]:
 
 
 def startup_findings(plan: Topology) -> Iterator[Finding]:
-    """Warns of engines that may take longer to start than an update waits for them."""
+    """Warn of engines that may take longer to start than an update waits for them."""
     for role in plan.roles:
         if role.args.startup is None:
             continue
@@ -148,7 +148,7 @@ def _role(plan: Topology, role: RolePlan) -> Iterator[Finding]:
 
 
 def rollout_layout_findings(plan: Topology) -> Iterator[Finding]:
-    """Yields the findings of `rollout` with the layout, once for a field that roles share."""
+    """Yield the findings of `rollout` with the layout, once for a field that roles share."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(

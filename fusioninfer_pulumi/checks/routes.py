@@ -43,7 +43,7 @@ NETWORK_POLICY = Rule("network-policy")
 
 
 def route_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks that there is a route, and that it attaches to a Gateway."""
+    """Check that there is a route, and that it attaches to a Gateway."""
     args, route, field = parts.args, parts.route, (*parts.at, "httproute")
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
@@ -65,7 +65,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def network_policy_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks that NetworkPolicies let in the gateway's proxies and the readers of metrics.
+    """Check that NetworkPolicies let in the gateway's proxies and the readers of metrics.
 
     No other field removes policies: who reaches the pods would change unnoticed.
     """
@@ -91,7 +91,7 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def several_pools_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks `split`, and every rule that leads to several pools against the implementation."""
+    """Check `split`, and every rule that leads to several pools against the implementation."""
     at, route, implementation = parts.at, parts.route, parts.implementation
     if route is None:
         return
@@ -138,7 +138,7 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
 
 
 def pool_findings(parts: Routing) -> Iterator[Finding]:
-    """Checks the declared roles against the pool, which holds the pods of the `served` ones."""
+    """Check the declared roles against the pool, which holds the pods of the `served` ones."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
     if not parts.args.picks_endpoints:
@@ -180,7 +180,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
-    """Warns of engines with a certificate of their own."""
+    """Warn of engines with a certificate of their own."""
     for role in served:
         if role.pods.command.serves_https:
             message = f"serves HTTPS, but {why}; end TLS at the Gateway"
@@ -190,7 +190,7 @@ def _https_findings(served: Sequence[RolePlan], why: str) -> Iterator[Finding]:
 def _target_ports(
     at: Location, ports: Sequence[int], served: Sequence[RolePlan]
 ) -> Iterator[Finding]:
-    """Checks target ports of the user's own against what listens in the pods."""
+    """Check target ports of the user's own against what listens in the pods."""
     for role in served:
         sidecar = role.pods.kv.sidecar if role.pods.kv is not None else None
         if role.pods.port not in ports:
@@ -232,7 +232,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
 
 
 def grant_findings(parts: Routing) -> Iterator[Finding]:
-    """One warning for each grant that is not created, one error for each that has no name."""
+    """Check that routes to other namespaces have a ReferenceGrant."""
     namespace, needed = parts.spec.namespace, parts.grants
     created = bool(parts.args.reference_grants)
     for grant in needed:
@@ -264,7 +264,7 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def name_findings(parts: Routing) -> Iterator[Finding]:
-    """One error about names that become label values, which end at 63 characters."""
+    """Check names that become label values, which are limited to 63 characters."""
     service, gateway = parts.service, parts.gateway
     derived = []
     if parts.args.picks_endpoints:

@@ -25,7 +25,6 @@ Check = Callable[[BuiltService], Iterable[Finding]]
 
 
 def _name(built: BuiltService) -> Iterator[Finding]:
-    """The service's own name."""
     service = built.plan.service
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
@@ -37,14 +36,14 @@ def _name(built: BuiltService) -> Iterator[Finding]:
 
 
 def _names(built: BuiltService) -> Iterator[Finding]:
-    """Names that are made of those of the service and its roles."""
+    """Check names derived from those of the service and its roles."""
     plan = built.plan
     yield from name_findings(plan.service, plan.roles, plan.rollout)
     yield from service_name_findings(plan.service, plan.roles, picked=plan.shape.picks_endpoints)
 
 
 def _entry(built: BuiltService) -> Iterator[Finding]:
-    """What a missing endpoint picker means for clients."""
+    """Check what clients reach without an endpoint picker."""
     plan = built.plan
     if plan.shape.picks_endpoints:
         return
@@ -85,7 +84,7 @@ def _entry(built: BuiltService) -> Iterator[Finding]:
 
 
 def _placement(built: BuiltService) -> Iterator[Finding]:
-    """A `placement` that is not carried out; `place` removes those that are."""
+    """Warn of a `placement` that has no effect; `place` removes it once applied."""
     message = (
         "has no effect by itself: call `place` in a program, or pass `--inventory` on the command "
         "line"

@@ -64,7 +64,7 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
-    """Returns the plan of one service.
+    """Return the plan of one service.
 
     A plan with errors in its findings cannot be rendered. Findings never raise.
 
@@ -90,7 +90,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
 
 
 def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """The finding at the field that the user wrote, if it is in generated parts of a template."""
+    """Move a finding in a generated part of a template to the field that the user wrote."""
     match finding.location:
         case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
             role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
@@ -109,7 +109,6 @@ def _at_written(finding: Finding, args: InferenceServiceArgs) -> Finding:
 
 
 def _findings(built: BuiltService) -> Iterator[Finding]:
-    """The findings of all stages, in their order."""
     for ctx, pods in built.pods:
         for of_pods in _POD_CHECKS:
             yield from of_pods(pods, ctx)
@@ -133,7 +132,7 @@ def _findings(built: BuiltService) -> Iterator[Finding]:
 def planned_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
-    """The memory of roles whose accelerators are known, and what their engines refuse."""
+    """Estimate and check the memory of roles whose accelerators are known."""
     if not any(_concerns_capacity(role) for role in plan.roles):
         return {}, []
     # Imported here: only such services need it.
@@ -163,7 +162,7 @@ def _concerns_capacity(role: RolePlan) -> bool:
 
 
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
-    """Returns the plans of all services of one program, in the same order.
+    """Return the plans of all services of one program, in the same order.
 
     Findings include objects that two services would share, and routes that send a share of requests
     to another service.
@@ -176,6 +175,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def with_collisions(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Returns the plans with findings of objects that services or roles would share."""
+    """Return the plans with findings of objects that services or roles would share."""
     cluster = Cluster()
     return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]

@@ -37,7 +37,7 @@ def update_findings(
     manifests: Iterable[Mapping[str, Any]],
     existing: Mapping[str, StackLws] | None,
 ) -> list[Finding]:
-    """Returns changes of existing LeaderWorkerSets that cannot be made, or not one by one.
+    """Return changes of existing LeaderWorkerSets that cannot be made, or not one by one.
 
     Args:
         plan: The service.
@@ -69,7 +69,7 @@ def update_findings(
 def layout_switch_findings(
     component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Returns an error if the layout changes and this update may not change it.
+    """Return an error if the layout changes and this update may not change it.
 
     Args:
         component: Logical name of the service's component.
@@ -97,7 +97,7 @@ def layout_findings(
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
-    """Returns an error if the layout changes and this update may not change it.
+    """Return an error if the layout changes and this update may not change it.
 
     A role with another name starts beside the old one, whose LeaderWorkerSets Pulumi deletes when
     the new ones are available. Under the same name the objects that controllers derive collide:
@@ -141,7 +141,7 @@ def layout_findings(
 
 
 def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]:
-    """Returns an error for each role that a changed subgroup policy would interrupt.
+    """Return an error for each role that a changed subgroup policy would interrupt.
 
     LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
     `maxUnavailable` would end at once.
@@ -157,7 +157,7 @@ def policy_findings(plan: Topology, differing: Collection[str]) -> list[Finding]
 def kueue_findings(
     plan: Topology, changes: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> list[Finding]:
-    """Returns an error for each role with a change that Kueue's webhook rejects.
+    """Return an error for each role with a change that Kueue's webhook rejects.
 
     `changes` has LeaderWorkerSets before and after by name, without those that are replaced.
     """

@@ -16,7 +16,7 @@ AT: Location = ("metadata", "annotations", IGNORE_RULES)
 
 
 def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """The rules that an annotation of a service names."""
+    """Return the rules that a service's annotation ignores."""
     ignored_text = annotations.get(IGNORE_RULES)
     if not isinstance(ignored_text, str):
         return frozenset()
@@ -24,7 +24,7 @@ def ignored_by(annotations: Mapping[str, Any]) -> frozenset[str]:
 
 
 def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> list[Finding]:
-    """The findings without warnings of ignored rules."""
+    """Remove warnings of ignored rules."""
     return [
         finding
         for finding in findings
@@ -35,7 +35,7 @@ def without_ignored(findings: Iterable[Finding], ignored: Collection[str]) -> li
 def ignoring_findings(
     ignored: Collection[str], findings: Iterable[Finding], at: Location = AT
 ) -> Iterator[Finding]:
-    """Warns of ignored rules that do not exist, and of those that are errors here."""
+    """Warn of ignored rules that do not exist, and of those that are errors here."""
     if not ignored:
         return
     from fusioninfer_pulumi.rules.catalog import all_rules  # noqa: PLC0415  # few ignore

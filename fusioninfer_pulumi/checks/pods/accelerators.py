@@ -28,7 +28,7 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 
 
 def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of pods whose engine gets no accelerator, as far as the pods say."""
+    """Warn of pods whose engine gets no accelerator, as far as the pods say."""
     for pod in pods.written:
         command = pod.own_command
         slips = list(_misspelt(pod))
@@ -76,7 +76,7 @@ def _needs_none(pod: Pod, command: EngineCommand, written: EngineCommand) -> boo
 
 
 def _misspelt(pod: Pod) -> Iterator[Finding]:
-    """The resource names that are nearly those of accelerators."""
+    """Report misspelled names of accelerators."""
     for field in ("containers", "initContainers"):
         for index, container in enumerate(pod.written["spec"].get(field) or ()):
             at = (*pod.path, "spec", field, index, "resources")
@@ -99,7 +99,7 @@ def _misspelt(pod: Pod) -> Iterator[Finding]:
 
 
 def claim_and_limit_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses accelerators that a template asks for beside the role's claims."""
+    """Reject accelerators that a template asks for beside the role's claims."""
     if not any(claim.made for claim in ctx.role.resource_claims or ()):
         return
     for pod in pods.written:
@@ -118,7 +118,7 @@ VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warns of pods with claims that Volcano places: as it is installed, it ignores claims.
+    """Warn of pods with claims that Volcano places: as it is installed, it ignores claims.
 
     Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
     pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).

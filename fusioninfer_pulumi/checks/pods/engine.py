@@ -30,7 +30,7 @@ _POSITIONAL = re.compile(r"\$(\{?[0-9@*]|\{?#)")
 
 
 def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Arguments that a script ignores, and those in a file, which are not checked."""
+    """Report arguments that a script ignores, and arguments in a file."""
     for pod in pods.written:
         argv = pod.own_command.argv
         if argv.script_at is None or not isinstance(argv.script, str):
@@ -47,7 +47,7 @@ def command_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Rejects images of engine releases that are older than the supported ones."""
+    """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.written:
         engine, image = pod.own_command.engine, pod.own_command.image
         if engine is None or not image.stock or image.engine != engine.name:
@@ -63,7 +63,7 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yields what the engine's arguments need, and pods, launcher and image do not have."""
+    """Yield what the engine's arguments need, and pods, launcher and image do not have."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     have, *others = {accelerators(pod.template) for pod in pods.each}
@@ -84,7 +84,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of a launcher that has no effect."""
+    """Warn of a launcher that has no effect."""
     explicit = ctx.role.multinode.launcher if ctx.role.multinode else None
     if ctx.nodes == 1 and explicit and ctx.role.counted:
         message = "has no effect: a replica is a single pod"
@@ -92,7 +92,7 @@ def launcher_findings(_: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """What the engines of a service do not take; each once, where roles share a field."""
+    """Check the arguments of all roles; report a field that roles share once."""
     findings = [
         finding for ctx, pods in roles for finding in (*_written(pods, ctx), *_added(pods, ctx))
     ]
@@ -100,7 +100,7 @@ def argument_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding
 
 
 def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the user's command line against the image's release."""
+    """Check the user's command line against the image's release."""
     for pod in pods.written:
         command, variables = pod.own_command, plain_variables(pod.own)
         # `pods.kv_transfer` reports an unreadable transfer of a prefiller or decoder.
@@ -111,13 +111,13 @@ def _written(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _added(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks what fields of the role ask for against the release."""
+    """Check what fields of the role ask for against the release."""
     for finding in check_added(pods.command, pods.leader.own_command):
         yield finding.at(*ctx.at())
 
 
 def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the sizes of a role whose engine is known."""
+    """Check the sizes of a role whose engine is known."""
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
@@ -144,7 +144,7 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def shortage(role: RoleArgs, command: EngineCommand, have: int) -> str | None:
-    """Why a pod with so many accelerators cannot hold its share of a model; None when it can.
+    """Explain why a pod has too few accelerators for its share of a model; None if it has enough.
 
     A pod that asks for none through resources may have them otherwise.
     """
@@ -180,7 +180,7 @@ _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TO
 
 
 def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the model that a role's engine loads by its name."""
+    """Check the model that a role's engine loads by its name."""
     command, pod = pods.command, pods.leader
     model = command.model
     if model is None or command.engine is None or not command.readable or ctx.model is not None:

@@ -28,7 +28,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks that prefill and decode hand their KV cache over."""
+    """Check that prefill and decode hand their KV cache over."""
     # The written command line: the finished one has the generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.own_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
@@ -61,7 +61,7 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the topic of KV events against what endpoint pickers read."""
+    """Check the topic of KV events against what endpoint pickers read."""
     args, served, at = ctx.role.kv_events, pods.command.served_names, ctx.at("kvEvents", "topic")
     engine, written = pods.command.engine, pods.leader.own_command
     if args is None or engine is None or written.has(KV_EVENTS_FLAG):
@@ -82,7 +82,7 @@ def event_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks a decode role's sidecar: ours, the template's own, or none."""
+    """Check a decode role's sidecar: ours, the template's own, or none."""
     plan = pods.kv
     if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
         return
@@ -105,7 +105,7 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _protection_findings(
     sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Checks whether the sidecar's release can refuse prefill addresses."""
+    """Check whether the sidecar's release can refuse prefill addresses."""
     wanted = args.sidecar.ssrf_protection
     if release.reads_pool or wanted is False:
         return
@@ -122,7 +122,7 @@ def _protection_findings(
 def _argument_findings(
     sidecar: SidecarPlan, release: SidecarRelease, args: KvTransferArgs, ctx: Context
 ) -> Iterator[Finding]:
-    """Checks the user's own flags; an image that is not known may have more than the family's."""
+    """Check the user's own flags; an image that is not known may have more than the family's."""
     at = ctx.at("kvTransfer", "sidecar", "args")
     words, image, family = args.sidecar.args or (), args.sidecar.image, sidecar.family
     own_image = image is not None and is_unknown(image)

@@ -27,7 +27,7 @@ SHARED_MEMORY_TOO_SMALL = Rule("shared-memory-too-small")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warns of too little shared memory, and of volumes in memory that containers cannot fill."""
+    """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
     shares = _ranks_in_pod(pods, ctx) > 1 or _is_checked(pods, ctx)
     for pod in pods.written:
         runs = pod.leads or ctx.launcher in WRAPPING or pod.own_command.engine is not None
@@ -37,7 +37,7 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
-    """Ranks of one copy of the model that run in one pod, 1 where that is not known."""
+    """Count the ranks of one model copy in one pod, 1 if unknown."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
@@ -73,7 +73,7 @@ def _shared_memory(pod: Pod) -> Iterator[Finding]:
 
 
 def _memory_volumes(pod: Pod) -> dict[str, tuple[Location, Decimal | None]]:
-    """The volumes in memory: where each stands, and how much it may hold."""
+    """Return the location and size limit of each volume in memory, by name."""
     volumes: dict[str, tuple[Location, Decimal | None]] = {}
     for index, volume in enumerate(pod.spec.get("volumes") or ()):
         source = volume.get("emptyDir")
@@ -88,7 +88,7 @@ def _amount(value: Any) -> Decimal | None:
 
 
 def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
-    """Volumes in memory that may hold more than the containers that mount them.
+    """Warn of volumes in memory that are larger than their containers' memory limits.
 
     What is written there counts as memory of the container that writes it.
     """
@@ -114,7 +114,7 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
 
 
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+    """Reject limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
     It holds an emptyDir against the sum of the containers' limits, and what a container writes
     elsewhere against its own (`pkg/kubelet/eviction`).
@@ -148,7 +148,7 @@ def _writes_to_volume(pod: Pod) -> bool:
 
 
 def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks the pods of a role that offloads its KV cache."""
+    """Check the pods of a role that offloads its KV cache."""
     args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
     if args is None or offload is None:
         return
@@ -195,7 +195,7 @@ def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
 
 
 def _room(at: Location, role: RoleArgs, pod: Pod, need: Decimal) -> Iterator[Finding]:
-    """The region of vLLM's tiers lies in /dev/shm, which has to hold all of it."""
+    """Check that /dev/shm holds vLLM's CPU tier."""
     mount = mounted(pod.own, SHARED_MEMORY)
     takes = f"takes {quantity.write(need)} of {SHARED_MEMORY}"
     explicit = shared_memory_limit(role)

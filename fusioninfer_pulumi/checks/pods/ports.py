@@ -33,7 +33,7 @@ _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
 def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks who listens on which port of a role's pods."""
+    """Check who listens on which port of a role's pods."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _port(pods, ctx)
     yield from _loopback(pods)
@@ -43,7 +43,7 @@ def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def served_port(command: EngineCommand) -> int | None:
-    """Port on which an engine serves, as far as its command line says."""
+    """Return the port that an engine listens on, None if its command line does not say."""
     if command.engine is None or command.port is not None:
         return command.port
     if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
@@ -52,7 +52,7 @@ def served_port(command: EngineCommand) -> int | None:
 
 
 def _others(pod: Pod) -> Iterator[Mapping[str, Any]]:
-    """The containers that run beside the serving one, as the user wrote them."""
+    """Yield the user's other containers that run while the engine serves."""
     spec = pod.written["spec"]
     sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
     for container in (*spec["containers"], *sidecars):
@@ -65,7 +65,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _loopback(pods: RolePods) -> Iterator[Finding]:
-    """An engine that nothing outside of its pod reaches: the kubelet's probes neither."""
+    """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine = pods.command, pods.command.engine
     leader = pods.leader
     proxied = pods.kv is not None and pods.kv.sidecar is not None
@@ -89,7 +89,7 @@ def _loopback(pods: RolePods) -> Iterator[Finding]:
 
 
 def _actions(handler: Any) -> Iterator[tuple[str, Any]]:
-    """The actions of a probe or hook that connect to the pod, with their ports."""
+    """Yield the network actions of a probe or hook, with their ports."""
     for kind in _NETWORK:
         action = handler.get(kind) if isinstance(handler, Mapping) else None
         if isinstance(action, Mapping) and not action.get("host"):
@@ -97,7 +97,7 @@ def _actions(handler: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Refuses probes and hooks of ports that no container has."""
+    """Reject probes and hooks of ports that no container has."""
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     built = {container["name"]: container for container in containers}
     for field in ("containers", "initContainers"):
@@ -122,7 +122,7 @@ def _probes(pod: Pod, pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def _asked(
     container: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Iterator[tuple[Location, str, Any]]:
-    """Probes and hooks that the user wrote, as they are in the finished container."""
+    """Yield the user's probes and hooks as they are in the finished container."""
     for name in _PROBES:
         if name in written:
             for kind, port in _actions(container.get(name)):
@@ -163,7 +163,7 @@ def _answered(at: Location, port: int, pod: Pod, pods: RolePods, ctx: Context) -
 
 
 def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
-    """Why a worker's pod serves nothing, None where that is not known."""
+    """Explain why a worker's pod serves nothing; None if it may serve."""
     if ctx.launcher is Launcher.RAY:
         return "launcher ray starts ray alone on workers"
     engine = pods.command.engine
@@ -178,7 +178,7 @@ def _silent(worker: Pod, pods: RolePods, ctx: Context) -> str | None:
 
 
 def _engine_probes(pods: RolePods) -> Iterator[Finding]:
-    """Checks what the probes of the engine's container ask."""
+    """Check what the probes of the engine's container ask."""
     pod, command, engine = pods.leader, pods.command, pods.command.engine
     if engine is None or not command.readable:
         return
@@ -222,7 +222,7 @@ _REACHED = "probes, Service and pool would use a port on which nothing listens"
 
 
 def _port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Compares the port of a role with the one that its engine listens on.
+    """Compare the port of a role with the one that its engine listens on.
 
     A container beside the engine that listens on the port, such as a proxy of the user's, is what
     `port` is for: then there is no finding.
@@ -271,7 +271,7 @@ _EARLY_SECONDS = 600
 
 
 def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Checks `startup`, and liveness probes that end an engine which still loads."""
+    """Check `startup`, and liveness probes that end an engine which still loads."""
     at, startup = ctx.at("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
     yield from _short_startup(pods, ctx)

@@ -45,7 +45,7 @@ _DEFAULTS = {
 
 
 def pair_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
-    """What prefill and decode roles do not agree on.
+    """Report settings in which prefill and decode roles differ.
 
     Refused only where an endpoint picker pairs them and the connector is known to stop; other pairs
     may never meet, and other connectors may do without.
@@ -147,7 +147,7 @@ _WRONG_WAY = {
 
 
 def agreement_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """What prefill and decode roles do not agree on; refused only where an EPP pairs them."""
+    """Compare the connectors of prefill and decode; an error only if a router pairs them."""
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
@@ -191,7 +191,7 @@ def _engine_name(pods: RolePods) -> str | None:
 
 
 def served_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warns of worker roles of one service that serve different names."""
+    """Warn of worker roles of one service that serve different names."""
     known = [
         (ctx, names)
         for ctx, pods in roles

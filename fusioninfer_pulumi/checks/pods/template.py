@@ -27,7 +27,7 @@ from fusioninfer_pulumi.schemas.check import pod_template_findings
 
 
 class Owner(enum.Enum):
-    """Whose pod template it is."""
+    """Owner of a pod template."""
 
     STATEFUL_SET = enum.auto()
     DEPLOYMENT = enum.auto()
@@ -40,7 +40,7 @@ _RESTART_POLICY: Location = ("spec", "restartPolicy")
 def template_findings(
     template: Mapping[str, Any], owner: Owner = Owner.STATEFUL_SET
 ) -> Iterator[Finding]:
-    """Checks a finished pod template; locations are relative to it."""
+    """Check a finished pod template; locations are relative to it."""
     for finding in pod_template_findings(template):
         if owner is not Owner.JOB or finding.location != _RESTART_POLICY:
             yield finding
@@ -75,7 +75,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
 
 
 def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
-    """The names of a list's items, None where they are not all known."""
+    """Return the names of a list's items, None if not all are known."""
     value = spec.get(key)
     if is_output(value) or any(
         is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
@@ -102,22 +102,22 @@ _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """A string that is known, else the empty one."""
+    """Return a string, the empty one for other values such as Outputs."""
     return value if isinstance(value, str) else ""
 
 
 def known_mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping that is known, else an empty one."""
+    """Return a mapping, an empty one for other values."""
     return value if isinstance(value, Mapping) else {}
 
 
 def known_list(value: Any) -> Sequence[Any]:
-    """A list that is known, else an empty one."""
+    """Return a list, an empty one for other values."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
 def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The known mappings of a list with their indexes."""
+    """Yield the known mappings of a list with their indexes."""
     for index, item in enumerate(known_list(value)):
         if isinstance(item, Mapping):
             yield index, item
@@ -126,7 +126,7 @@ def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def resource_findings(
     at: Location, resources: Any, claims: Collection[str] | None
 ) -> Iterator[Finding]:
-    """Checks the resources of a container.
+    """Check the resources of a container.
 
     Args:
         at: Where they stand.
@@ -141,7 +141,7 @@ def resource_findings(
 def missing_name(
     at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
-    """Checks that a list of the pod has the name of an item that refers to it."""
+    """Check that a list of the pod has the name of an item that refers to it."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f"; it has {', '.join(sorted(names))}" if names else ""
@@ -150,7 +150,7 @@ def missing_name(
 
 
 def amounts(resources: Any) -> dict[str, Decimal]:
-    """The quantities of a mapping, as far as they are known."""
+    """Return the known quantities of a mapping."""
     quantities = {}
     for name, amount in known_mapping(resources).items():
         parsed = parsed_amount(amount)
@@ -160,7 +160,7 @@ def amounts(resources: Any) -> dict[str, Decimal]:
 
 
 def parsed_amount(amount: Any) -> Decimal | None:
-    """A quantity, None where it is none or not known."""
+    """Parse a quantity; None if it is invalid or unknown."""
     try:
         return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
     except ValueError:

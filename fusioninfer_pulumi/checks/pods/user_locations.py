@@ -32,13 +32,13 @@ _ADVICE = "put it into a Secret, and name that: valueFrom: {secretKeyRef: {name:
 
 
 def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Warns of credentials in the templates of a role."""
+    """Warn of credentials in the templates of a role."""
     for pod in pods.written:
         yield from credential_findings(pod.path, pod.written)
 
 
 def credential_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warns of each literal credential among the variables and arguments of a template.
+    """Warn of each literal credential among the variables and arguments of a template.
 
     What refers to a variable is no literal.
     """
@@ -51,7 +51,7 @@ def credential_findings(at: Location, template: Mapping[str, Any]) -> Iterator[F
 
 
 def variable_findings(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Warns of each literal credential among the variables of a container."""
+    """Warn of each literal credential among the variables of a container."""
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         if is_credential(name, variable.get("value")):
@@ -86,7 +86,7 @@ _JOB_FIELDS: Mapping[str, Location] = {
 
 
 def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yields what the API server refuses of a role's pods, once for both of their templates."""
+    """Yield what the API server refuses of a role's pods, once for both of their templates."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.each:
         for finding in template_findings(pod.template):
@@ -109,7 +109,7 @@ def generated_label(written: Any, location: Location) -> bool:
 
 
 def written_location(finished: Any, written: Any, location: Location) -> Location:
-    """Returns a location of a finished template in the template that the user wrote.
+    """Return a location of a finished template in the template that the user wrote.
 
     Generated items of lists stand behind those of the user, or are merged with them by name. What
     the user did not write is reported at the field that it would stand in.
@@ -133,7 +133,7 @@ def written_location(finished: Any, written: Any, location: Location) -> Locatio
 
 
 def _index(finished: Any, written: Any, index: int) -> int | None:
-    """Index of an item of a finished list among the user's, None where it is generated."""
+    """Return the index of a finished item in the user's list, None if it is generated."""
     items = known_list(written)
     name = known_mapping(finished[index]).get("name")
     if index < len(items) and known_mapping(items[index]).get("name") == name:
@@ -163,7 +163,7 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
 
 
 def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None:
-    """List, ordinal and rest of a location in an item that a pass added to a list of the pod."""
+    """Return list, ordinal and rest of a location in a generated item of a list."""
     if len(location) < 3:
         return None
     field, index = location[1], location[2]
@@ -174,7 +174,7 @@ def _generated(pod: Pod, location: Location) -> tuple[str, int, Location] | None
 
 
 def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Iterator[Finding]:
-    """Checks the container that fetches a model, and the Job that fills its cache."""
+    """Check the container that fetches a model, and the Job that fills its cache."""
     if model is None or plan is None:
         return
     yield from variable_findings(("model", "fetcher"), model.fetcher.env)
@@ -190,7 +190,7 @@ def model_pod_findings(model: ModelArgs | None, plan: ModelPlan | None) -> Itera
 
 
 def picker_pod_findings(routing: Routing | None) -> Iterator[Finding]:
-    """Checks the pods of an endpoint picker; findings stand at what the user wrote of them."""
+    """Check the pods of an endpoint picker; findings stand at what the user wrote of them."""
     if routing is None or routing.picker is None:
         return
     at: Location = (*routing.at, "endpointPicker")
